@@ -1,3 +1,63 @@
-"""Complete the records that organisations may not show each other, and measure what leaks."""
+"""Complete the records that organisations may not show each other, and measure what leaks.
+
+Names are imported when they are used, so that ``import cofill`` costs nothing: JAX and
+scikit-learn are loaded by the first fit.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofill.baselines import (
+        CentralCompleter,
+        IterativeCompleter,
+        MeanCompleter,
+        NeighboursCompleter,
+    )
+    from cofill.completion import Completed, evaluate, make, methods
+    from cofill.metrics import ResultRecord
+    from cofill.views import Dataset, Feature, Kind, MultiView, View, load, read_views
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "CentralCompleter",
+    "Completed",
+    "Dataset",
+    "Feature",
+    "IterativeCompleter",
+    "Kind",
+    "MeanCompleter",
+    "MultiView",
+    "NeighboursCompleter",
+    "ResultRecord",
+    "View",
+    "evaluate",
+    "load",
+    "make",
+    "methods",
+    "read_views",
+]
+
+_PLACES = {
+    "cofill.baselines": (
+        "CentralCompleter",
+        "IterativeCompleter",
+        "MeanCompleter",
+        "NeighboursCompleter",
+    ),
+    "cofill.completion": ("Completed", "evaluate", "make", "methods"),
+    "cofill.metrics": ("ResultRecord",),
+    "cofill.views": ("Dataset", "Feature", "Kind", "MultiView", "View", "load", "read_views"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'cofill' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

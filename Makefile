@@ -1,0 +1,69 @@
+# The two commands a newcomer needs are `make demo` and `make test`; everything else is below.
+
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+BIN := $(VENV)/bin
+export COFILL_CACHE ?= $(CURDIR)/.cache
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full lint types imports format bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
+
+demo: $(VENV)/.run ## complete the tables of three hospitals and say where the result is
+	@$(BIN)/cofill demo --out demo
+
+test: $(VENV)/.test lint types imports ## the gate: format, lint, types, import rules, tests
+	@$(BIN)/pytest -n 2 -m "not full"
+
+test-full: $(VENV)/.test lint types imports ## the gate and the long checks
+	@$(BIN)/pytest -n 2
+
+lint: $(VENV)/.test ## formatting and lint
+	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+
+types: $(VENV)/.test ## static types
+	@$(BIN)/basedpyright --level error
+
+imports: $(VENV)/.test ## the layers of the design
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+format: $(VENV)/.test ## rewrite the code in the project's format
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
+	@$(BENCH)/bin/python -m bench
+
+clean: ## remove environments, caches and the demo's output
+	rm -rf $(VENV) $(BENCH) .cache demo .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "cofill needs Python 3.11 or newer, and '$(PYTHON)' is" \
+	    "$$($(PYTHON) --version 2>&1 || echo missing); name another one: make PYTHON=python3.12 ..."; exit 2; }
+	@echo "making the environment in $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@echo "installing cofill (once)"
+	@$(BIN)/python $(PIP) --editable '.[sql]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	@echo "installing cofill and the test tools (once)"
+	@$(BIN)/python $(PIP) --editable '.[sql]' --group test
+	@touch $@ $(VENV)/.run
+
+$(BENCH)/.bench: pyproject.toml bench/requirements.txt
+	@echo "making the bench's environment in $(BENCH) (once)"
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python $(PIP) --upgrade 'pip>=25.1'
+	@$(BENCH)/bin/python $(PIP) --requirement bench/requirements.txt
+	@$(BENCH)/bin/python $(PIP) --editable '.[sql]'
+	@touch $@

@@ -1,0 +1,131 @@
+"""scikit-learn's imputers on pooled rows: what people do where they may pool."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cofill.baselines._pooled import Pool
+from cofill.completion import AbstractCompleter
+from cofill.completion._completer import Progress
+from cofill.errors import SettingError
+from cofill.views import MultiView
+
+__all__ = ["IterativeCompleter", "NeighboursCompleter"]
+
+
+class _PooledImputer(AbstractCompleter):
+    """Fit an imputer on a sample of the pooled rows and apply it in blocks."""
+
+    max_rows: int
+    seed: int
+
+    def _fit(self, views: MultiView, progress: Progress) -> None:
+        if self.max_rows < 2:
+            raise SettingError(f"max_rows must be at least 2, got {self.max_rows}")
+        self.pool_ = Pool.fit(views)
+        matrix = self.pool_.encode(views)
+        if len(matrix) > self.max_rows:
+            rng = np.random.default_rng(self.seed)
+            matrix = matrix[np.sort(rng.choice(len(matrix), self.max_rows, replace=False))]
+        progress(self.name, 0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "did not converge" is this method's usual state
+            self.imputer_ = self._imputer(matrix.shape[1]).fit(matrix)
+        progress(self.name, 0.5)
+
+    def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
+        matrix = self.pool_.encode(views)
+        holes = np.flatnonzero(np.isnan(matrix).any(axis=1))
+        block = 2_000
+        for start in range(0, len(holes), block):
+            rows = holes[start : start + block]
+            matrix[rows] = self.imputer_.transform(matrix[rows])
+            progress(self.name, 0.5 + 0.5 * (start + block) / max(len(holes), block))
+        return self.pool_.decode(matrix)
+
+    @abstractmethod
+    def _imputer(self, width: int) -> Any:
+        """Make the scikit-learn imputer."""
+
+
+class NeighboursCompleter(_PooledImputer):
+    """Mean of the k most similar individuals, over the columns both know (`KNNImputer`).
+
+    Parameters
+    ----------
+    n_neighbors
+        How many neighbours are averaged.
+    weights
+        ``"uniform"`` or ``"distance"``.
+    max_rows
+        Neighbours are sought among at most so many individuals, drawn by `seed`.
+    """
+
+    name = "knn"
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 5,
+        weights: str = "uniform",
+        max_rows: int = 10_000,
+        seed: int = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.max_rows = max_rows
+        self.seed = seed
+
+    def _imputer(self, width: int) -> Any:
+        from sklearn.impute import KNNImputer
+
+        return KNNImputer(
+            n_neighbors=self.n_neighbors, weights=self.weights, keep_empty_features=True
+        )
+
+
+class IterativeCompleter(_PooledImputer):
+    """Each column regressed on the others in rounds (`IterativeImputer`, Bayesian ridge).
+
+    Parameters
+    ----------
+    max_iter
+        Rounds over all columns.
+    n_nearest_features
+        Columns used for each regression; ``None`` means all up to 100 columns, 50 beyond, where
+        all would take hours.
+    max_rows
+        Regressions are fitted on at most so many individuals, drawn by `seed`.
+    """
+
+    name = "iterative"
+
+    def __init__(
+        self,
+        *,
+        max_iter: int = 10,
+        n_nearest_features: int | None = None,
+        max_rows: int = 10_000,
+        seed: int = 0,
+    ) -> None:
+        self.max_iter = max_iter
+        self.n_nearest_features = n_nearest_features
+        self.max_rows = max_rows
+        self.seed = seed
+
+    def _imputer(self, width: int) -> Any:
+        from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+        from sklearn.impute import IterativeImputer
+
+        nearest = self.n_nearest_features or (None if width <= 100 else 50)
+        return IterativeImputer(
+            max_iter=self.max_iter,
+            n_nearest_features=nearest,
+            random_state=self.seed,
+            keep_empty_features=True,
+        )

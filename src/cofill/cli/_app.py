@@ -1,0 +1,96 @@
+"""The `cofill` command and how it ends: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+import cofill
+from cofill.cli._complete import complete, methods
+from cofill.cli._datasets import datasets
+from cofill.cli._demo import demo
+from cofill.errors import CofillError, InputError
+from cofill.places import keep_compiled_programs
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="cofill",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help=(
+        "Complete the records that organisations may not show each other, "
+        "and measure what the exchange gives away."
+    ),
+)
+
+
+def _show_version(value: bool) -> bool:
+    if value:
+        typer.echo(f"cofill {cofill.__version__}")
+        raise typer.Exit
+    return value
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Hold the options that stand before a command."""
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C inside a command; the parser would turn KeyboardInterrupt into "Aborted!"."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
+
+    return run
+
+
+for _command in (complete, methods, demo):
+    app.command()(_guarded(_command))
+app.add_typer(datasets, name="datasets")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code; faults become one sentence on standard error."""
+    keep_compiled_programs()
+    try:
+        app(args=arguments, prog_name="cofill")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except _InterruptedError:
+        return _end("interrupted; nothing was written", 130)
+    except InputError as error:
+        return _end(str(error), 2)
+    except CofillError as error:
+        return _end(str(error), 1)
+    except MemoryError:
+        return _end("the machine has too little memory for this; use fewer rows or columns", 1)
+    return 0
+
+
+def _end(sentence: str, code: int) -> int:
+    typer.echo(f"cofill: {sentence}", err=True)
+    return code

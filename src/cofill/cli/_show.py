@@ -1,0 +1,121 @@
+"""How the command shows things: one progress line on standard error, tables on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from cofill.completion import Completed
+    from cofill.metrics import ResultRecord
+
+__all__ = ["completed_table", "console", "evaluation_table", "progress_line"]
+
+
+def console() -> Console:
+    """Return a console on standard output; made when needed, so that redirection is seen."""
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress_line(quiet: bool) -> Iterator:
+    """Give a function ``tell(what, share)`` that moves a progress bar with the time left."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet,
+    )
+    with bar:
+        task = bar.add_task("start", total=1.0)
+        current = "start"
+
+        def tell(what: str, share: float) -> None:
+            nonlocal current
+            if what != current:
+                bar.reset(task, description=what)
+                current = what
+            bar.update(task, description=what, completed=min(max(share, 0.0), 1.0))
+
+        yield tell
+
+
+def completed_table(completed: Completed) -> Table:
+    """Show what was filled, per view, in counts."""
+    table = Table(title=f"Completed by {completed.method}", title_justify="left")
+    for heading in (
+        "view",
+        "individuals",
+        "rows known",
+        "rows filled",
+        "cells filled",
+        "left empty",
+    ):
+        table.add_column(heading, justify="left" if heading == "view" else "right")
+    total = completed.source.n_individuals
+    for name, view in completed.source.items():
+        origin = completed.origin(name)
+        filled = (origin == 1).any(axis=1) & ~completed.source.present(name)
+        table.add_row(
+            name,
+            f"{total:,}",
+            f"{len(view):,}",
+            f"{int(filled.sum()):,}",
+            f"{int((origin == 1).sum()):,}",
+            f"{int((origin == 2).sum()):,}",
+        )
+    return table
+
+
+_TITLES = {
+    "mse": "Error on hidden rows: standardised MSE, lower is better (1 = as good as the mean)",
+    "accuracy": "Accuracy of binary and categorical cells on hidden rows, higher is better",
+}
+
+
+def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | None:
+    """Show one metric, methods as rows and views as columns; None when it was not measured."""
+    from cofill.completion import methods
+
+    cells = {
+        tuple(key.split("/")): value
+        for key, value in record.summary.items()
+        if key.split("/")[1] == metric
+    }
+    if not cells:
+        return None
+    pooled = {m.name for m in methods() if m.pools_rows}
+    names = list(dict.fromkeys(k[0] for k in cells))
+    places = [p for p in dict.fromkeys(k[2] for k in cells) if p != "all"] + ["all"]
+    table = Table(
+        title=_TITLES.get(metric, metric),
+        title_justify="left",
+        caption="† sees all rows in one place: a yardstick, not allowed between organisations",
+        caption_justify="left",
+    )
+    table.add_column("method")
+    for place in places:
+        table.add_column(place, justify="right")
+    for name in names:
+        values = [cells.get((name, metric, place)) for place in places]
+        row = [f"{v['mean']:.3f} ± {v['std']:.3f}" if v else "–" for v in values]
+        mark = " †" if name in pooled else ""
+        table.add_row(f"{name}{mark}", *row, style="bold" if name == chosen else None)
+    return table

@@ -1,0 +1,22 @@
+"""What every completion method shares: its interface, its result, its registry, its evaluation."""
+
+from cofill.completion._completed import Completed
+from cofill.completion._completer import AbstractCompleter
+from cofill.completion._evaluate import evaluate
+from cofill.completion._intervals import with_intervals
+from cofill.completion._job import CompletionJob, CompletionResult, run_completion
+from cofill.completion._registry import Method, make, methods, register
+
+__all__ = [
+    "AbstractCompleter",
+    "Completed",
+    "CompletionJob",
+    "CompletionResult",
+    "Method",
+    "evaluate",
+    "make",
+    "methods",
+    "register",
+    "run_completion",
+    "with_intervals",
+]

@@ -1,0 +1,144 @@
+"""The result of completing: everyone in every view, observed cells untouched, origins kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float, UInt8
+
+from cofill.views import MultiView, View, to_frame, to_table
+
+__all__ = ["Completed"]
+
+_ORIGINS = ("observed", "reconstructed", "missing")
+
+
+@dataclass(frozen=True, repr=False)
+class Completed:
+    """Views in which the missing rows and cells have been filled.
+
+    Made by `Completed.merge`, the one place where predictions meet observations: a cell that was
+    observed keeps its value, whatever the method predicts for it.
+
+    Parameters
+    ----------
+    source
+        The views as they were given.
+    cells
+        Per view, one row per individual of ``source.ids``; NaN where nothing could be said.
+    method
+        Name of the method that predicted.
+    lower, upper
+        Per view, the ends of an interval for every reconstructed cell (NaN elsewhere), when the
+        method gives intervals.
+    notes
+        What the user should know, in sentences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cofill.views import MultiView, View
+    >>> people = MultiView([View("a", [1, 2], [[5.0], [6.0]]), View("b", [2], [[1.0]])])
+    >>> done = Completed.merge(people, {"a": np.zeros((2, 1)), "b": np.full((2, 1), 9.0)})
+    >>> done.views["a"].cells.ravel(), done.views["b"].cells.ravel()
+    (array([5., 6.]), array([9., 1.]))
+    >>> done
+    Completed by ?: 2 individuals × 2 views, 1 of 4 cells reconstructed (25.0 %)
+    """
+
+    source: MultiView
+    cells: Mapping[str, Float[np.ndarray, "individuals _"]]
+    method: str = "?"
+    lower: Mapping[str, Float[np.ndarray, "individuals _"]] = field(default_factory=dict)
+    upper: Mapping[str, Float[np.ndarray, "individuals _"]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def merge(
+        cls,
+        source: MultiView,
+        predicted: Mapping[str, Float[np.ndarray, "individuals _"]],
+        *,
+        method: str = "?",
+        lower: Mapping[str, Float[np.ndarray, "individuals _"]] | None = None,
+        upper: Mapping[str, Float[np.ndarray, "individuals _"]] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Completed:
+        """Fill what is not observed in `source` with what was predicted, and only that."""
+        cells = {}
+        ends: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = ({}, {})
+        for name in source:
+            merged = source.aligned(name)
+            unknown = np.isnan(merged)
+            if name in predicted:
+                np.copyto(merged, predicted[name], where=unknown, casting="same_kind")
+            merged.setflags(write=False)
+            cells[name] = merged
+            for given, kept in zip((lower, upper), ends, strict=True):
+                if given is not None and name in given:
+                    kept[name] = np.where(unknown, given[name], np.nan)
+        return cls(source, cells, method, ends[0], ends[1], notes)
+
+    def __repr__(self) -> str:
+        filled = sum(int((self.origin(n) == 1).sum()) for n in self.cells)
+        total = sum(c.size for c in self.cells.values())
+        share = f"{filled / max(total, 1):.1%}".replace("%", " %")
+        return (
+            f"Completed by {self.method}: {self.source.n_individuals:,} individuals × "
+            f"{len(self.cells)} views, {filled:,} of {total:,} cells reconstructed ({share})"
+        )
+
+    @property
+    def views(self) -> MultiView:
+        """The completed views. An individual of whom a view knows nothing is not in that view."""
+        return MultiView([self._view(name) for name in self.source])
+
+    def _view(self, name: str) -> View:
+        return self.source[name].with_rows(self.source.ids, self.cells[name])
+
+    def origin(self, name: str) -> UInt8[np.ndarray, "individuals _"]:
+        """Where each cell of a view comes from: 0 observed, 1 reconstructed, 2 missing."""
+        observed = ~np.isnan(self.source.aligned(name))
+        known = ~np.isnan(self.cells[name])
+        return np.where(observed, 0, np.where(known, 1, 2)).astype(np.uint8)
+
+    def table(self, name: str) -> pa.Table:
+        """Return a completed view in the user's types, with interval columns where there are any.
+
+        The ends of an interval are in columns ``<feature>_low`` and ``<feature>_high``.
+        """
+        view = self.source[name]
+        table = to_table(self._view(name))
+        if name in self.lower and name in self.upper:
+            rows = view.with_rows(self.source.ids, self.cells[name])
+            at = np.searchsorted(self.source.ids, rows.ids)
+            for k, feature in enumerate(view.features):
+                for label, ends in (("low", self.lower), ("high", self.upper)):
+                    end = ends[name][at, k].astype(np.float64)
+                    if not np.isnan(end).all():
+                        table = table.append_column(
+                            f"{feature.name}_{label}", pa.array(end, mask=np.isnan(end))
+                        )
+        return table
+
+    def origin_table(self, name: str) -> pa.Table:
+        """Return the view's table with ``observed``, ``reconstructed`` or ``missing`` as cells."""
+        view = self.source[name]
+        words = pa.array(_ORIGINS)
+        origin = self.origin(name)
+        columns: list[Any] = [
+            pa.DictionaryArray.from_arrays(pa.array(origin[:, k].astype(np.int8)), words)
+            for k in range(view.n_features)
+        ]
+        names = list(view.feature_names)
+        columns.insert(view.id_position, pa.array(self.source.ids))
+        names.insert(view.id_position, view.id_name)
+        return pa.table(columns, names=names)
+
+    def to_frames(self, backend: str | None = None) -> dict[str, Any]:
+        """Return the completed views as data frames (pandas where installed, or as asked)."""
+        return {name: to_frame(self.table(name), backend) for name in self.source}

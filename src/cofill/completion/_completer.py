@@ -1,0 +1,113 @@
+"""The interface of every completion method: scikit-learn's manners over a `MultiView`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from cofill.completion._completed import Completed
+from cofill.errors import DataError
+from cofill.metrics import r2
+from cofill.views import Feature, Kind, MultiView
+
+__all__ = ["AbstractCompleter", "Progress", "silent"]
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share that is done, from 0 to 1."""
+
+
+Fitted = TypeVar("Fitted", bound="AbstractCompleter")
+
+
+class AbstractCompleter(BaseEstimator, ABC):
+    """A method that learns from views with holes and fills holes in views of the same features.
+
+    `fit` learns and returns self; `complete` fills; learned attributes end in an underscore.
+    Subclasses write `_fit` and `_predict`; observed cells are out of their reach, because
+    `Completed.merge` takes predictions only where nothing was observed.
+    """
+
+    name: ClassVar[str]
+    features_: dict[str, tuple[Feature, ...]]
+
+    def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:
+        """Learn from the observed rows and cells of `views`."""
+        _require_rows(views)
+        self.features_ = {name: view.features for name, view in views.items()}
+        self.notes_: tuple[str, ...] = ()
+        self._fit(views, progress or silent)
+        return self
+
+    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
+        """Fill what is missing in `views`; individuals need not be those of `fit`."""
+        check_is_fitted(self, "features_")
+        self._check_schema(views)
+        if views.is_complete:
+            return Completed.merge(views, {}, method=self.name)
+        predicted = self._predict(views, progress or silent)
+        return Completed.merge(views, predicted, method=self.name, notes=self.notes_)
+
+    def fit_complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
+        """Learn from `views` and fill them."""
+        return self.fit(views, progress=progress).complete(views, progress=progress)
+
+    def score(self, views: MultiView, truth: MultiView) -> float:
+        """Return the mean R² of the numeric cells missing in `views` and known in `truth`."""
+        done = self.complete(views)
+        scores = []
+        for name in views:
+            known = truth[name].positions(views.ids)
+            hidden = (known >= 0) & ~views.present(name)
+            numeric = [k for k, f in enumerate(views[name].features) if f.kind is Kind.NUMERIC]
+            if hidden.any() and numeric:
+                actual = truth[name].cells[known[hidden]][:, numeric]
+                scores.append(r2(actual, done.cells[name][hidden][:, numeric]))
+        if not scores:
+            raise DataError("there is nothing to score: no row is missing in views and in truth")
+        return float(np.mean(scores))
+
+    @abstractmethod
+    def _fit(self, views: MultiView, progress: Progress) -> None:
+        """Learn; set attributes ending in an underscore."""
+
+    @abstractmethod
+    def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
+        """Return cells per view, one row per individual of ``views.ids``; NaN where unknown."""
+
+    def _check_schema(self, views: MultiView) -> None:
+        if set(views) != set(self.features_):
+            raise DataError(
+                f"the method was fitted on the views {', '.join(self.features_)} and cannot "
+                f"complete {', '.join(views)}; fit it again"
+            )
+        for name, view in views.items():
+            known = [f.name for f in self.features_[name]]
+            if list(view.feature_names) != known:
+                raise DataError(
+                    f"view {name!r} has other features than at fit ({view.n_features} now, "
+                    f"{len(known)} then); give the same columns in the same order"
+                )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "features_")
+
+
+def _require_rows(views: MultiView) -> None:
+    for name, view in views.items():
+        if not len(view):
+            raise DataError(f"view {name!r} has no rows; leave it out or give it individuals")
+        unknown = np.isnan(view.cells).all(axis=0)
+        if unknown.any():
+            feature = view.feature_names[int(unknown.argmax())]
+            raise DataError(
+                f"view {name!r}: column {feature!r} has no value in any row; leave it out"
+            )
+
+
+def silent(what: str, share: float) -> None:
+    """Report nothing."""

@@ -1,0 +1,250 @@
+"""One job from files to files: read views, complete them, say how well, write all or nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cofill.completion._completed import Completed
+from cofill.completion._completer import AbstractCompleter, Progress, silent
+from cofill.completion._evaluate import evaluate
+from cofill.completion._intervals import with_intervals
+from cofill.completion._registry import find, make
+from cofill.errors import DataError, SettingError
+from cofill.metrics import ResultRecord, versions
+from cofill.views import (
+    MultiView,
+    Source,
+    check_new_folder,
+    check_new_tables,
+    new_folder,
+    read_views,
+    write_sql,
+    write_table,
+)
+
+__all__ = ["CompletionJob", "CompletionResult", "run_completion"]
+
+_URL = re.compile(r"^[a-z][a-z0-9+_]*://")
+
+
+@dataclass(frozen=True)
+class CompletionJob:
+    """What to complete, how, and where the result goes; checked when made.
+
+    Parameters
+    ----------
+    sources
+        ``{view: source}``: a CSV or Parquet file, ``URL#table`` or ``URL#SELECT …``.
+    id
+        The id column, the same in every source.
+    out
+        A folder that does not exist yet, or a database URL for new tables
+        ``<view>_completed`` and ``<view>_origin``.
+    method
+        Name of a registered method.
+    settings
+        Settings of the method.
+    evaluate
+        Whether to hide known rows and report the error, beside the methods in `compare`.
+    compare
+        Methods to evaluate beside `method`.
+    share, repeats
+        Share of each view's rows hidden in an evaluation, and how often it is repeated.
+    intervals
+        Level of the intervals to add, such as 0.9, or ``None`` for no intervals.
+    kinds, ignore, id_type
+        See `MultiView.from_frames`.
+    seed
+        Start of all randomness.
+    """
+
+    sources: Mapping[str, str]
+    id: str
+    out: str
+    method: str = "central"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    evaluate: bool = False
+    compare: Sequence[str] = ("mean", "knn", "central-ridge")
+    share: float = 0.1
+    repeats: int = 3
+    intervals: float | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    ignore: Sequence[str] = ()
+    id_type: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise SettingError("there is no view; give at least one as --view NAME=SOURCE")
+        for name in self.sources:
+            if not re.fullmatch(r"[\w.-]+", name):
+                raise SettingError(
+                    f"a view's name becomes a file name and must be letters, digits, '_', '-' or "
+                    f"'.', got {name!r}"
+                )
+        for source in self.sources.values():
+            Source(source)
+        for method in (self.method, *(self.compare if self.evaluate else ())):
+            find(method)
+        if self.repeats < 1:
+            raise SettingError(f"repeats must be at least 1, got {self.repeats}")
+        if not 0 < self.share < 1:
+            raise SettingError(f"share must be between 0 and 1, got {self.share}")
+        if self.intervals is not None and not 0 < self.intervals < 1:
+            raise SettingError(f"intervals must be between 0 and 1, got {self.intervals}")
+
+    @property
+    def to_database(self) -> bool:
+        """Whether the result goes to a database instead of a folder."""
+        return bool(_URL.match(self.out))
+
+
+@dataclass(frozen=True)
+class CompletionResult:
+    """What a job made: the completed views, the evaluation when asked, and where they are."""
+
+    completed: Completed
+    evaluation: ResultRecord | None
+    out: str
+    files: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+
+def run_completion(job: CompletionJob, progress: Progress | None = None) -> CompletionResult:
+    """Run a job; after an error or an interrupt nothing of it remains on disk."""
+    tell = progress or silent
+    started = time.perf_counter()
+    if job.to_database:
+        check_new_tables(_table_names(job), job.out)
+    else:
+        check_new_folder(Path(job.out))
+    tell("read", 0.0)
+    views = read_views(
+        job.sources, id=job.id, kinds=job.kinds, ignore=job.ignore, id_type=job.id_type
+    )
+    require_shared_individuals(views)
+    makers = {
+        name: _maker(name, job.settings if name == job.method else {})
+        for name in dict.fromkeys([job.method, *job.compare] if job.evaluate else [job.method])
+    }
+    completed = makers[job.method](job.seed).fit_complete(views, progress=tell)
+    if job.intervals is not None:
+        tell("intervals", 0.0)
+        completed = with_intervals(
+            completed, lambda: makers[job.method](job.seed), level=job.intervals, key=job.seed
+        )
+    record = None
+    if job.evaluate:
+        seeds = range(job.seed, job.seed + job.repeats)
+        record = evaluate(views, makers, share=job.share, seeds=list(seeds), progress=tell)
+    tell("write", 0.0)
+    facts = _facts(job, completed, time.perf_counter() - started)
+    if job.to_database:
+        files = _write_database(job, completed)
+    else:
+        files = _write_folder(job, completed, record, facts)
+    tell("write", 1.0)
+    return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
+
+
+def require_shared_individuals(views: MultiView) -> None:
+    """Raise a `DataError` unless some individual is in two views (one view alone is fine)."""
+    if len(views) > 1 and not any(views.overlaps().values()):
+        counts = ", ".join(f"{name} {len(view):,}" for name, view in views.items())
+        raise DataError(
+            f"no individual is in more than one view (rows: {counts}), so nothing links them; "
+            "check that --id names the same ids, written the same way, in every view"
+        )
+
+
+def _maker(name: str, settings: Mapping[str, Any]) -> Callable[[int], AbstractCompleter]:
+    def build(seed: int) -> AbstractCompleter:
+        completer = make(name, **settings)
+        return completer.set_params(seed=seed) if "seed" in completer.get_params() else completer
+
+    return build
+
+
+def _table_names(job: CompletionJob) -> list[str]:
+    return [f"{view}_{what}" for view in job.sources for what in ("completed", "origin")]
+
+
+def _write_database(job: CompletionJob, completed: Completed) -> tuple[str, ...]:
+    tables: dict[str, pa.Table] = {}
+    for view in job.sources:
+        tables[f"{view}_completed"] = completed.table(view)
+        tables[f"{view}_origin"] = completed.origin_table(view)
+    write_sql(tables, job.out)
+    return tuple(tables)
+
+
+def _write_folder(
+    job: CompletionJob, completed: Completed, record: ResultRecord | None, facts: dict[str, Any]
+) -> tuple[str, ...]:
+    target = Path(job.out)
+    with new_folder(target) as folder:
+        for view, source in job.sources.items():
+            ending = ".csv" if Source(source).form == "csv" else ".parquet"
+            write_table(completed.table(view), folder / f"{view}{ending}")
+            write_table(completed.origin_table(view), folder / f"{view}_origin{ending}")
+        (folder / "completion.json").write_text(json.dumps(facts, indent=2) + "\n")
+        if record is not None:
+            record.write(folder / "evaluation.json")
+            write_table(feature_errors(record), folder / "evaluation_features.csv")
+        return tuple(sorted(p.name for p in folder.iterdir()))
+
+
+def feature_errors(record: ResultRecord) -> pa.Table:
+    """Return errors per feature: one row a feature and metric, one column a method."""
+    features = record.extra["features"]
+    names = list(dict.fromkeys(key.split("/")[0] for key in features))
+    rows: dict[tuple[str, str, str], dict[str, float | None]] = {}
+    for key, views in features.items():
+        method, metric = key.split("/")
+        for view, values in views.items():
+            for feature, value in values.items():
+                rows.setdefault((view, feature, metric), {})[method] = value
+    columns: dict[str, list[Any]] = {
+        "view": [r[0] for r in rows],
+        "feature": [r[1] for r in rows],
+        "metric": [r[2] for r in rows],
+    }
+    return pa.table(columns | {n: [values.get(n) for values in rows.values()] for n in names})
+
+
+def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[str, Any]:
+    """Say what was done, in counts: no id, no cell, no password."""
+    settings = asdict(job)
+    settings["sources"] = {name: Source(s).label for name, s in job.sources.items()}
+    if job.to_database:
+        settings["out"] = Source(job.out).label
+    views = {}
+    for name, view in completed.source.items():
+        origin = completed.origin(name)
+        views[name] = {
+            "observed_rows": len(view),
+            "reconstructed_rows": int(
+                ((origin == 1).any(axis=1) & ~completed.source.present(name)).sum()
+            ),
+            "reconstructed_cells": int((origin == 1).sum()),
+            "missing_cells": int((origin == 2).sum()),
+            "features": view.n_features,
+        }
+    return {
+        "format": "cofill-completion",
+        "version": 1,
+        "settings": settings,
+        "individuals": completed.source.n_individuals,
+        "views": views,
+        "notes": list(completed.notes),
+        "versions": versions(),
+        "duration_s": round(duration, 3),
+    }

@@ -1,0 +1,371 @@
+"""A result as a record: settings, seeds, versions, machine and one value per seed, in JSON.
+
+Tables and pictures are made from records, so a record holds what is needed to check a figure and to
+make it again. The file is JSON with the fields of `ResultRecord`, the `summary`, and ``"format":
+"cofill-result", "version": 1``.
+"""
+
+import json
+import math
+import os
+import statistics
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.errors import SettingError, StoreError
+from cofill.metrics._json import finite_or_word, plain
+
+FORMAT = "cofill-result"
+VERSION = 1
+ALL = "all"
+
+
+class Summary(TypedDict):
+    """Mean and sample standard deviation (0 for one seed) of a figure over its `n` seeds."""
+
+    mean: float | None
+    std: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class ResultRecord:
+    """One experiment's result, checked when made and safe to write as JSON.
+
+    Attributes
+    ----------
+    name
+        What was run.
+    settings
+        Everything needed to run it again.
+    seeds
+        The repeats, one whole number each.
+    values
+        ``"<method>/<metric>/<where>"`` → one value per seed; None (or NaN) where not computed.
+        Accuracies, purities and differences are fractions; `<where>` is a view or part.
+    versions, machine
+        What it ran with and on: see `versions` and `machine`.
+    started
+        Start in UTC, ISO 8601.
+    duration_s
+        Seconds it took.
+    extra
+        Anything else: curves, masks.
+
+    Examples
+    --------
+    >>> record = ResultRecord("demo", seeds=[0, 1], values={
+    ...     "mwm/mse/left": [1.0, 3.0], "mwm/mse/right": [2.0, None]})
+    >>> record.summary["mwm/mse/left"]
+    {'mean': 2.0, 'std': 1.4142135623730951, 'n': 2}
+    >>> record.summary["mwm/mse/all"]
+    {'mean': 1.5, 'std': 0.0, 'n': 1}
+    >>> ResultRecord.from_json(record.to_json()) == record
+    True
+    """
+
+    name: str
+    seeds: list[int]
+    values: dict[str, list[int | float | None]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    started: str = ""
+    duration_s: int | float = 0.0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise SettingError("name must say what was run, got an empty string.")
+        if not 0 <= self.duration_s < math.inf:
+            raise SettingError(f"duration_s must be zero or more seconds, got {self.duration_s}.")
+        seeds = checked_seeds(self.seeds)
+        set_field = object.__setattr__
+        set_field(self, "seeds", seeds)
+        set_field(self, "values", {k: _series(k, v, len(seeds)) for k, v in self.values.items()})
+        set_field(self, "duration_s", float(self.duration_s))
+        for name in ("settings", "versions", "machine", "extra"):
+            set_field(self, name, plain(getattr(self, name), name))
+
+    @property
+    def summary(self) -> dict[str, Summary]:
+        """Mean, sample standard deviation and number of seeds of every figure.
+
+        For each method and metric there is also ``all``: per seed the mean over the parts, and from
+        these the mean over the seeds. A seed that lacks a part has no ``all``, since a mean over
+        fewer parts is another figure. An ``all`` among the values is kept.
+        """
+        return {key: _summarise(series) for key, series in _with_all(self.values).items()}
+
+    def per_seed(self, method: str, metric: str, where: str = ALL) -> Float[np.ndarray, " seeds"]:
+        """Values of one figure in the order of the seeds, NaN where not computed.
+
+        Examples
+        --------
+        >>> record = ResultRecord("demo", seeds=[0, 1], values={"mwm/mse/left": [1.0, None]})
+        >>> record.per_seed("mwm", "mse")
+        array([ 1., nan])
+        """
+        key = result_key(method, metric, where)
+        known = _with_all(self.values)
+        if key not in known:
+            raise SettingError(f"the record {self.name!r} has no value for {key!r}.")
+        return np.array([math.nan if v is None else v for v in known[key]], dtype=np.float64)
+
+    def to_json(self) -> str:
+        """Write the record as JSON text, with its summary."""
+        body: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        body |= {f.name: getattr(self, f.name) for f in fields(self)}
+        body["values"] = {k: [_word(v) for v in series] for k, series in self.values.items()}
+        body["summary"] = {
+            k: {"mean": _word(s["mean"]), "std": _word(s["std"]), "n": s["n"]}
+            for k, s in self.summary.items()
+        }
+        return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "ResultRecord":
+        """Read a record from JSON text; StoreError when it is damaged, foreign or too new."""
+        return _parse(text, "the text")
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the record to a file, whole or not at all; an older file is replaced.
+
+        Raises
+        ------
+        StoreError
+            When the folder is missing or cannot be written to.
+        """
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise StoreError(
+                f"the folder {str(target.parent)!r} of the record {target.name!r} does not exist; "
+                "make it first."
+            )
+        # In the same folder, so that the rename cannot cross to another disk.
+        draft = target.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        except OSError as error:
+            raise StoreError(
+                f"the record {str(target)!r} could not be written ({error.strerror}); "
+                "choose another place."
+            ) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "ResultRecord":
+        """Read a record from a file; StoreError when it is missing, damaged, foreign or too new."""
+        name = repr(os.fspath(path))
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"the record {name} could not be read ({error.strerror}).") from error
+        except UnicodeDecodeError as error:
+            raise StoreError(
+                f"{name} is not a result record: it is not text but bytes of another kind."
+            ) from error
+        return _parse(text, name)
+
+
+def result_key(method: str, metric: str, where: str) -> str:
+    """Join the three parts of a figure's name, each neither empty nor with a "/" inside.
+
+    Examples
+    --------
+    >>> result_key("mwm", "mse", "worst")
+    'mwm/mse/worst'
+    """
+    return _checked_key("/".join((method, metric, where)))
+
+
+def checked_seeds(seeds: Iterable[Any]) -> list[int]:
+    """Seeds as plain whole numbers, at least one and none twice."""
+    found = list(seeds)
+    if any(isinstance(s, bool) or not isinstance(s, int | np.integer) for s in found):
+        raise SettingError("seeds must be whole numbers; give one for each repeat.")
+    if not found or len(set(found)) < len(found):
+        raise SettingError(
+            f"seeds must be one or more different whole numbers, got {len(found)} of which "
+            f"{len(set(found))} differ."
+        )
+    return [int(s) for s in found]
+
+
+def _checked_key(key: str) -> str:
+    parts = key.split("/")
+    if len(parts) != 3 or any(part != part.strip() or not part for part in parts):
+        raise SettingError(
+            f"a figure's name must be '<method>/<metric>/<where>', three parts that are not empty, "
+            f"got {key!r}."
+        )
+    return key
+
+
+def _series(key: str, values: Iterable[Any], seeds: int) -> list[float | None]:
+    """One value per seed, None for NaN."""
+    _checked_key(key)
+    series = [checked_value(key, v) for v in values]
+    if len(series) != seeds:
+        raise SettingError(
+            f"{key!r} must have one value for each of the {seeds} seeds, "
+            f"got {len(series)}; put None where there is none."
+        )
+    return series
+
+
+def checked_value(key: str, value: Any) -> float | None:
+    """One seed's value as a float, None for NaN."""
+    number = isinstance(value, int | float | np.number) and not isinstance(
+        value, np.complexfloating
+    )
+    if value is not None and (not number or isinstance(value, bool)):
+        raise SettingError(f"{key!r} must have numbers for values, got {type(value).__name__}.")
+    try:
+        return None if value is None or math.isnan(value) else float(value)
+    except OverflowError as error:
+        raise SettingError(f"{key!r} must have numbers that fit a float for values.") from error
+
+
+def _with_all(values: Mapping[str, list[Any]]) -> dict[str, list[float | None]]:
+    """Add to each method and metric that has no `all` the mean of its parts."""
+    groups: dict[str, dict[str, list[float | None]]] = {}
+    for key, series in values.items():
+        figure, _, where = key.rpartition("/")
+        groups.setdefault(figure, {})[where] = series
+    complete: dict[str, list[float | None]] = {}
+    for figure, parts in groups.items():
+        if ALL not in parts:
+            parts[ALL] = [_mean_of_parts(seed) for seed in zip(*parts.values(), strict=True)]
+        complete |= {f"{figure}/{where}": series for where, series in parts.items()}
+    return complete
+
+
+def _mean_of_parts(parts: tuple[float | None, ...]) -> float | None:
+    known = [v for v in parts if v is not None]
+    return _mean(known) if len(known) == len(parts) else None
+
+
+def _mean(values: list[float]) -> float | None:
+    """Mean, None where infinities cancel."""
+    if all(map(math.isfinite, values)):
+        # Divided first where the sum would be past the largest float.
+        return (
+            math.fsum(v / len(values) for v in values)
+            if _huge(values)
+            else statistics.fmean(values)
+        )
+    total = sum(values)
+    return None if math.isnan(total) else total
+
+
+def _huge(values: list[float]) -> bool:
+    """Whether a sum or a standard deviation could be past the largest float."""
+    return max(map(abs, values)) > 1e300
+
+
+def _summarise(series: list[float | None]) -> Summary:
+    known = [v for v in series if v is not None]
+    if not known:
+        return {"mean": None, "std": None, "n": 0}
+    if len(known) == 1:
+        return {"mean": known[0], "std": 0.0, "n": 1}
+    finite = all(map(math.isfinite, known)) and not _huge(known)
+    spread = statistics.stdev(known) if finite else None
+    return {"mean": _mean(known), "std": spread, "n": len(known)}
+
+
+def _word(value: float | None) -> float | str | None:
+    return None if value is None else finite_or_word(value)
+
+
+def _parse(text: str, source: str) -> ResultRecord:
+    """Make the record in a JSON text; `source` names it in errors."""
+    body = _body(text, source)
+    damaged = f"the record {source} is damaged"
+    wanted = {f.name: kind for f, kind in zip(fields(ResultRecord), _KINDS, strict=True)}
+    wanted["summary"] = dict
+    for name, kind in wanted.items():
+        if name not in body:
+            raise StoreError(f"{damaged}: its field {name!r} is missing; make it again.")
+        if not isinstance(body[name], kind) or isinstance(body[name], bool):
+            raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
+    for name, kind in (("values", list), ("versions", str)):
+        if not all(isinstance(item, kind) for item in body[name].values()):
+            raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
+    try:
+        content = {f.name: body[f.name] for f in fields(ResultRecord)}
+        content["seeds"] = checked_seeds(body["seeds"])
+        content["values"] = {
+            k: _series(k, map(_number, series), len(content["seeds"]))
+            for k, series in body["values"].items()
+        }
+        record = ResultRecord(**content)
+    except SettingError as error:
+        raise StoreError(f"{damaged}: {str(error).rstrip('.')}; make it again.") from error
+    if not _agree(record.summary, body["summary"]):
+        raise StoreError(f"{damaged}: its summary does not follow from its values; make it again.")
+    return record
+
+
+_KINDS = (str, list, dict, dict, dict, dict, str, int | float, dict)
+
+
+def _body(text: str, source: str) -> dict[str, Any]:
+    """Find the JSON object in a text, of this format and a version that can be read."""
+    try:
+        body = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{source} is not a result record: it is not whole JSON; make it again."
+        ) from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise StoreError(f"{source} is not a result record: it is JSON of another kind.")
+    version = body.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise StoreError(f"the record {source} is damaged: its version is not a number.")
+    if version > VERSION:
+        raise StoreError(
+            f"the record {source} has format version {version}, newer than the {VERSION} this "
+            "cofill reads; upgrade cofill."
+        )
+    return body
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _number(value: Any) -> Any:
+    return float(value) if value in ("inf", "-inf") else value
+
+
+def _agree(ours: dict[str, Summary], theirs: dict[str, Any]) -> bool:
+    """Whether a written summary says the same as a computed one, but for rounding."""
+    if ours.keys() != theirs.keys():
+        return False
+    for key, summary in ours.items():
+        other = theirs[key]
+        if not isinstance(other, dict) or other.get("n") != summary["n"]:
+            return False
+        for name in ("mean", "std"):
+            a, b = summary[name], _number(other.get(name))
+            if a is None or b is None:
+                if a is not b:
+                    return False
+            elif not isinstance(b, int | float) or not math.isclose(
+                a, b, rel_tol=1e-6, abs_tol=1e-12
+            ):
+                return False
+    return True

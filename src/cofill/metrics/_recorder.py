@@ -1,0 +1,122 @@
+"""Collecting an experiment's figures while it runs."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Real
+
+from cofill.errors import SettingError
+from cofill.metrics._json import plain
+from cofill.metrics._machine import machine, versions
+from cofill.metrics._record import ResultRecord, checked_seeds, checked_value, result_key
+
+
+class Recorder:
+    """Collects one value per seed for each figure and makes the record of them.
+
+    The clock starts when the recorder is made.
+
+    Parameters
+    ----------
+    name
+        What is run.
+    seeds
+        The repeats, different whole numbers.
+    settings
+        Everything needed to run it again: a mapping, data classes inside are fine.
+    accelerator
+        Name of the GPU, where one is used.
+
+    Examples
+    --------
+    >>> recorder = Recorder("wdbc", seeds=[0, 3], settings={"width": 15})
+    >>> recorder.add("mwm", "mse", "mean", [0.22, 0.24])
+    >>> recorder.add("mwm", "mse", "worst", 0.30, seed=3)
+    >>> record = recorder.finish()
+    >>> record.values["mwm/mse/worst"], record.summary["mwm/mse/all"]["mean"]
+    ([None, 0.3], 0.27)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        seeds: Iterable[int] | Int[np.ndarray, " seeds"],
+        settings: Mapping[str, Any] | None = None,
+        accelerator: str | None = None,
+    ) -> None:
+        self.name = name
+        self.seeds = checked_seeds(seeds)
+        self._settings = plain({} if settings is None else settings, "settings")
+        self._machine = machine(accelerator)
+        self._values: dict[str, dict[int, float | None]] = {}
+        self._extra: dict[str, Any] = {}
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._clock = time.perf_counter()
+
+    def __repr__(self) -> str:
+        return f"Recorder({self.name!r}, seeds={len(self.seeds)}, figures={len(self._values)})"
+
+    def add(
+        self,
+        method: str,
+        metric: str,
+        where: str,
+        value: int | float | np.number | Sequence[Any] | Real[np.ndarray, " seeds"] | None,
+        *,
+        seed: int | np.integer | None = None,
+    ) -> None:
+        """Add a figure: a value for every seed, in their order, or the value of one `seed`.
+
+        Raises
+        ------
+        SettingError
+            When a name, the number of values or the seed is wrong, or the figure has a value.
+        """
+        key = result_key(method, metric, where)
+        several = isinstance(value, Sequence | np.ndarray)
+        if several == (seed is not None):
+            raise SettingError(
+                f"{key!r} needs a list with a value for each seed, or one value and its seed, "
+                f"got {'a list and a seed' if several else 'one value without a seed'}."
+            )
+        if seed is None:
+            found = list(value)  # pyright: ignore[reportArgumentType]
+            if len(found) != len(self.seeds):
+                raise SettingError(
+                    f"{key!r} must have one value for each of the {len(self.seeds)} seeds, "
+                    f"got {len(found)}; put None where there is none."
+                )
+            new = dict(zip(self.seeds, found, strict=True))
+        elif seed in self.seeds:
+            new = {int(seed): value}
+        else:
+            raise SettingError(f"{key!r} has no seed {seed}; it must be one of the recorder's.")
+        taken = sorted(new.keys() & self._values.get(key, {}).keys())
+        if taken:
+            raise SettingError(f"{key!r} already has a value for the seed {taken[0]}; add it once.")
+        checked = {s: checked_value(key, v) for s, v in new.items()}
+        self._values.setdefault(key, {}).update(checked)
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep something that is not a figure, such as a curve or a mask, under `extra`."""
+        if name in self._extra:
+            raise SettingError(f"the note {name!r} is already there; give this one another name.")
+        self._extra[name] = plain(value, name)
+
+    def finish(self) -> ResultRecord:
+        """Make the record; seeds without a value have None."""
+        return ResultRecord(
+            name=self.name,
+            settings=self._settings,
+            seeds=self.seeds,
+            versions=versions(),
+            machine=self._machine,
+            started=self._started,
+            duration_s=round(time.perf_counter() - self._clock, 3),
+            values={k: [v.get(s) for s in self.seeds] for k, v in self._values.items()},
+            extra=self._extra,
+        )

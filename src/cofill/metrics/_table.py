@@ -1,0 +1,173 @@
+"""Tables made from a record: our figures, mean ± std over the seeds, beside the published ones."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cofill.errors import SettingError
+from cofill.metrics._record import ALL, ResultRecord, result_key
+
+Published = int | float | tuple[int | float, int | float] | str
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of method × where, ready to show. ``str()`` gives aligned plain text.
+
+    Attributes
+    ----------
+    rows
+        One dict a row: ``method``, ``where`` and for each metric ``<metric>`` (the mean),
+        ``<metric>_std``, ``<metric>_n`` and, where some are given, ``<metric>_published``.
+    header
+        Headings of the columns as shown.
+    cells
+        The same rows as shown.
+    """
+
+    rows: list[dict[str, Any]]
+    header: list[str]
+    cells: list[list[str]]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """Plain text with aligned columns."""
+        head, *body = self._padded(self.header, self.cells)
+        rule = ["-" * len(cell) for cell in head]
+        return "\n".join("  ".join(line).rstrip() for line in (head, rule, *body))
+
+    def markdown(self) -> str:
+        """Write a Markdown table, aligned in its source as well."""
+        safe = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.cells)]
+        head, *body = self._padded(safe[0], safe[1:])
+        rule = [
+            "-" * len(cell) if i < 2 else "-" * (len(cell) - 1) + ":" for i, cell in enumerate(head)
+        ]
+        return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
+
+    @staticmethod
+    def _padded(header: list[str], cells: list[list[str]]) -> list[list[str]]:
+        """Every column to one width, names to the left and numbers to the right."""
+        lines = [header, *cells]
+        widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(header))]
+        return [
+            [
+                c.ljust(w) if i < 2 else c.rjust(w)
+                for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            ]
+            for line in lines
+        ]
+
+
+def table(
+    record: ResultRecord,
+    metrics: Iterable[str] | None = None,
+    published: Mapping[str, Published] | None = None,
+) -> ResultTable:
+    """Make the table of a record: a row for each method and place, a column for each metric.
+
+    Parameters
+    ----------
+    record
+        The result.
+    metrics
+        Which metrics to show, in this order; by default all of them.
+    published
+        The paper's figures by ``"<method>/<metric>/<where>"``: a number, a pair of mean and std, or
+        text. A method that only the paper has gets a row too.
+
+    Examples
+    --------
+    >>> record = ResultRecord("cube", seeds=[0, 1], values={"mwm/mask/shared": [0.99, 0.97]})
+    >>> print(table(record, published={"mwm/mask/shared": (0.920, 0.026)}))
+    method  where            mask   mask (paper)
+    ------  ------  -------------  -------------
+    mwm     shared  0.980 ± 0.014  0.920 ± 0.026
+    mwm     all     0.980 ± 0.014              –
+    """
+    published = {} if published is None else published
+    ours = record.summary
+    keys = [tuple(key.split("/")) for key in ours]
+    theirs = [tuple(result_key(*_parts(key)).split("/")) for key in published]
+    known = _in_order(metric for _, metric, _ in [*keys, *theirs])
+    shown = known if metrics is None else list(metrics)
+    strangers = [metric for metric in shown if metric not in known]
+    if strangers:
+        raise SettingError(
+            f"metrics must be among {', '.join(known) or 'none'}, got {', '.join(strangers)}."
+        )
+    beside = {metric for _, metric, _ in theirs}
+    places = _places(
+        [(method, where) for method, metric, where in [*keys, *theirs] if metric in shown]
+    )
+    header = ["method", "where"]
+    for metric in shown:
+        header += [metric, f"{metric} (paper)"] if metric in beside else [metric]
+    rows: list[dict[str, Any]] = []
+    cells: list[list[str]] = []
+    for method, where in places:
+        row: dict[str, Any] = {"method": method, "where": where}
+        line = [method, where]
+        for metric in shown:
+            key = result_key(method, metric, where)
+            found = ours.get(key, {"mean": None, "std": None, "n": 0})
+            row |= {metric: found["mean"], f"{metric}_std": found["std"], f"{metric}_n": found["n"]}
+            line.append(_show(found["mean"], found["std"] if found["n"] > 1 else None))
+            if metric in beside:
+                row[f"{metric}_published"] = published.get(key)
+                line.append(_show_published(published.get(key)))
+        rows.append(row)
+        cells.append(line)
+    return ResultTable(rows, header, cells)
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    method, metric, where = (*key.split("/", 2), "", "")[:3]
+    return method, metric, where
+
+
+def _in_order(names: Iterable[Any]) -> list[Any]:
+    """Different names in the order they first appear."""
+    return list(dict.fromkeys(names))
+
+
+def _places(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Rows by method, places in the order they appear, `all` last."""
+    methods = _in_order(method for method, _ in pairs)
+    wheres = sorted(_in_order(where for _, where in pairs), key=lambda where: where == ALL)
+    return [(m, w) for m in methods for w in wheres if (m, w) in set(pairs)]
+
+
+def _show_published(figure: Published | None) -> str:
+    if isinstance(figure, str):
+        return figure
+    if isinstance(figure, tuple):
+        return _show(*figure)
+    return _show(figure, None)
+
+
+def _show(mean: int | float | None, std: int | float | None) -> str:
+    """Two digits of the spread decide the digits of the mean; without a spread, four of its own."""
+    if mean is None or math.isnan(mean):
+        return "–"
+    if math.isinf(mean):
+        return "∞" if mean > 0 else "−∞"
+    if std is None or not math.isfinite(std):
+        return _fixed(mean, _decimals(mean, 4))
+    digits = _decimals(std, 2) if std > 0 else _decimals(mean, 4)
+    return f"{_fixed(mean, digits)} ± {_fixed(std, digits)}"
+
+
+def _decimals(value: int | float, significant: int) -> int:
+    """Decimals that show so many significant digits, from 0 to 6."""
+    if value == 0:
+        return significant - 1
+    return min(max(significant - 1 - math.floor(math.log10(abs(value))), 0), 6)
+
+
+def _fixed(value: int | float, decimals: int) -> str:
+    small = value != 0 and abs(value) < 0.5 * 10.0**-decimals
+    return f"{value:.2g}" if small and decimals == 6 else f"{value:.{decimals}f}"

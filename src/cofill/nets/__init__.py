@@ -1,0 +1,49 @@
+"""Networks, losses and the one training loop, batched over networks, sites and seeds."""
+
+from cofill.nets._apply import apply_many
+from cofill.nets._fusion import Fusion, FusionProblem, FusionSettings, fit_fusions
+from cofill.nets._group_dropout import GroupDropout, Grouped
+from cofill.nets._losses import (
+    BatchLoss,
+    Block,
+    CellLoss,
+    SquaredError,
+    expectations,
+    loss_blocks,
+)
+from cofill.nets._networks import MLP, AbstractNetwork, Autoencoder, Recipe, apply_rows, recipe
+from cofill.nets._settings import DPSettings, TrainSettings
+from cofill.nets._store import load, read_metadata, save
+from cofill.nets._tasks import Task, split_keys
+from cofill.nets._train import Trained, train
+
+__all__ = [
+    "MLP",
+    "AbstractNetwork",
+    "Autoencoder",
+    "BatchLoss",
+    "Block",
+    "CellLoss",
+    "DPSettings",
+    "Fusion",
+    "FusionProblem",
+    "FusionSettings",
+    "GroupDropout",
+    "Grouped",
+    "Recipe",
+    "SquaredError",
+    "Task",
+    "TrainSettings",
+    "Trained",
+    "apply_many",
+    "apply_rows",
+    "expectations",
+    "fit_fusions",
+    "load",
+    "loss_blocks",
+    "read_metadata",
+    "recipe",
+    "save",
+    "split_keys",
+    "train",
+]

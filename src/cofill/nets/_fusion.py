@@ -1,0 +1,423 @@
+"""One prediction from several groups of inputs, any of which may be missing.
+
+A fusion is a small ensemble of networks over all groups at once, blended with ridge regression per
+pattern. Rows to learn from usually have more groups than the rows to predict: both training and
+cross-validation therefore see them with the patterns of the rows to predict. Everything that has
+to be chosen (penalty, weight decay, how much of the blend is the networks') is chosen by
+cross-validation on the rows given; the out-of-fold predictions are kept, because weights, error
+bars and intervals must not be made from fitted ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.errors import DataError, SettingError
+from cofill.nets._group_dropout import GroupDropout, Grouped
+from cofill.nets._linear import Moments, patterns_of, ridge_predict
+from cofill.nets._losses import Block, CellLoss, expectations
+from cofill.nets._networks import MLP, apply_rows, recipe
+from cofill.nets._settings import TrainSettings
+from cofill.nets._tasks import Task, split_keys
+from cofill.nets._train import train
+
+__all__ = ["Fusion", "FusionProblem", "FusionSettings", "fit_fusions"]
+
+_PENALTIES = np.logspace(-5, 1, 13)
+_MOST_PATTERNS = 64
+_DRAWS = 16  # patterns drawn for each row, among which each step draws
+
+
+@dataclass(frozen=True)
+class FusionSettings:
+    """How a fusion is learned.
+
+    Parameters
+    ----------
+    hidden
+        Widths of the hidden layers; empty for ridge regression alone.
+    weight_decays
+        Candidates among which cross-validation chooses.
+    members, fold_members
+        Networks in the ensemble, and in the ensembles of the cross-validation.
+    folds
+        Parts of the cross-validation.
+    dropout
+        Share of hidden units dropped in training.
+    learning_rate
+        Largest step; it falls to zero by a cosine.
+    steps
+        Steps of the optimiser, whatever the number of rows (but at least five passes).
+    """
+
+    hidden: tuple[int, ...] = (64,)
+    weight_decays: tuple[float, ...] = (0.03, 0.3)
+    members: int = 4
+    fold_members: int = 2
+    folds: int = 3
+    dropout: float = 0.1
+    learning_rate: float = 2e-3
+    steps: int = 2500
+
+    def __post_init__(self) -> None:
+        for name in ("members", "fold_members", "steps"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.folds < 2:
+            raise SettingError(f"folds must be at least 2, got {self.folds}")
+        if self.hidden and not self.weight_decays:
+            raise SettingError("weight_decays must hold at least one value, got none")
+
+    def training(self, rows: int) -> TrainSettings:
+        """Return the settings of the training loop for so many rows."""
+        # Rounded, so that problems of nearly one size share a compiled program.
+        rows = 2 ** int(np.ceil(np.log2(max(rows, 16))))
+        batch = int(np.clip(rows // 16, 16, 512))
+        epochs = max(5, self.steps * batch // rows)
+        return TrainSettings(
+            epochs=epochs,
+            batch_size=batch,
+            learning_rate=self.learning_rate,
+            optimizer="adamw",
+            schedule="cosine",
+            gradient_clip=5.0,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FusionProblem:
+    """Rows to learn one fusion from.
+
+    Parameters
+    ----------
+    inputs
+        Scaled columns, zero where missing.
+    present
+        Which row has which group.
+    groups
+        Columns ``(start, stop)`` of each group; together they are all columns.
+    targets
+        Encoded cells, NaN where not known.
+    blocks
+        Kinds of the target's columns.
+    needed
+        Patterns of present groups of the rows to predict later, one a row (repeats count); all
+        groups when left out.
+    seed
+        Start of all randomness of this problem.
+    name
+        Shown in messages.
+    """
+
+    inputs: Float[np.ndarray, "rows width"]
+    present: Bool[np.ndarray, "rows groups"]
+    groups: tuple[tuple[int, int], ...]
+    targets: Float[np.ndarray, "rows outputs"]
+    blocks: tuple[Block, ...]
+    needed: Bool[np.ndarray, "needed groups"] | None = None
+    seed: int = 0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) < 2:
+            raise DataError(
+                f"{self.name or 'a fusion'} must have at least 2 rows to learn from, "
+                f"got {len(self.inputs)}"
+            )
+
+    @cached_property
+    def patterns(self) -> dict[tuple[bool, ...], float]:
+        """The commonest patterns needed, and their shares."""
+        if self.needed is None or not len(self.needed):
+            return {(True,) * len(self.groups): 1.0}
+        found = {tuple(map(bool, p)): len(rows) for p, rows in patterns_of(self.needed) if p.any()}
+        common = sorted(found.items(), key=lambda item: -item[1])[:_MOST_PATTERNS]
+        total = sum(count for _, count in common)
+        return {pattern: count / total for pattern, count in common} or {
+            (True,) * len(self.groups): 1.0
+        }
+
+    @property
+    def needs_thinning(self) -> bool:
+        """Whether some row has a group that rows to predict lack."""
+        return any(not all(pattern) for pattern in self.patterns)
+
+    def draw(self, times: int) -> Bool[np.ndarray, "rows draws groups"]:
+        """Draw needed patterns for each row; one with none of a pattern's groups keeps its own."""
+        rng = np.random.default_rng([self.seed, 0x7417, times])
+        patterns = np.array(list(self.patterns))
+        shares = list(self.patterns.values())
+        drawn = patterns[rng.choice(len(patterns), (len(self.inputs), times), p=shares)]
+        own = self.present[:, None, :]
+        shown = own & drawn
+        return np.where(shown.any(axis=2, keepdims=True), shown, own)
+
+    @cached_property
+    def thinned(self) -> Bool[np.ndarray, "rows groups"]:
+        """Which groups each row shows in cross-validation: a needed pattern's, drawn for it."""
+        return self.draw(1)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Fusion:
+    """A learned fusion.
+
+    Attributes
+    ----------
+    out_of_fold
+        Prediction for each row of the problem by a fusion that had not seen it.
+    share
+        Per output, the share of the blend that is the networks'; the rest is ridge regression.
+    patterns
+        Patterns the networks were trained for; ridge regression alone serves the others.
+    weight_decay
+        What cross-validation chose, or None without networks.
+    """
+
+    moments: Moments
+    penalty: np.ndarray
+    networks: tuple[Any, ...]
+    share: Float[np.ndarray, " outputs"]
+    blocks: tuple[Block, ...]
+    patterns: frozenset[tuple[bool, ...]]
+    out_of_fold: Float[np.ndarray, "rows outputs"]
+    weight_decay: float | None
+
+    def predict(
+        self,
+        inputs: Float[np.ndarray, "rows width"],
+        present: Bool[np.ndarray, "rows groups"],
+    ) -> Float[np.ndarray, "rows outputs"]:
+        """Return expected cells: numbers, and probabilities of binary and categorical ones."""
+        linear = ridge_predict(self.moments, inputs, present, _PENALTIES, self.penalty)
+        linear = _as_probabilities(linear, self.blocks)
+        if not self.networks:
+            return linear
+        made = _ensemble(self.networks, _flagged(inputs, present, self.moments.groups), self.blocks)
+        share = np.broadcast_to(self.share, made.shape)
+        if len(self.patterns) < _MOST_PATTERNS:
+            strange = np.zeros(len(inputs), dtype=bool)
+            for pattern, rows in patterns_of(present):
+                strange[rows] = tuple(map(bool, pattern)) not in self.patterns
+            share = np.where(strange[:, None], 0.0, share)
+        return share * made + (1 - share) * linear
+
+
+def fit_fusions(
+    problems: Sequence[FusionProblem],
+    settings: FusionSettings,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> list[Fusion]:
+    """Learn one fusion per problem; networks of equal shape train as one program."""
+    folds = [_folds(p, settings) for p in problems]
+    linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
+    if not settings.hidden:
+        none = [np.zeros(p.targets.shape[1]) for p in problems]
+        return [
+            Fusion(m, pen, (), share, p.blocks, frozenset(p.patterns), oof, None)
+            for p, (m, pen, oof), share in zip(problems, linear, none, strict=True)
+        ]
+    tell = progress or _silent
+    tried = _cross_validate(problems, folds, settings, lambda s: tell(0.7 * s))
+    decays = [
+        min(tried, key=lambda d, k=k: _error(problems[k], tried[d][k]))
+        for k in range(len(problems))
+    ]
+    networks = _fit_ensembles(problems, decays, settings, lambda s: tell(0.7 + 0.3 * s))
+    fusions = []
+    for k, problem in enumerate(problems):
+        moments, penalty, linear_oof = linear[k]
+        network_oof = tried[decays[k]][k]
+        share = _blend(problem, network_oof, linear_oof)
+        oof = share * network_oof + (1 - share) * linear_oof
+        fusions.append(
+            Fusion(
+                moments,
+                penalty,
+                networks[k],
+                share,
+                problem.blocks,
+                frozenset(problem.patterns),
+                oof,
+                decays[k],
+            )
+        )
+    return fusions
+
+
+def _silent(_: float) -> None:
+    """Report nothing."""
+
+
+def _folds(problem: FusionProblem, settings: FusionSettings) -> np.ndarray:
+    """Assign each row to one of the folds at random, in equal numbers."""
+    rng = np.random.default_rng([problem.seed, 0xF01D])
+    rows = len(problem.inputs)
+    return rng.permutation(np.arange(rows) % min(settings.folds, rows))
+
+
+def _fit_linear(
+    problem: FusionProblem, folds: np.ndarray
+) -> tuple[Moments, np.ndarray, np.ndarray]:
+    targets = problem.targets
+    oof = np.empty((len(_PENALTIES), *targets.shape))
+    for fold in np.unique(folds):
+        out = folds == fold
+        inside = Moments.of(
+            problem.inputs[~out], problem.present[~out], targets[~out], problem.groups
+        )
+        oof[:, out] = ridge_predict(inside, problem.inputs[out], problem.thinned[out], _PENALTIES)
+    wrong = np.nan_to_num((oof - targets) ** 2).sum(axis=1)
+    penalty = wrong.argmin(axis=0)
+    chosen = np.take_along_axis(oof, penalty[None, None, :], axis=0)[0]
+    moments = Moments.of(problem.inputs, problem.present, targets, problem.groups)
+    return moments, penalty, _as_probabilities(chosen, problem.blocks)
+
+
+def _cross_validate(
+    problems: Sequence[FusionProblem],
+    folds: Sequence[np.ndarray],
+    settings: FusionSettings,
+    tell: Callable[[float], None],
+) -> dict[float, list[np.ndarray]]:
+    """Return, per weight decay, each problem's out-of-fold predictions."""
+    cuts = [
+        (decay, k, int(fold))
+        for decay in settings.weight_decays
+        for k, rows in enumerate(folds)
+        for fold in np.unique(rows)
+    ]
+    ensembles = [
+        _tasks(problems[k], settings, folds[k] != fold, decay, settings.fold_members, fold + 1)
+        for decay, k, fold in cuts
+    ]
+    trained = _train([problems[k] for _, k, _ in cuts], ensembles, settings, tell)
+    made = {d: [np.empty(p.targets.shape) for p in problems] for d in settings.weight_decays}
+    for (decay, k, fold), networks in zip(cuts, trained, strict=True):
+        problem, out = problems[k], folds[k] == fold
+        flagged = _flagged(problem.inputs[out], problem.thinned[out], problem.groups)
+        made[decay][k][out] = _ensemble(networks, flagged, problem.blocks)
+    return made
+
+
+def _fit_ensembles(
+    problems: Sequence[FusionProblem],
+    decays: Sequence[float],
+    settings: FusionSettings,
+    tell: Callable[[float], None],
+) -> list[tuple[Any, ...]]:
+    ensembles = [
+        _tasks(p, settings, np.ones(len(p.inputs), bool), decay, settings.members, 0)
+        for p, decay in zip(problems, decays, strict=True)
+    ]
+    return _train(problems, ensembles, settings, tell)
+
+
+def _tasks(
+    problem: FusionProblem,
+    settings: FusionSettings,
+    rows: np.ndarray,
+    decay: float,
+    members: int,
+    part: int,
+) -> list[Task]:
+    """Return the members of one ensemble, to be trained on some of a problem's rows."""
+    columns = _flagged(problem.inputs[rows], problem.present[rows], problem.groups)
+    inputs = Grouped(columns, problem.draw(_DRAWS)[rows]) if problem.needs_thinning else columns
+    targets = problem.targets[rows].astype(np.float32)
+    widths = (columns.shape[1], *settings.hidden, targets.shape[1])
+    network = recipe(MLP, widths, residual=True, dropout=settings.dropout)
+    keys = split_keys(jax.random.fold_in(jax.random.key(problem.seed), part), members)
+    return [
+        Task(network, inputs, targets, key=key, weight_decay=decay, name=problem.name)
+        for key in keys
+    ]
+
+
+def _train(
+    problems: Sequence[FusionProblem],
+    ensembles: Sequence[Sequence[Task]],
+    settings: FusionSettings,
+    tell: Callable[[float], None],
+) -> list[tuple[Any, ...]]:
+    """Train ensembles, each for its problem; those with one loss and one size in one call."""
+    calls: dict[Any, list[int]] = {}
+    for k, (problem, tasks) in enumerate(zip(problems, ensembles, strict=True)):
+        loss: Any = CellLoss(problem.blocks)
+        if problem.needs_thinning:
+            groups = tuple((a + g, b + g + 1) for g, (a, b) in enumerate(problem.groups))
+            loss = GroupDropout(loss, groups)
+        calls.setdefault((loss, settings.training(tasks[0].rows)), []).append(k)
+    networks: list[tuple[Any, ...]] = [()] * len(ensembles)
+    for done, ((loss, training), chosen) in enumerate(calls.items()):
+
+        def follow(epochs: int, total: int, _: np.ndarray, at: int = done) -> None:
+            tell((at + epochs / total) / len(calls))
+
+        tasks = [task for k in chosen for task in ensembles[k]]
+        trained = iter(train(tasks, loss, training, progress=follow).networks)
+        for k in chosen:
+            networks[k] = tuple(next(trained) for _ in ensembles[k])
+    return networks
+
+
+def _flagged(
+    inputs: np.ndarray, present: np.ndarray, groups: tuple[tuple[int, int], ...]
+) -> np.ndarray:
+    """Put a column behind each group that says whether the group is there; hide it if it is not."""
+    parts = []
+    for g, (a, b) in enumerate(groups):
+        there = present[:, g : g + 1]
+        parts += [inputs[:, a:b] * there, there]
+    return np.hstack(parts).astype(np.float32)
+
+
+def _ensemble(
+    networks: Sequence[Any], inputs: np.ndarray, blocks: tuple[Block, ...], rows: int = 65_536
+) -> np.ndarray:
+    parts = []
+    for start in range(0, len(inputs), rows):
+        part = inputs[start : start + rows]
+        made = [np.asarray(expectations(apply_rows(n, part), blocks)) for n in networks]
+        parts.append(np.mean(made, axis=0, dtype=np.float64))
+    return np.concatenate(parts) if parts else np.empty((0, blocks[-1].stop))
+
+
+def _as_probabilities(made: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
+    """Bring linear predictions of coded cells back to probabilities."""
+    for block in blocks:
+        part = slice(block.start, block.stop)
+        if block.kind == "bernoulli":
+            made[:, part] = np.clip(made[:, part], 0.0, 1.0)
+        elif block.kind == "categorical":
+            positive = np.clip(made[:, part], 1e-6, None)
+            made[:, part] = positive / positive.sum(axis=1, keepdims=True)
+    return made
+
+
+def _error(problem: FusionProblem, made: np.ndarray) -> float:
+    known = ~np.isnan(problem.targets)
+    return float(((made - problem.targets)[known] ** 2).mean()) if known.any() else 0.0
+
+
+def _blend(problem: FusionProblem, networks: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    """Return, per cell, the least-squares share of the networks, between 0 and 1."""
+    share = np.zeros(problem.targets.shape[1])
+    for block in problem.blocks:
+        step = 1 if block.kind != "categorical" else block.stop - block.start
+        for start in range(block.start, block.stop, step):
+            part = slice(start, start + step)
+            apart = networks[:, part] - linear[:, part]
+            gap = problem.targets[:, part] - linear[:, part]
+            known = ~np.isnan(gap)
+            below = (apart[known] ** 2).sum()
+            share[part] = np.clip((apart[known] * gap[known]).sum() / below, 0, 1) if below else 0.0
+    return share

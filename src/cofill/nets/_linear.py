@@ -1,0 +1,136 @@
+"""Ridge regression for every pattern of available inputs, from one set of covariances.
+
+Inputs come in groups (views, or codes of views), any of which may be missing. The covariance of two
+groups is estimated from the rows that have both, the covariance of a group with a target from the
+rows that have the group and know the target. For a row with some of the groups the coefficients
+solve ``(C_PP + λ I) b = c_P`` over the groups P it has; where all rows have all groups this is
+ordinary ridge regression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+__all__ = ["Moments", "patterns_of", "ridge_predict"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and covariances of grouped inputs and targets, over the rows that know both.
+
+    Parameters
+    ----------
+    covariance
+        Of inputs with inputs, made positive semi-definite.
+    cross
+        Of inputs with targets.
+    input_mean, target_mean
+        Over the rows that have the group, or know the target.
+    groups
+        Columns ``(start, stop)`` of each group.
+    """
+
+    covariance: Float[np.ndarray, "width width"]
+    cross: Float[np.ndarray, "width outputs"]
+    input_mean: Float[np.ndarray, " width"]
+    target_mean: Float[np.ndarray, " outputs"]
+    groups: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Float[np.ndarray, "rows width"],
+        present: Bool[np.ndarray, "rows groups"],
+        targets: Float[np.ndarray, "rows outputs"],
+        groups: tuple[tuple[int, int], ...],
+    ) -> Moments:
+        """Estimate from rows; inputs are zero where missing, targets NaN where not known."""
+        x = inputs.astype(np.float64)
+        known = ~np.isnan(targets)
+        y = np.where(known, targets, 0.0).astype(np.float64)
+        widths = [b - a for a, b in groups]
+        there = np.repeat(present, widths, axis=1)
+        n_in = np.maximum(there.sum(axis=0), 1)
+        n_out = np.maximum(known.sum(axis=0), 1)
+        input_mean = (x * there).sum(axis=0) / n_in
+        target_mean = y.sum(axis=0) / n_out
+        x = np.where(there, x - input_mean, 0.0)
+        y = np.where(known, y - target_mean, 0.0)
+        pairs = present.astype(np.float64)
+        both = np.repeat(np.repeat(pairs.T @ pairs, widths, axis=0), widths, axis=1)
+        covariance = (x.T @ x) / np.maximum(both, 1)
+        together = np.repeat(pairs.T @ known.astype(np.float64), widths, axis=0)
+        cross = (x.T @ y) / np.maximum(together, 1)
+        return cls(
+            covariance if present.all() else _nearest_semidefinite(covariance),
+            cross,
+            input_mean,
+            target_mean,
+            groups,
+        )
+
+
+def ridge_predict(
+    moments: Moments,
+    inputs: Float[np.ndarray, "rows width"],
+    present: Bool[np.ndarray, "rows groups"],
+    penalties: Float[np.ndarray, " grid"],
+    chosen: np.ndarray | None = None,
+) -> Float[np.ndarray, "grid rows outputs"] | Float[np.ndarray, "rows outputs"]:
+    """Predict targets with each penalty, or with each output's `chosen` penalty only.
+
+    A penalty is relative: it is multiplied by the mean variance of the inputs. A row without any
+    group gets the targets' mean.
+    """
+    outputs = moments.cross.shape[1]
+    size = len(penalties) if chosen is None else 1
+    made = np.broadcast_to(moments.target_mean, (size, len(inputs), outputs)).copy()
+    for pattern, rows in patterns_of(present):
+        columns = _columns(moments.groups, pattern)
+        if not len(columns):
+            continue
+        block = moments.covariance[np.ix_(columns, columns)]
+        values, vectors = np.linalg.eigh(block)
+        values = np.maximum(values, 0.0)
+        unit = values.mean() if values.mean() > 0 else 1.0
+        turned = vectors.T @ moments.cross[columns]
+        x = (inputs[np.ix_(rows, columns)] - moments.input_mean[columns]) @ vectors
+        if chosen is not None:
+            shrunk = turned / (values[:, None] + unit * penalties[chosen][None, :])
+            made[0, rows] += x @ shrunk
+        else:
+            for k, penalty in enumerate(penalties):
+                made[k, rows] += x @ (turned / (values + unit * penalty)[:, None])
+    return made[0] if chosen is not None else made
+
+
+def patterns_of(
+    present: Bool[np.ndarray, "rows groups"],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield each pattern of present groups with the rows that have it.
+
+    Examples
+    --------
+    >>> present = np.array([[True, False], [True, True], [True, False]])
+    >>> [rows.tolist() for _, rows in patterns_of(present)]
+    [[0, 2], [1]]
+    """
+    packed = np.packbits(present, axis=1)
+    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    for k, at in enumerate(first):
+        yield present[at], np.flatnonzero(inverse.ravel() == k)
+
+
+def _columns(groups: tuple[tuple[int, int], ...], pattern: np.ndarray) -> np.ndarray:
+    chosen = [np.arange(a, b) for (a, b), there in zip(groups, pattern, strict=True) if there]
+    return np.concatenate(chosen) if chosen else np.empty(0, dtype=int)
+
+
+def _nearest_semidefinite(matrix: np.ndarray) -> np.ndarray:
+    """Pairwise estimates need not fit together; drop the negative directions."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -1,0 +1,220 @@
+"""Losses: how far a network's outputs are from the cells it should make.
+
+A loss is a function ``loss(network, inputs, targets, key)`` that returns one value a row, or a
+pair ``(total, count)`` a row; the batch's loss is then the sum of the totals over the sum of the
+counts. A loss that only makes sense for a whole batch is wrapped in `BatchLoss`. All are hashable,
+so that a compiled training program is found again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+from cofill.errors import SettingError
+from cofill.nets._networks import PRNGKey, apply_rows
+from cofill.views import EncodedBlock, Kind
+
+__all__ = ["BatchLoss", "Block", "CellLoss", "Loss", "SquaredError", "expectations"]
+
+KINDS = ("squared", "bernoulli", "categorical")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns ``start:stop`` of the encoded table whose cells are of one kind.
+
+    Parameters
+    ----------
+    kind
+        ``"squared"`` (numbers), ``"bernoulli"`` (0 or 1 a column; outputs are logits) or
+        ``"categorical"`` (the block is one cell in one-hot code; outputs are logits).
+    start, stop
+        First column and the column after the last.
+    weight
+        How much a cell of this block counts against a cell of another.
+
+    Examples
+    --------
+    >>> Block("categorical", 0, 3).cells
+    1
+    """
+
+    kind: Literal["squared", "bernoulli", "categorical"]
+    start: int
+    stop: int
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise SettingError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}.")
+        if not 0 <= self.start < self.stop:
+            raise SettingError(
+                f"start must be 0 or more and below stop, got {self.start} and {self.stop}."
+            )
+        if not self.weight >= 0:
+            raise SettingError(f"weight must be 0 or more, got {self.weight}.")
+
+    @property
+    def cells(self) -> int:
+        """Number of cells a row has in this block."""
+        return 1 if self.kind == "categorical" else self.stop - self.start
+
+    def score(
+        self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
+    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+        """Return each row's summed loss over its observed cells, and how many those are."""
+        made, wanted = outputs[:, self.start : self.stop], targets[:, self.start : self.stop]
+        seen = ~jnp.isnan(wanted)
+        if self.kind == "categorical":
+            seen = seen.all(axis=1, keepdims=True)
+        # The missing target is replaced before the loss is taken: a NaN times zero is a NaN, and
+        # so would the gradient be.
+        wanted = jnp.where(seen, wanted, 0.0)
+        if self.kind == "squared":
+            cell = (made - wanted) ** 2
+        elif self.kind == "bernoulli":
+            cell = optax.sigmoid_binary_cross_entropy(made, wanted)
+        else:
+            cell = -(wanted * jax.nn.log_softmax(made, axis=1)).sum(axis=1, keepdims=True)
+        total = jnp.where(seen, cell, 0.0).sum(axis=1)
+        return self.weight * total, seen.sum(axis=1).astype(total.dtype)
+
+
+@dataclass(frozen=True)
+class CellLoss:
+    """The mean loss of the observed cells of a table whose columns are of several kinds.
+
+    Parameters
+    ----------
+    blocks
+        The kinds of the columns. Columns in no block are ignored.
+
+    Notes
+    -----
+    A NaN in the targets is a missing cell: it has no loss and no gradient. A categorical block is
+    one cell, missing when any of its columns is.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from cofill.nets import MLP
+    >>> loss = CellLoss((Block("squared", 0, 2), Block("bernoulli", 2, 3)))
+    >>> network = MLP((3, 3), key=jax.random.key(0))
+    >>> total, count = loss(network, jax.numpy.ones((5, 3)), jax.numpy.ones((5, 3)), None)
+    >>> count.tolist()
+    [3.0, 3.0, 3.0, 3.0, 3.0]
+    """
+
+    blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        if not self.blocks:
+            raise SettingError("blocks must hold at least one Block, got none.")
+
+    def __call__(
+        self, network: Any, inputs: PyTree, targets: Array, key: PRNGKey | None
+    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+        """Return each row's summed loss over its observed cells, and how many those are."""
+        return self.score(apply_rows(network, inputs, key=key), targets)
+
+    def score(
+        self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
+    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+        """Score outputs already made."""
+        totals, counts = zip(*(block.score(outputs, targets) for block in self.blocks), strict=True)
+        return jnp.stack(totals).sum(axis=0), jnp.stack(counts).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """The mean squared error of the observed cells, whatever the number of columns.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from cofill.nets import MLP
+    >>> network = MLP((3, 3), key=jax.random.key(0))
+    >>> total, count = SquaredError()(network, jax.numpy.ones((5, 3)), jax.numpy.ones((5, 3)), None)
+    >>> count.tolist()
+    [3.0, 3.0, 3.0, 3.0, 3.0]
+    """
+
+    # Padded columns are missing cells here, so widths may be padded (see `train`).
+    ignores_padding = True
+
+    def __call__(
+        self, network: Any, inputs: PyTree, targets: Array, key: PRNGKey | None
+    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+        """Return each row's summed squared error over its observed cells, and their number."""
+        outputs = apply_rows(network, inputs, key=key)
+        return Block("squared", 0, outputs.shape[1]).score(outputs, targets)
+
+
+@dataclass(frozen=True)
+class BatchLoss:
+    """A loss of a whole batch, such as a non-negative risk, that is no mean over rows.
+
+    Parameters
+    ----------
+    function
+        ``function(network, inputs, targets, weights, key)`` returns one number. Rows of zero
+        weight are padding and must not change it.
+
+    Examples
+    --------
+    >>> worst = BatchLoss(lambda network, x, y, w, key: ((network(x) - y) ** 2 * w).max())
+    """
+
+    function: Callable[[Any, PyTree, PyTree, Array, PRNGKey | None], Array]
+
+
+Loss = Callable[..., Any] | BatchLoss
+
+
+def expectations(
+    outputs: Float[Array, "*batch columns"], blocks: Sequence[Block]
+) -> Float[Array, "*batch columns"]:
+    """Turn raw outputs into expected cells: logits into probabilities, numbers unchanged.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> expectations(jnp.zeros((1, 3)), [Block("squared", 0, 1), Block("categorical", 1, 3)])
+    Array([[0. , 0.5, 0.5]], dtype=float32)
+    """
+    for block in blocks:
+        part = slice(block.start, block.stop)
+        if block.kind == "bernoulli":
+            outputs = outputs.at[..., part].set(jax.nn.sigmoid(outputs[..., part]))
+        elif block.kind == "categorical":
+            outputs = outputs.at[..., part].set(jax.nn.softmax(outputs[..., part], axis=-1))
+    return outputs
+
+
+def loss_blocks(encoded: Sequence[EncodedBlock]) -> tuple[Block, ...]:
+    """Return the losses of a scaler's columns, neighbours of one kind put together.
+
+    Examples
+    --------
+    >>> from cofill.views import EncodedBlock, Kind
+    >>> loss_blocks([EncodedBlock(0, Kind.NUMERIC, 0, 1), EncodedBlock(1, Kind.NUMERIC, 1, 2)])
+    (Block(kind='squared', start=0, stop=2, weight=1.0),)
+    """
+    kinds: dict[Kind, Literal["squared", "bernoulli", "categorical"]] = {
+        Kind.NUMERIC: "squared",
+        Kind.BINARY: "bernoulli",
+        Kind.CATEGORICAL: "categorical",
+    }
+    blocks: list[Block] = []
+    for block in encoded:
+        kind = kinds[block.kind]
+        if blocks and kind != "categorical" and blocks[-1].kind == kind:
+            blocks[-1] = Block(kind, blocks[-1].start, block.stop)
+        else:
+            blocks.append(Block(kind, block.start, block.stop))
+    return tuple(blocks)

@@ -1,0 +1,302 @@
+"""Networks: a multilayer perceptron and an autoencoder made of two, as equinox modules.
+
+A network is applied to one example, ``network(x, key=key)``; `apply_rows` applies it to a
+table of examples. The two agree, dropout included: row *i* of a table uses the *i*-th split key.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree, UInt32
+
+from cofill.errors import SettingError
+from cofill.nets._dense import flip, product
+
+__all__ = ["MLP", "AbstractNetwork", "Autoencoder", "PRNGKey", "Recipe", "apply_rows", "recipe"]
+
+PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "linear": lambda x: x,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "tanh": jnp.tanh,
+}
+# A hidden unit without weights stays without weights only if its activation is zero at zero.
+ZERO_AT_ZERO = frozenset({"elu", "gelu", "linear", "relu", "silu", "tanh"})
+HE = frozenset({"elu", "gelu", "relu", "silu"})
+
+
+class AbstractNetwork(eqx.Module):
+    """A network that can be applied to a batch of examples held as columns."""
+
+    def columns(
+        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
+    ) -> Float[Array, "outputs rows"]:
+        """Apply the network to every column of x, with one key a column where keys are given."""
+        raise NotImplementedError
+
+    @property
+    def pads_exactly(self) -> bool:
+        """Whether zero-padded units stay zero in training, so that widths may be padded."""
+        return False
+
+    def __call__(
+        self, x: Float[Array, " inputs"], *, key: PRNGKey | None = None
+    ) -> Float[Array, " outputs"]:
+        """Apply the network to one example; dropout acts only when a key is given."""
+        return self.columns(x[:, None], keys=None if key is None else key[None])[:, 0]
+
+
+class MLP(AbstractNetwork):
+    """A multilayer perceptron.
+
+    Parameters
+    ----------
+    widths
+        Units a layer, inputs first: ``(10, 15, 10)`` is one hidden layer of 15.
+    key
+        Random key of the initial weights, uniform: He's where the layer ends in a rectifier
+        (relu, gelu, elu, silu), Glorot's elsewhere; biases start at zero.
+    activation
+        Of the hidden layers: elu, gelu, linear, relu, sigmoid, silu, softplus or tanh.
+    output
+        Of the last layer, from the same list. Losses for binary and categorical cells expect
+        ``"linear"`` outputs (logits).
+    dropout
+        Share of the hidden units switched off when the network is called with a key.
+    residual
+        Whether a linear map from the inputs is added to the last layer.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = MLP((10, 15, 10), key=jax.random.key(0))
+    >>> network(jax.numpy.ones(10)).shape
+    (10,)
+    """
+
+    weights: tuple[Any, ...]
+    biases: tuple[Any, ...]
+    skip: Any
+    activation: str = eqx.field(static=True)
+    output: str = eqx.field(static=True)
+    dropout: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        key: PRNGKey,
+        activation: str = "relu",
+        output: str = "linear",
+        dropout: float = 0.0,
+        residual: bool = False,
+    ) -> None:
+        _check_mlp(widths, activation, output, dropout)
+        layers = len(widths) - 1
+        ends = [activation] * (layers - 1) + [output]
+        shapes = [(widths[i + 1], widths[i]) for i in range(layers)]
+        if residual:
+            shapes, ends = [*shapes, (widths[-1], widths[0])], [*ends, "linear"]
+        weights = _initial(key, shapes, ends)
+        self.weights = tuple(weights[:layers])
+        self.biases = tuple(jnp.zeros(width) for width in widths[1:])
+        self.skip = weights[layers] if residual else None
+        self.activation = activation
+        self.output = output
+        self.dropout = float(dropout)
+
+    @property
+    def pads_exactly(self) -> bool:
+        """Whether zero-padded units stay zero in training."""
+        return self.activation in ZERO_AT_ZERO
+
+    def columns(
+        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
+    ) -> Float[Array, "outputs rows"]:
+        """Apply the network to every column of x, with one key a column where keys are given."""
+        hidden = x
+        last = len(self.weights) - 1
+        for layer, (weights, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            total = product(weights, hidden) + bias[:, None]
+            if layer == last:
+                if self.skip is not None:
+                    total = total + product(self.skip, x)
+                return ACTIVATIONS[self.output](total)
+            hidden = ACTIVATIONS[self.activation](total)
+            if keys is not None and self.dropout > 0:
+                hidden = _drop(hidden, keys, layer, self.dropout)
+        return hidden
+
+
+class Autoencoder(AbstractNetwork):
+    """An encoder and a decoder; the code layer has the hidden activation ("NF 15 NF").
+
+    Parameters
+    ----------
+    widths
+        Units of the encoder, inputs first and code last: ``(10, 15)`` is the paper's one layer.
+        The decoder mirrors it.
+    key
+        Random key of the initial weights.
+    activation, output, dropout
+        As for `MLP`; the code takes ``activation``, the reconstruction takes ``output``.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = Autoencoder((10, 15), key=jax.random.key(0))
+    >>> network.encode(jax.numpy.ones(10)).shape, network(jax.numpy.ones(10)).shape
+    ((15,), (10,))
+    """
+
+    encoder: MLP
+    decoder: MLP
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        key: PRNGKey,
+        activation: str = "relu",
+        output: str = "linear",
+        dropout: float = 0.0,
+    ) -> None:
+        into, back = jax.random.split(key)
+        self.encoder = MLP(
+            widths, key=into, activation=activation, output=activation, dropout=dropout
+        )
+        self.decoder = MLP(
+            tuple(reversed(widths)), key=back, activation=activation, output=output, dropout=dropout
+        )
+
+    @property
+    def pads_exactly(self) -> bool:
+        """Whether zero-padded units stay zero in training."""
+        return self.encoder.pads_exactly and self.decoder.pads_exactly
+
+    def encode(
+        self, x: Float[Array, " inputs"], *, key: PRNGKey | None = None
+    ) -> Float[Array, " code"]:
+        """Return the code of one example."""
+        return self.encoder(x, key=key)
+
+    def decode(
+        self, code: Float[Array, " code"], *, key: PRNGKey | None = None
+    ) -> Float[Array, " outputs"]:
+        """Return the example made from one code."""
+        return self.decoder(code, key=key)
+
+    def columns(
+        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
+    ) -> Float[Array, "outputs rows"]:
+        """Encode and decode every column of x."""
+        if keys is None or self.encoder.dropout == 0:
+            return self.decoder.columns(self.encoder.columns(x))
+        both = jax.vmap(jax.random.split)(keys)
+        return self.decoder.columns(self.encoder.columns(x, keys=both[:, 0]), keys=both[:, 1])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a network from a key; equal recipes are made in one batch (see `recipe`)."""
+
+    maker: Callable[..., PyTree]
+    arguments: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, key: PRNGKey) -> PyTree:
+        """Make the network."""
+        return self.maker(*self.arguments, key=key, **dict(self.options))
+
+
+def recipe(maker: Callable[..., PyTree], *arguments: Any, **options: Any) -> Recipe:
+    """Describe a network without making it: ``maker(*arguments, key=key, **options)``.
+
+    Hundreds of networks made from one recipe are made in one compiled call. Arguments must be
+    hashable (tuples, not lists).
+
+    Examples
+    --------
+    >>> import jax
+    >>> recipe(MLP, (10, 15, 10), activation="tanh")(jax.random.key(0)).activation
+    'tanh'
+    """
+    return Recipe(maker, arguments, tuple(sorted(options.items())))
+
+
+def apply_rows(
+    network: Callable[..., Any],
+    rows: PyTree,
+    *,
+    key: PRNGKey | None = None,
+) -> PyTree:
+    """Apply a network to every row of a table (or of a pytree of tables).
+
+    Parameters
+    ----------
+    network
+        Any callable on one example, ``network(row)``, or ``network(row, key=key)`` when a key is
+        given. A cofill network on a matrix takes the fast path with examples as columns.
+    rows
+        Array of shape (rows, ...) or a pytree of them.
+    key
+        Random key, for dropout and the like.
+
+    Examples
+    --------
+    >>> import jax
+    >>> apply_rows(MLP((3, 2), key=jax.random.key(0)), jax.numpy.ones((5, 3))).shape
+    (5, 2)
+    """
+    leaves = jax.tree.leaves(rows)
+    keys = None if key is None else jax.random.split(key, leaves[0].shape[0])
+    if isinstance(network, AbstractNetwork) and len(leaves) == 1 and leaves[0].ndim == 2:
+        return flip(network.columns(flip(jnp.asarray(leaves[0])), keys=keys))
+    if keys is None:
+        return jax.vmap(network)(rows)
+    return jax.vmap(lambda row, row_key: network(row, key=row_key))(rows, keys)
+
+
+def _drop(hidden: Array, keys: Array, layer: int, share: float) -> Array:
+    # One key a column, folded with the layer: a row's mask does not depend on the batch around it,
+    # nor a unit's on how far the layer is padded.
+    def keep(key: Array) -> Array:
+        return jax.random.bernoulli(jax.random.fold_in(key, layer), 1 - share, hidden.shape[:1])
+
+    return jnp.where(jax.vmap(keep, out_axes=1)(keys), hidden / (1 - share), 0.0)
+
+
+def _initial(
+    key: PRNGKey, shapes: Sequence[tuple[int, int]], ends: Sequence[str]
+) -> list[Float[Array, "outputs inputs"]]:
+    # One draw for all layers: each further one costs half a second of compilation on a CPU.
+    sizes = [outputs * inputs for outputs, inputs in shapes]
+    draws = jax.random.uniform(key, (sum(sizes),), minval=-1.0, maxval=1.0)
+    weights, start = [], 0
+    for (outputs, inputs), size, end in zip(shapes, sizes, ends, strict=True):
+        spread = 6 / inputs if end in HE else 6 / (inputs + outputs)
+        weights.append(spread**0.5 * draws[start : start + size].reshape(outputs, inputs))
+        start += size
+    return weights
+
+
+def _check_mlp(widths: Sequence[int], activation: str, output: str, dropout: float) -> None:
+    if len(widths) < 2 or any(int(width) != width or width < 1 for width in widths):
+        raise SettingError(
+            f"widths must be at least two whole numbers of 1 or more, got {tuple(widths)}."
+        )
+    for name, value in (("activation", activation), ("output", output)):
+        if value not in ACTIVATIONS:
+            raise SettingError(f"{name} must be one of {', '.join(ACTIVATIONS)}, got {value!r}.")
+    if not 0 <= dropout < 1:
+        raise SettingError(f"dropout must be at least 0 and below 1, got {dropout}.")

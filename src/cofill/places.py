@@ -1,0 +1,50 @@
+"""Where cofill keeps things on this machine: data sets and compiled programs."""
+
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["compiled_folder", "data_folder", "keep_compiled_programs"]
+
+
+def data_folder() -> Path:
+    """Return the folder of the data sets: ``$COFILL_DATA``, else the user's cache folder."""
+    given = os.environ.get("COFILL_DATA")
+    return Path(given).expanduser() if given else _user_cache() / "data"
+
+
+def compiled_folder() -> Path:
+    """Return the folder of compiled programs: ``$COFILL_CACHE``, else the user's cache."""
+    given = os.environ.get("COFILL_CACHE")
+    return (Path(given).expanduser() if given else _user_cache()) / "jax"
+
+
+def keep_compiled_programs() -> None:
+    """Have JAX keep what it compiles, so that a second run need not compile again.
+
+    Commands and tests call this; importing cofill never does. Works before and after JAX is
+    imported, does not import it, and leaves a cache folder that the user has chosen alone.
+    """
+    settings = {
+        "jax_compilation_cache_dir": str(compiled_folder()),
+        # Small networks compile in a second; a second each time is what this is to save.
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    jax = sys.modules.get("jax")
+    if jax is None:
+        for name, value in settings.items():
+            os.environ.setdefault(name.upper(), str(value))
+    elif jax.config.jax_compilation_cache_dir is None:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return base / "cofill"

@@ -1,0 +1,47 @@
+"""The data: views, ids, cell kinds, scaling, missingness, partitions, readers, data sets."""
+
+from cofill.views._datasets import Dataset, DatasetInfo, datasets, edges, load
+from cofill.views._feature import Feature, Kind
+from cofill.views._fetch import fetch
+from cofill.views._frames import to_frame, to_table
+from cofill.views._keys import Key
+from cofill.views._missing import drop_cells, drop_rows
+from cofill.views._multiview import MultiView
+from cofill.views._partition import by_row, by_row_paired, by_view, by_view_and_row, pair_up
+from cofill.views._scaling import EncodedBlock, Scaler
+from cofill.views._sources import Source, read_views
+from cofill.views._sql import check_new_tables, write_sql
+from cofill.views._view import View
+from cofill.views._writers import check_new_folder, new_folder, write_table
+
+__all__ = [
+    "Dataset",
+    "DatasetInfo",
+    "EncodedBlock",
+    "Feature",
+    "Key",
+    "Kind",
+    "MultiView",
+    "Scaler",
+    "Source",
+    "View",
+    "by_row",
+    "by_row_paired",
+    "by_view",
+    "by_view_and_row",
+    "check_new_folder",
+    "check_new_tables",
+    "datasets",
+    "drop_cells",
+    "drop_rows",
+    "edges",
+    "fetch",
+    "load",
+    "new_folder",
+    "pair_up",
+    "read_views",
+    "to_frame",
+    "to_table",
+    "write_sql",
+    "write_table",
+]

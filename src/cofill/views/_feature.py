@@ -1,0 +1,108 @@
+"""What a column is: its name, its kind of cell, and the type it has in the user's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cofill.errors import SettingError
+
+__all__ = ["Feature", "Kind"]
+
+
+class Kind(StrEnum):
+    """How a cell is read, scored and completed."""
+
+    NUMERIC = "numeric"
+    BINARY = "binary"
+    CATEGORICAL = "categorical"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of a view.
+
+    Parameters
+    ----------
+    name
+        The column's name.
+    kind
+        Numeric cells are stored as they are; binary and categorical cells are stored as the
+        position of their value in `categories`.
+    categories
+        The values a binary (two) or categorical (one or more) cell can take.
+    dtype
+        Arrow name of the user's column type (``"int64"``, ``"double"``, ``"bool"``, ``"string"``,
+        …). A completed column is written with it, so that integers come back as integers.
+    dictionary
+        Whether the user's column was dictionary encoded (pandas ``category``, polars ``Enum``).
+
+    Examples
+    --------
+    >>> Feature("smoker", Kind.BINARY, categories=(False, True), dtype="bool")
+    Feature('smoker', binary of 2)
+    >>> Feature("age", dtype="int64").is_integer
+    True
+    """
+
+    name: str
+    kind: Kind = Kind.NUMERIC
+    categories: tuple[Any, ...] = ()
+    dtype: str = "double"
+    dictionary: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise SettingError("a feature must have a name, got an empty one")
+        needs = {
+            Kind.NUMERIC: (0, 0, "no"),
+            Kind.BINARY: (2, 2, "two"),
+            Kind.CATEGORICAL: (1, None, "at least one"),
+        }
+        least, most, words = needs[self.kind]
+        n = len(self.categories)
+        if n < least or (most is not None and n > most):
+            raise SettingError(
+                f"feature {self.name!r} is {self.kind} and must have {words} categories, got {n}"
+            )
+
+    def __repr__(self) -> str:
+        of = f" of {len(self.categories)}" if self.categories else ""
+        return f"Feature({self.name!r}, {self.kind}{of})"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether numeric cells are whole numbers in the user's table."""
+        return self.kind is Kind.NUMERIC and "int" in self.dtype
+
+    @property
+    def width(self) -> int:
+        """How many columns the feature takes once encoded: one per category, else one."""
+        return len(self.categories) if self.kind is Kind.CATEGORICAL else 1
+
+    def renamed(self, name: str) -> Feature:
+        """Return the same feature under another name."""
+        return replace(self, name=name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the feature as JSON-able values, the inverse of `from_dict`."""
+        return {
+            "name": self.name,
+            "kind": str(self.kind),
+            "categories": list(self.categories),
+            "dtype": self.dtype,
+            "dictionary": self.dictionary,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Feature:
+        """Rebuild a feature from `to_dict`'s values."""
+        return cls(
+            name=values["name"],
+            kind=Kind(values["kind"]),
+            categories=tuple(values["categories"]),
+            dtype=values["dtype"],
+            dictionary=values["dictionary"],
+        )

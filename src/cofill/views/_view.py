@@ -1,0 +1,244 @@
+"""A view: what one source knows about the individuals it has seen, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.errors import DataError, SettingError
+from cofill.views._feature import Feature, Kind
+from cofill.views._ids import as_ids, id_type, require_unique
+
+__all__ = ["View"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class View:
+    """A feature set over the individuals that were observed in it.
+
+    Rows are kept in the order of their ids, whatever order they came in, so that nothing that is
+    computed from a view depends on the order of a file. Cells are floats: numeric cells as they
+    are, binary and categorical cells as positions in their feature's categories, NaN where a cell
+    of an observed row is not known. A row without any known cell is no observation and is dropped.
+
+    Parameters
+    ----------
+    name
+        The view's name.
+    ids
+        One id per row: whole numbers or text, unique.
+    cells
+        Array of rows × features (more axes are flattened into `image_shape`).
+    features
+        `Feature` or names, one per column; numbered when left out.
+    image_shape
+        Shape of one row as an image, such as ``(28, 28)``; its product is the number of features.
+    id_name, id_position
+        The name and position of the id column when the view is written.
+
+    Examples
+    --------
+    >>> lab = View("lab", ids=[7, 3], cells=[[1.0, 2.0], [3.0, float("nan")]])
+    >>> lab.ids
+    array([3, 7])
+    >>> lab
+    View('lab', 2 individuals × 2 features, 1 missing cell)
+    """
+
+    name: str
+    ids: np.ndarray
+    cells: Float[np.ndarray, "n d"]
+    features: tuple[Feature, ...] = ()
+    image_shape: tuple[int, ...] | None = None
+    id_name: str = "id"
+    id_position: int = 0
+
+    def __init__(
+        self,
+        name: str,
+        ids: Any,
+        cells: Any,
+        features: Sequence[Feature | str] | None = None,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        id_name: str = "id",
+        id_position: int = 0,
+    ) -> None:
+        where = f"view {name!r}"
+        if not name:
+            raise SettingError("a view must have a name, got an empty one")
+        try:
+            given = np.asarray(cells)
+        except ValueError:  # rows of different lengths
+            raise DataError(f"{where}: cells must be rows × features, all of one length") from None
+        if given.ndim > 2 and image_shape is None:
+            image_shape = tuple(int(s) for s in given.shape[1:])
+        if given.ndim < 2:
+            raise DataError(f"{where}: cells must be rows × features, got shape {given.shape}")
+        matrix = given.reshape(given.shape[0], int(np.prod(given.shape[1:])))
+        matrix = np.asarray(matrix, dtype=_cell_dtype(matrix.dtype, where))
+        if features is None:
+            features = [f"{name}_{k}" for k in range(matrix.shape[1])]
+        columns = tuple(f if isinstance(f, Feature) else Feature(f) for f in features)
+        row_ids = as_ids(ids, where)
+        _check_shapes(where, row_ids, matrix, columns, image_shape)
+        require_unique(row_ids, where)
+        if np.isinf(matrix).any():
+            k = int(np.isinf(matrix).any(axis=0).argmax())
+            raise DataError(
+                f"{where}: column {columns[k].name!r} holds infinite values; "
+                "replace them by numbers or leave them empty"
+            )
+        _check_codes(where, matrix, columns)
+        seen = np.asarray((~np.isnan(matrix)).any(axis=1))
+        order = np.argsort(row_ids, kind="stable")
+        if seen.all() and (order[1:] > order[:-1]).all():
+            shared = np.may_share_memory(matrix, given)
+            kept_ids, kept = row_ids.copy(), matrix.copy() if shared else matrix
+        else:
+            order = order[seen[order]]
+            kept_ids, kept = row_ids[order], matrix[order]
+        for array in (kept_ids, kept):
+            array.setflags(write=False)
+        for attribute, value in {
+            "name": name,
+            "ids": kept_ids,
+            "cells": kept,
+            "features": columns,
+            "image_shape": image_shape,
+            "id_name": id_name,
+            "id_position": id_position,
+        }.items():
+            object.__setattr__(self, attribute, value)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        missing = self.n_missing_cells
+        holes = f", {missing:,} missing cell{'s' * (missing != 1)}" if missing else ""
+        shape = f" ({'×'.join(map(str, self.image_shape))} images)" if self.image_shape else ""
+        return (
+            f"View({self.name!r}, {len(self):,} individuals × "
+            f"{self.n_features} features{shape}{holes})"
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.features)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, in column order."""
+        return tuple(f.name for f in self.features)
+
+    @property
+    def n_missing_cells(self) -> int:
+        """How many cells of observed rows are not known."""
+        return int(np.isnan(self.cells).sum())
+
+    @property
+    def images(self) -> Float[np.ndarray, "n ..."]:
+        """Cells in the shape of images; a view without an image shape is returned flat."""
+        return self.cells.reshape(len(self), *(self.image_shape or (self.n_features,)))
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the row of each id, −1 where the view does not know it."""
+        if not len(self) or not len(ids) or id_type(np.asarray(ids)) != id_type(self.ids):
+            return np.full(len(ids), -1)
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self) - 1)
+        return np.where(self.ids[at] == ids, at, -1)
+
+    def take(self, rows: Bool[np.ndarray, " n"] | np.ndarray | Iterable[int]) -> View:
+        """Return the view with only these rows (a boolean mask or positions)."""
+        index = rows if isinstance(rows, np.ndarray) else np.asarray(list(rows))
+        index = index if index.dtype == bool else index.astype(int)
+        return self.with_rows(self.ids[index], self.cells[index])
+
+    def with_rows(self, ids: np.ndarray, cells: Float[np.ndarray, "m d"]) -> View:
+        """Return a view with the same features over other rows."""
+        return View(
+            self.name,
+            ids,
+            cells,
+            self.features,
+            image_shape=self.image_shape,
+            id_name=self.id_name,
+            id_position=self.id_position,
+        )
+
+    def select(self, names: Sequence[str]) -> View:
+        """Return the view with only these features, in this order."""
+        known = {f.name: k for k, f in enumerate(self.features)}
+        unknown = [n for n in names if n not in known]
+        if unknown:
+            raise SettingError(f"view {self.name!r} has no feature {unknown[0]!r}")
+        index = [known[n] for n in names]
+        return View(
+            self.name,
+            self.ids,
+            self.cells[:, index],
+            [self.features[k] for k in index],
+            id_name=self.id_name,
+            id_position=min(self.id_position, len(index)),
+        )
+
+    def same_as(self, other: View) -> bool:
+        """Whether both views hold the same ids, cells (NaN equal to NaN) and features."""
+        return (
+            self.features == other.features
+            and self.image_shape == other.image_shape
+            and np.array_equal(self.ids, other.ids)
+            and np.array_equal(self.cells, other.cells, equal_nan=True)
+        )
+
+
+def _cell_dtype(dtype: np.dtype, where: str) -> type[np.floating]:
+    if dtype.kind not in "fiub":
+        raise DataError(f"{where}: cells must be numbers, got {dtype}; build it from a data frame")
+    narrow = (dtype.kind == "f" and dtype.itemsize <= 4) or (
+        dtype.kind in "iub" and dtype.itemsize <= 2
+    )
+    return np.float32 if narrow else np.float64
+
+
+def _check_shapes(
+    where: str,
+    ids: np.ndarray,
+    cells: np.ndarray,
+    features: tuple[Feature, ...],
+    image_shape: tuple[int, ...] | None,
+) -> None:
+    if len(ids) != len(cells):
+        raise DataError(f"{where}: {len(ids)} ids for {len(cells)} rows; give one id per row")
+    if cells.shape[1] == 0:
+        raise DataError(f"{where} has no columns beside the id; give it at least one feature")
+    if cells.shape[1] != len(features):
+        raise DataError(f"{where}: {len(features)} features for {cells.shape[1]} columns")
+    names = [f.name for f in features]
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise DataError(f"{where}: column {twice!r} occurs more than once; rename one of them")
+    if image_shape is not None and int(np.prod(image_shape)) != cells.shape[1]:
+        raise DataError(
+            f"{where}: images of shape {image_shape} have {int(np.prod(image_shape))} pixels, "
+            f"got {cells.shape[1]} features"
+        )
+
+
+def _check_codes(where: str, cells: np.ndarray, features: tuple[Feature, ...]) -> None:
+    """Raise unless every coded cell is a position in its feature's categories."""
+    for k, feature in enumerate(features):
+        if feature.kind is Kind.NUMERIC:
+            continue
+        known = cells[~np.isnan(cells[:, k]), k]
+        if ((known != np.floor(known)) | (known < 0) | (known >= len(feature.categories))).any():
+            raise DataError(
+                f"{where}: column {feature.name!r} is {feature.kind} and its cells must be "
+                f"positions 0 to {len(feature.categories) - 1} in its categories"
+            )

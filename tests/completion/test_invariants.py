@@ -1,0 +1,127 @@
+"""What must hold for every registered method, whatever it predicts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cofill.completion import AbstractCompleter, make, methods
+from cofill.nets import FusionSettings
+from cofill.views import MultiView
+
+NAMES = [m.name for m in methods()]
+
+
+def people(seed: int, n: int = 36, sites: int = 3) -> dict[str, pd.DataFrame]:
+    """Related tables of numbers, booleans and categories, with missing rows and cells."""
+    rng = np.random.default_rng(seed)
+    person = rng.permutation(1000)[:n]
+    trait = rng.normal(size=n)
+    frames = {}
+    for k in range(sites):
+        noise = rng.normal(size=(n, 4)) * 0.3
+        frame = pd.DataFrame(
+            {
+                "person": person,
+                "level": trait + noise[:, 0],
+                "count": np.rint(5 * trait + noise[:, 1]).astype(int),
+                "high": trait + noise[:, 2] > 0,
+                "group": np.array(["a", "b", "c"])[np.digitize(trait + noise[:, 3], [-0.5, 0.5])],
+            }
+        )
+        frame.loc[rng.random(n) < 0.1, "level"] = np.nan
+        # The first twelve are everywhere, so that every method has something to learn from.
+        kept = (rng.random(n) < 0.7) | (np.arange(n) < 12)
+        frames[f"site{k}"] = frame[kept].reset_index(drop=True)
+    return frames
+
+
+def quick(name: str) -> AbstractCompleter:
+    """Make a method, with networks that train in no time: good ones are not needed here."""
+    if name != "central":
+        return make(name)
+    small = FusionSettings(
+        hidden=(4,), weight_decays=(0.1,), members=1, fold_members=1, folds=2, steps=20
+    )
+    return make(name, settings=small)
+
+
+def views_of(frames: dict[str, pd.DataFrame]) -> MultiView:
+    return MultiView.from_frames(frames, id="person")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.integers(0, 2**31))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+def test_observed_cells_are_never_changed_and_everyone_is_complete(name, seed):
+    views = views_of(people(seed))
+    done = quick(name).fit_complete(views)
+    for view in views:
+        before = views.aligned(view)
+        observed = ~np.isnan(before)
+        np.testing.assert_array_equal(done.cells[view][observed], before[observed])
+        assert not np.isnan(done.cells[view]).any()
+    assert done.views.is_complete
+    assert done.views.n_individuals == views.n_individuals
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(seed=st.integers(0, 2**31))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+def test_row_order_does_not_matter(name, seed):
+    frames = people(seed)
+    shuffled = {v: f.sample(frac=1, random_state=seed % 2**32) for v, f in frames.items()}
+    one = quick(name).fit_complete(views_of(frames))
+    other = quick(name).fit_complete(views_of(shuffled))
+    assert one.views.same_as(other.views)
+
+
+@pytest.mark.parametrize("name", ["mean", "knn", "iterative"])
+def test_renaming_individuals_does_not_matter(name):
+    # These methods draw nothing at random, so other ids mean the same rows in another order.
+    frames = people(3)
+    renamed = {v: f.assign(person=(f["person"] * 7919) % 100_003) for v, f in frames.items()}
+    one, other = (quick(name).fit_complete(views_of(f)) for f in (frames, renamed))
+    at = np.searchsorted(other.source.ids, (one.source.ids * 7919) % 100_003)
+    for view in one.source:
+        np.testing.assert_allclose(one.cells[view], other.cells[view][at], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_complete_table_comes_back_as_it_was(name):
+    frames = {v: f.dropna() for v, f in people(5).items()}
+    shared = set.intersection(*(set(f["person"]) for f in frames.values()))
+    views = views_of({v: f[f["person"].isin(shared)] for v, f in frames.items()})
+    assert views.is_complete
+    assert quick(name).fit_complete(views).views.same_as(views)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_valid_values_in_the_users_types(name):
+    frames = people(11)
+    done = quick(name).fit_complete(views_of(frames)).to_frames("pandas")
+    for view, frame in frames.items():
+        assert list(done[view].columns) == list(frame.columns)
+        assert done[view].dtypes.astype(str).tolist() == frame.dtypes.astype(str).tolist()
+        assert set(done[view]["group"]) <= {"a", "b", "c"}
+        assert done[view]["high"].isin([True, False]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_result(name):
+    views = views_of(people(2))
+    one, other = (quick(name).fit_complete(views) for _ in range(2))
+    for view in views:
+        np.testing.assert_array_equal(one.cells[view], other.cells[view])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_individuals_not_seen_at_fit_are_completed(name):
+    views = views_of(people(4, n=60))
+    later = np.arange(views.n_individuals) >= 45
+    fitted = quick(name).fit(views.take(~later))
+    new = views.take(later)
+    done = fitted.complete(new)
+    assert done.views.is_complete
+    assert done.views.n_individuals == new.n_individuals
