@@ -8,7 +8,7 @@ export COFILL_CACHE ?= $(CURDIR)/.cache
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports format bench clean
+.PHONY: help demo test test-full lint types imports format bench readme clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -38,6 +38,9 @@ format: $(VENV)/.test ## rewrite the code in the project's format
 
 bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
 	@$(BENCH)/bin/python -m bench
+
+readme: $(VENV)/.test ## put the figures of results/ into the README
+	@$(BIN)/python -m bench.readme
 
 clean: ## remove environments, caches and the demo's output
 	rm -rf $(VENV) $(BENCH) .cache demo .pytest_cache .ruff_cache .hypothesis

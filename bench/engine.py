@@ -1,6 +1,6 @@
 """Time cofill's training engine against an eager PyTorch loop and scikit-learn's MLPRegressor.
 
-    .venv-bench/bin/python bench/engine.py --out bench/results/engine.json
+    python -m bench engine
 
 Work: 50 repeats × 9 views, one 10-15-10 ReLU autoencoder each, 512 rows of correlated data a
 view, batch 32, Adam 1e-3, 50 epochs. PyTorch and scikit-learn are timed on some repeats and scaled
@@ -9,10 +9,7 @@ the first call, with its compilation, is recorded beside it.
 """
 
 import argparse
-import json
 import os
-import platform
-import sys
 import time
 import warnings
 from importlib.metadata import version
@@ -23,6 +20,7 @@ import jax
 import numpy as np
 from sklearn.neural_network import MLPRegressor
 
+from cofill.metrics import Recorder
 from cofill.nets import Autoencoder, SquaredError, Task, TrainSettings, recipe, split_keys, train
 
 ROWS, FEATURES, HIDDEN, BATCH, RATE, VIEWS = 512, 10, 15, 32, 1e-3, 9
@@ -57,7 +55,7 @@ def time_cofill(tables, repeats, epochs):
         keys = split_keys(jax.random.key(seed), repeats * len(tables))
         tasks = [Task(made, tables[i % len(tables)], key=key) for i, key in enumerate(keys)]
         trained = train(tasks, SquaredError(), settings)
-        return time.perf_counter() - began, float(np.mean(trained.final_loss))
+        return time.perf_counter() - began, trained.final_loss
 
     first, _ = once(0)
     runs = [once(seed) for seed in (1, 2, 3)]
@@ -65,7 +63,7 @@ def time_cofill(tables, repeats, epochs):
         "first_seconds": first,
         "runs_seconds": [seconds for seconds, _ in runs],
         "seconds": float(np.median([seconds for seconds, _ in runs])),
-        "final_loss": float(np.mean([loss for _, loss in runs])),
+        "final_loss": np.concatenate([loss for _, loss in runs]),
         "networks_timed": repeats * len(tables),
     }
 
@@ -110,7 +108,7 @@ def time_torch(tables, repeats, epochs, threads):
     return {
         "seconds": time.perf_counter() - began,
         "threads": torch.get_num_threads(),
-        "final_loss": float(np.mean(losses)),
+        "final_loss": np.array(losses),
         "networks_timed": repeats * len(tables),
     }
 
@@ -138,91 +136,63 @@ def time_sklearn(tables, repeats, epochs):
             losses.append(2 * model.loss_)  # scikit-learn reports half the squared error
     return {
         "seconds": time.perf_counter() - began,
-        "final_loss": float(np.mean(losses)),
+        "final_loss": np.array(losses),
         "networks_timed": repeats * len(tables),
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="where to write the JSON record")
+    parser.add_argument("--out", type=Path, help="where to write the record")
     parser.add_argument("--quick", action="store_true", help="a smoke run of a few seconds")
     options = parser.parse_args()
     repeats, sample, epochs, count = (2, 1, 2, 2) if options.quick else (50, 3, 50, VIEWS)
     tables = views(count)
     networks, steps = repeats * count, epochs * ROWS // BATCH
+    work = {
+        "networks": networks,
+        "steps_per_network": steps,
+        "epochs": epochs,
+        "rows": ROWS,
+        "batch": BATCH,
+        "learning_rate": RATE,
+        "widths": [FEATURES, HIDDEN, FEATURES],
+        "others_timed_on": sample * count,
+        "torch": version("torch"),
+    }
+    recorder = Recorder("bench_engine", seeds=[0], settings=work)
+    import torch
 
     methods = {"cofill": time_cofill(tables, repeats, epochs)}
-    try:
-        import torch
-
-        before = torch.get_num_threads()
-        methods["pytorch, default threads"] = time_torch(tables, sample, epochs, before)
-        methods["pytorch, 1 thread"] = time_torch(tables, sample, epochs, 1)
-    except ImportError:
-        print("torch is not installed: see bench/requirements.txt", file=sys.stderr)
-    methods["scikit-learn"] = time_sklearn(tables, sample, epochs)
+    default = time_torch(tables, sample, epochs, torch.get_num_threads())
+    single = time_torch(tables, sample, epochs, 1)
+    methods["pytorch"] = min(default, single, key=lambda m: m["seconds"])  # the faster of the two
+    methods["sklearn"] = time_sklearn(tables, sample, epochs)
 
     for method in methods.values():
-        method["seconds_for_all"] = method["seconds"] * networks / method["networks_timed"]
-        method["us_per_network_step"] = method["seconds_for_all"] / networks / steps * 1e6
-    ours = methods["cofill"]["seconds_for_all"]
-    for method in methods.values():
-        method["times_cofill"] = method["seconds_for_all"] / ours
-    eager = [m["times_cofill"] for name, m in methods.items() if name.startswith("pytorch")]
-    packages = ("cofill", "jax", "equinox", "optax", "numpy", "scikit-learn", "torch")
-    record = {
-        "what": __doc__.splitlines()[0],
-        "work": {
-            "networks": networks,
-            "epochs": epochs,
-            "rows": ROWS,
-            "batch": BATCH,
-            "rate": RATE,
-            "widths": [FEATURES, HIDDEN, FEATURES],
-            "steps_per_network": steps,
-        },
-        "machine": {
-            "cpus": os.cpu_count(),
-            "platform": platform.platform(),
-            "processor": _processor(),
-            "backend": jax.default_backend(),
-            "load_at_end": os.getloadavg()[0],
-        },
-        "versions": {name: _version(name) for name in packages}
-        | {"python": sys.version.split()[0]},
-        "methods": methods,
-        "ratios": {
-            "pytorch (the faster)": min(eager) if eager else None,
-            "scikit-learn": methods["scikit-learn"]["times_cofill"],
-        },
-    }
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        method["seconds"] *= networks / method["networks_timed"]
     print(f"{networks} networks × {steps} steps; others timed on {sample * count} and scaled")
-    print(f"{'method':26}{'seconds':>10}{'µs/step':>10}{'× cofill':>10}{'loss':>9}")
+    print(f"{'method':10}{'seconds':>10}{'µs/step':>10}{'× cofill':>10}{'final loss':>18}")
     for name, m in methods.items():
-        print(
-            f"{name:26}{m['seconds_for_all']:10.2f}{m['us_per_network_step']:10.2f}"
-            f"{m['times_cofill']:10.1f}{m['final_loss']:9.4f}"
-        )
-    print(f"cofill's first call, with compilation: {methods['cofill']['first_seconds']:.2f} s")
-
-
-def _version(name):
-    try:
-        return version(name)
-    except ImportError:
-        return None
-
-
-def _processor():
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+        each = m["seconds"] / networks / steps * 1e6
+        ratio = m["seconds"] / methods["cofill"]["seconds"]
+        mean, spread = np.mean(m["final_loss"]), np.std(m["final_loss"], ddof=1)
+        for metric, value in (
+            ("seconds", m["seconds"]),
+            ("us_per_step", each),
+            ("times_cofill", ratio),
+            ("final_loss", mean),
+            ("final_loss_std", spread),
+        ):
+            recorder.add(name, metric, "all", [float(value)])
+        loss = f"{mean:.4f} ± {spread:.4f}"
+        print(f"{name:10}{m['seconds']:10.2f}{each:10.2f}{ratio:10.1f}{loss:>18}")
+    first = methods["cofill"]["first_seconds"]
+    recorder.add("cofill", "first_seconds", "all", [first])
+    recorder.note("load_at_end", os.getloadavg()[0])
+    print(f"cofill's first call, with compilation: {first:.2f} s")
+    if options.out:
+        recorder.finish().write(options.out)
 
 
 if __name__ == "__main__":

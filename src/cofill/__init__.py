@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     )
     from cofill.completion import Completed, evaluate, make, methods
     from cofill.metrics import ResultRecord
-    from cofill.views import Dataset, Feature, Kind, MultiView, View, load, read_views
+    from cofill.views import (
+        Dataset,
+        Feature,
+        Kind,
+        MultiView,
+        View,
+        drop_rows,
+        load,
+        read_views,
+    )
 
 __version__ = "0.1.0"
 
@@ -32,6 +41,7 @@ __all__ = [
     "NeighboursCompleter",
     "ResultRecord",
     "View",
+    "drop_rows",
     "evaluate",
     "load",
     "make",
@@ -48,7 +58,16 @@ _PLACES = {
     ),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
     "cofill.metrics": ("ResultRecord",),
-    "cofill.views": ("Dataset", "Feature", "Kind", "MultiView", "View", "load", "read_views"),
+    "cofill.views": (
+        "Dataset",
+        "Feature",
+        "Kind",
+        "MultiView",
+        "View",
+        "drop_rows",
+        "load",
+        "read_views",
+    ),
 }
 
 

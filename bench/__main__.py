@@ -1,0 +1,39 @@
+"""`make bench`: every comparison in turn, one record each under results/.
+
+    python -m bench [--quick] [NAME ...]
+
+Each entry runs in a process of its own, one after another: timings are ratios taken in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ENTRIES = ("engine", "rows", "demo")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ENTRIES)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing is recorded")
+    options = parser.parse_args()
+    unknown = [n for n in options.names if n not in ENTRIES]
+    if unknown:
+        parser.error(f"there is no entry {unknown[0]!r}; there is {', '.join(ENTRIES)}")
+    results = ROOT / "results"
+    results.mkdir(exist_ok=True)
+    for name in options.names or ENTRIES:
+        print(f"== {name}", flush=True)
+        more = ["--quick"] if options.quick else ["--out", str(results / f"bench_{name}.json")]
+        code = subprocess.run([sys.executable, "-m", f"bench.{name}", *more], cwd=ROOT).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""`make readme`: put the figures of results/ into the README and draw its picture.
+
+A block between ``<!-- NAME -->`` and ``<!-- end NAME -->`` is made from a record; with ``--check``
+nothing is written and a difference is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from cofill.completion import methods
+from cofill.metrics import ResultRecord
+from cofill.report import completion_picture
+
+ROOT = Path(__file__).parents[1]
+RESULTS, README, PICTURE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "picture.svg"
+
+
+def demo_block() -> str:
+    """Error per view and method on the demo's data."""
+    record = ResultRecord.read(RESULTS / "bench_demo.json")
+    places = ["mean", "error", "worst", "all"]
+    known = [m for m in methods() if f"{m.name}/mse/all" in record.summary]
+    known.sort(key=lambda m: record.summary[f"{m.name}/mse/all"]["mean"] or 0)
+    lines = [
+        "| method | " + " | ".join(places) + " | rows stay at home |",
+        "| --- |" + " ---: |" * len(places) + " :---: |",
+    ]
+    for m in known:
+        cells = [_spread(record, f"{m.name}/mse/{place}") for place in places]
+        lines.append(f"| `{m.name}` | {' | '.join(cells)} | {'no' if m.pools_rows else 'yes'} |")
+    return "\n".join(lines)
+
+
+def engine_block() -> str:
+    """How fast networks train, beside the loops people write."""
+    record = ResultRecord.read(RESULTS / "bench_engine.json")
+    value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
+    work = record.settings
+    return (
+        f"- Training {work['networks']} small networks (10-15-10, {work['epochs']} epochs) takes "
+        f"{value['cofill/seconds/all']:.1f} s: {value['pytorch/times_cofill/all']:.0f} times faster "
+        f"than the loop one writes in eager PyTorch {work['torch']}, "
+        f"{value['sklearn/times_cofill/all']:.0f} times faster than scikit-learn's `MLPRegressor`, "
+        f"to the same loss ({value['cofill/final_loss/all']:.3f}, "
+        f"{value['pytorch/final_loss/all']:.3f} and {value['sklearn/final_loss/all']:.3f})."
+    )
+
+
+def rows_block() -> str:
+    """A million rows."""
+    record = ResultRecord.read(RESULTS / "bench_rows.json")
+    value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
+    work = record.settings
+    return (
+        f"- {work['rows']:,} individuals × {work['views']} views × {work['features']} features are "
+        f"read from Parquet, masked, scaled, completed by the mean and written in "
+        f"{value['mean/seconds/all']:.0f} s with {value['mean/peak_gib/all']:.1f} GiB."
+    )
+
+
+def _spread(record: ResultRecord, key: str) -> str:
+    value = record.summary[key]
+    return f"{value['mean']:.3f} ± {value['std']:.3f}"
+
+
+def picture() -> str:
+    record = ResultRecord.read(RESULTS / "bench_demo.json")
+    pooled = [m.name for m in methods() if m.pools_rows]
+    return completion_picture(
+        record.extra["individuals"], record.extra["views"], record, pooled=pooled
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    options = parser.parse_args()
+    text = README.read_text()
+    for name, make in {"demo": demo_block, "engine": engine_block, "rows": rows_block}.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        if not pattern.search(text):
+            sys.exit(f"README.md has no block {name!r}")
+        text = pattern.sub(lambda m, new=make(): f"{m[1]}{new}\n{m[2]}", text)
+    made = {README: text, PICTURE: picture()}
+    stale = [p for p, new in made.items() if not p.exists() or p.read_text() != new]
+    if options.check:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} does not show what results/ holds; run `make readme`")
+        return 1 if stale else 0
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made[path])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
