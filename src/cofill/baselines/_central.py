@@ -106,6 +106,8 @@ class CentralCompleter(AbstractCompleter):
         groups = tuple(
             (int(end) - part.shape[1], int(end)) for part, end in zip(parts, ends, strict=True)
         )
-        present = np.stack([views.present(other) for other in others], axis=1)
+        present = np.zeros((views.n_individuals, len(others)), dtype=bool)
+        for g, other in enumerate(others):
+            present[:, g] = views.present(other)
         inputs = np.nan_to_num(np.hstack(parts)) if parts else np.zeros((len(matrix), 0))
         return inputs, present if rows is None else present[rows], groups

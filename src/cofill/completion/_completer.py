@@ -15,7 +15,7 @@ from cofill.errors import DataError
 from cofill.metrics import r2
 from cofill.views import Feature, Kind, MultiView
 
-__all__ = ["AbstractCompleter", "Progress", "silent"]
+__all__ = ["AbstractCompleter", "Progress", "require_rows", "silent"]
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share that is done, from 0 to 1."""
@@ -37,7 +37,7 @@ class AbstractCompleter(BaseEstimator, ABC):
 
     def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:
         """Learn from the observed rows and cells of `views`."""
-        _require_rows(views)
+        require_rows(views)
         self.features_ = {name: view.features for name, view in views.items()}
         self.notes_: tuple[str, ...] = ()
         self._fit(views, progress or silent)
@@ -97,7 +97,7 @@ class AbstractCompleter(BaseEstimator, ABC):
         return hasattr(self, "features_")
 
 
-def _require_rows(views: MultiView) -> None:
+def require_rows(views: MultiView) -> None:
     for name, view in views.items():
         if not len(view):
             raise DataError(f"view {name!r} has no rows; leave it out or give it individuals")

@@ -3,6 +3,7 @@
 from cofill.nets._apply import apply_many
 from cofill.nets._fusion import Fusion, FusionProblem, FusionSettings, fit_fusions
 from cofill.nets._group_dropout import GroupDropout, Grouped
+from cofill.nets._linear import patterns_of
 from cofill.nets._losses import (
     BatchLoss,
     Block,
@@ -41,6 +42,7 @@ __all__ = [
     "fit_fusions",
     "load",
     "loss_blocks",
+    "patterns_of",
     "read_metadata",
     "recipe",
     "save",

@@ -70,6 +70,10 @@ class FusionSettings:
         for name in ("members", "fold_members", "steps"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if any(width < 1 for width in self.hidden):
+            raise SettingError(f"hidden must be widths of 1 or more, got {self.hidden}")
+        if any(decay < 0 for decay in self.weight_decays):
+            raise SettingError(f"weight_decays must be 0 or more, got {self.weight_decays}")
         if self.folds < 2:
             raise SettingError(f"folds must be at least 2, got {self.folds}")
         if self.hidden and not self.weight_decays:
@@ -144,6 +148,11 @@ class FusionProblem:
             (True,) * len(self.groups): 1.0
         }
 
+    @cached_property
+    def served(self) -> frozenset[tuple[bool, ...]]:
+        """The patterns that networks can learn: needed, and shown by some row."""
+        return frozenset(p for p in self.patterns if self.present[:, list(p)].all(axis=1).any())
+
     @property
     def needs_thinning(self) -> bool:
         """Whether some row has a group that rows to predict lack."""
@@ -201,12 +210,7 @@ class Fusion:
         if not self.networks:
             return linear
         made = _ensemble(self.networks, _flagged(inputs, present, self.moments.groups), self.blocks)
-        share = np.broadcast_to(self.share, made.shape)
-        if len(self.patterns) < _MOST_PATTERNS:
-            strange = np.zeros(len(inputs), dtype=bool)
-            for pattern, rows in patterns_of(present):
-                strange[rows] = tuple(map(bool, pattern)) not in self.patterns
-            share = np.where(strange[:, None], 0.0, share)
+        share = np.where(_is_served(present, self.patterns)[:, None], self.share, 0.0)
         return share * made + (1 - share) * linear
 
 
@@ -219,13 +223,14 @@ def fit_fusions(
     """Learn one fusion per problem; networks of equal shape train as one program."""
     folds = [_folds(p, settings) for p in problems]
     linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
+    tell = progress or _silent
     if not settings.hidden:
+        tell(1.0)
         none = [np.zeros(p.targets.shape[1]) for p in problems]
         return [
-            Fusion(m, pen, (), share, p.blocks, frozenset(p.patterns), oof, None)
+            Fusion(m, pen, (), share, p.blocks, p.served, oof, None)
             for p, (m, pen, oof), share in zip(problems, linear, none, strict=True)
         ]
-    tell = progress or _silent
     tried = _cross_validate(problems, folds, settings, lambda s: tell(0.7 * s))
     decays = [
         min(tried, key=lambda d, k=k: _error(problems[k], tried[d][k]))
@@ -237,7 +242,8 @@ def fit_fusions(
         moments, penalty, linear_oof = linear[k]
         network_oof = tried[decays[k]][k]
         share = _blend(problem, network_oof, linear_oof)
-        oof = share * network_oof + (1 - share) * linear_oof
+        used = np.where(_is_served(problem.thinned, problem.served)[:, None], share, 0.0)
+        oof = used * network_oof + (1 - used) * linear_oof
         fusions.append(
             Fusion(
                 moments,
@@ -245,12 +251,24 @@ def fit_fusions(
                 networks[k],
                 share,
                 problem.blocks,
-                frozenset(problem.patterns),
+                problem.served,
                 oof,
                 decays[k],
             )
         )
     return fusions
+
+
+def _is_served(
+    present: np.ndarray, patterns: frozenset[tuple[bool, ...]]
+) -> Bool[np.ndarray, " rows"]:
+    """Which rows have a pattern that the networks were trained for."""
+    served = np.zeros(len(present), dtype=bool)
+    for pattern, rows in patterns_of(present):
+        # Beyond so many patterns networks are trained on a sample of them and serve any.
+        many = len(patterns) >= _MOST_PATTERNS and pattern.any()
+        served[rows] = many or tuple(map(bool, pattern)) in patterns
+    return served
 
 
 def _silent(_: float) -> None:

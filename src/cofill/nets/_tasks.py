@@ -77,6 +77,10 @@ class Task:
             counts.add(np.shape(self.weights)[0])
             if not (np.asarray(self.weights) >= 0).all():
                 raise DataError(f"weights must be 0 or more in task {self.name!r}, got others.")
+        if self.weight_decay is not None and not self.weight_decay >= 0:
+            raise SettingError(
+                f"weight_decay must be 0 or more in task {self.name!r}, got {self.weight_decay}."
+            )
         if len(counts) != 1 or counts == {0}:
             raise DataError(
                 "inputs, targets and weights must have the same number of rows, 1 or more, in "

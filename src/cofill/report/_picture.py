@@ -6,6 +6,7 @@ only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -14,7 +15,7 @@ from cofill.metrics import ResultRecord
 __all__ = ["completion_picture"]
 
 _KNOWN, _FILLED, _EMPTY, _INK, _FAINT = "#2a78b5", "#f0962e", "#e3e7eb", "#1d2733", "#6b7785"
-_WIDTH, _LEFT, _BAR, _ROW, _TOP = 860, 110, 300, 44, 64
+_WIDTH, _LEFT, _BAR, _ROW, _TOP = 890, 110, 300, 44, 64
 
 
 def completion_picture(
@@ -68,12 +69,13 @@ def _errors(record: ResultRecord) -> dict[str, tuple[float, float]]:
     found = {}
     for key, value in record.summary.items():
         method, metric, where = key.split("/")
-        if metric == "mse" and where == "all" and value["mean"] is not None:
-            found[method] = (value["mean"], value["std"] or 0.0)
+        mean = value["mean"]
+        if metric == "mse" and where == "all" and mean is not None and math.isfinite(mean):
+            found[method] = (mean, value["std"] or 0.0)
     return dict(sorted(found.items(), key=lambda item: item[1][0]))
 
 
-def _presence(name: str, counts: Mapping[str, int], individuals: int, top: float) -> str:
+def _presence(name: str, counts: Mapping[str, int], individuals: int, top: float | int) -> str:
     known, filled = counts["observed_rows"], counts["reconstructed_rows"]
     scale = _BAR / max(individuals, 1)
     return "".join(
@@ -91,7 +93,7 @@ def _presence(name: str, counts: Mapping[str, int], individuals: int, top: float
 
 def _error_bars(methods: Mapping[str, tuple[float, float]], pooled: Sequence[str]) -> str:
     left, width = 570, 200
-    largest = max(mean + std for mean, std in methods.values())
+    largest = max(mean + std for mean, std in methods.values()) or 1.0
     parts = [
         _text(450, 26, "Error on hidden rows", weight=600, size=15),
         _text(450, 46, "standardised MSE; 1 is as good as the mean", colour=_FAINT),
@@ -116,17 +118,23 @@ def _error_bars(methods: Mapping[str, tuple[float, float]], pooled: Sequence[str
     return "".join(parts)
 
 
-def _key(x: float, y: float, entries: Sequence[tuple[str, str]]) -> str:
+def _key(x: float | int, y: float | int, entries: Sequence[tuple[str, str]]) -> str:
     parts = []
     for word, colour in entries:
         parts.append(f'<rect x="{x}" y="{y - 10}" width="11" height="11" fill="{colour}"/>')
         parts.append(_text(x + 16, y, word, colour=_FAINT, size=12))
-        x += 30 + 7 * len(word)
+        x += 36 + 6.5 * len(word)
     return "".join(parts)
 
 
 def _text(
-    x: float, y: float, words: str, *, colour: str = _INK, size: int = 13, weight: int = 400
+    x: float | int,
+    y: float | int,
+    words: str,
+    *,
+    colour: str = _INK,
+    size: int = 13,
+    weight: int = 400,
 ) -> str:
     return (
         f'<text x="{x}" y="{y}" fill="{colour}" font-size="{size}" font-weight="{weight}">'

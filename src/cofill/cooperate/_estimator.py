@@ -1,0 +1,454 @@
+"""Cooperative reconstruction as an estimator: sites are made from views and run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float
+from sklearn.utils.validation import check_is_fitted
+
+from cofill.completion import AbstractCompleter, Completed
+from cofill.completion._completer import Progress, require_rows
+from cofill.completion._intervals import conformal_radius
+from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
+from cofill.cooperate._learn import LEARN, column_r2
+from cofill.cooperate._predict import ANSWER, ASK, COMPLETE, masks_of
+from cofill.cooperate._settings import Architecture, CooperativeSettings
+from cofill.cooperate._site import Answer, CooperativeSite, rows_of
+from cofill.errors import DataError, SettingError
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.privacy import Ledger, blind
+from cofill.protocol import Federation, run_steps
+from cofill.views import Kind, MultiView, Scaler, View, to_frame
+
+__all__ = ["CooperativeReconstruction", "fit_many"]
+
+_CHOICES = ("flag", "fill", "leave")
+
+
+class CooperativeReconstruction(AbstractCompleter):
+    """Each site reconstructs the rows it lacks from codes that the other sites send (paper CRS).
+
+    No row leaves its site: what crosses is in `ledger_`, and is blinded ids and autoencoder codes.
+    Codes are no encryption; an audit tells how much of a row they give away.
+
+    Parameters
+    ----------
+    method
+        ``"auto"`` (masked links or a fusion, by cross-validation inside each site), ``"masked"``,
+        ``"fused"`` or ``"faithful"`` (the paper's links and masks).
+    masks
+        ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8) or ``"equal"``.
+    architecture
+        A name of the paper's Table I, an `Architecture`, or None to choose by the data.
+    on_unreconstructable
+        Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
+        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway.
+    threshold
+        See above; also where `reconstructability_` draws the line.
+    min_overlap
+        A link needs so many shared individuals.
+    scale
+        ``"standard"``, or ``"robust"`` for heavy tails.
+    interval
+        Level of the intervals that `complete` adds, or None for none.
+    fusion, encoder_training, link_training
+        How networks are trained; sensible defaults when left out.
+    seed
+        Start of all randomness.
+
+    Attributes
+    ----------
+    masks_
+        Data frame: view, source, feature, weight.
+    reconstructability_
+        Data frame: view, feature, source (``"all"`` or a view), r2.
+    ledger_
+        What crossed a border, when and how much.
+    notes_
+        Links left out and features that cannot be reconstructed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cofill.views import MultiView
+    >>> x = np.random.default_rng(0).normal(size=(80, 3))
+    >>> both = MultiView.from_arrays({"a": x, "b": 2 * x}, presence={"b": np.arange(80) > 9})
+    >>> model = CooperativeReconstruction(fusion=FusionSettings(hidden=())).fit(both)
+    >>> done = model.complete(both)
+    >>> bool(abs(done.cells["b"][:10] - 2 * x[:10]).mean() < 0.3)
+    True
+    """
+
+    name = "cooperative"
+
+    def __init__(
+        self,
+        *,
+        method: str = "auto",
+        masks: str = "closed",
+        architecture: str | Architecture | None = None,
+        on_unreconstructable: str = "flag",
+        threshold: float = 0.05,
+        min_overlap: int = 20,
+        scale: str = "standard",
+        interval: float | None = None,
+        fusion: FusionSettings | None = None,
+        encoder_training: TrainSettings | None = None,
+        link_training: TrainSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.masks = masks
+        self.architecture = architecture
+        self.on_unreconstructable = on_unreconstructable
+        self.threshold = threshold
+        self.min_overlap = min_overlap
+        self.scale = scale
+        self.interval = interval
+        self.fusion = fusion
+        self.encoder_training = encoder_training
+        self.link_training = link_training
+        self.seed = seed
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _settings(self) -> CooperativeSettings:
+        if self.on_unreconstructable not in _CHOICES:
+            raise SettingError(
+                f"on_unreconstructable must be one of {', '.join(_CHOICES)}, "
+                f"got {self.on_unreconstructable!r}"
+            )
+        if self.interval is not None and not 0 < self.interval < 1:
+            raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
+        given = {
+            name: getattr(self, name)
+            for name in ("fusion", "encoder_training", "link_training")
+            if getattr(self, name) is not None
+        }
+        return CooperativeSettings(
+            method=self.method,
+            masks=self.masks,
+            architecture=self.architecture,
+            scale=self.scale,
+            min_overlap=self.min_overlap,
+            threshold=self.threshold,
+            **given,
+        )
+
+    def _fit(self, views: MultiView, progress: Progress) -> None:
+        run_steps(FIT, [self._start(views)], progress=progress)
+        self._read()
+
+    def _start(self, views: MultiView) -> Federation[CooperativeSite]:
+        """Make one site per view."""
+        if len(views) < 2:
+            raise DataError("there is one view only; sites can cooperate from two views on")
+        if not any(views.overlaps().values()):
+            raise DataError(
+                "no individual is in more than one view, so no link can be learned; check that "
+                "the views name individuals by the same ids"
+            )
+        settings = self._settings()
+        secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
+        sites = {
+            name: CooperativeSite(
+                name=name,
+                view=view,
+                settings=settings,
+                seed=self.seed,
+                secret=secret,
+                others=tuple(other for other in views if other != name),
+            )
+            for name, view in views.items()
+        }
+        self.federation_ = Federation(sites)
+        return self.federation_
+
+    def _read(self) -> None:
+        """Take over what the sites have learned."""
+        self.ledger_: Ledger = self.federation_.ledger
+        notes = [note for site in self.sites_.values() for note in site.notes]
+        hopeless = self._hopeless()
+        if self.on_unreconstructable == "flag":
+            for name, columns in hopeless.items():
+                if columns.any():
+                    notes.append(
+                        f"view {name!r}: {int(columns.sum())} of {len(columns)} features cannot be "
+                        "reconstructed from the other views and are left empty"
+                    )
+        self.notes_ = tuple(notes)
+
+    @property
+    def sites_(self) -> Mapping[str, CooperativeSite]:
+        """The fitted sites by the names of their views."""
+        return self.federation_.sites
+
+    @property
+    def trained_(self) -> dict[str, int]:
+        """How many encoders, links and fusions have been trained so far."""
+        counts: dict[str, int] = {}
+        for site in self.sites_.values():
+            for kind, number in site.trained.items():
+                counts[kind] = counts.get(kind, 0) + number
+        return counts
+
+    def add_view(
+        self, view: View, *, progress: Progress | None = None
+    ) -> CooperativeReconstruction:
+        """Let a site join: learns its autoencoder, the links from and to it, masks and fusions."""
+        check_is_fitted(self, "features_")
+        if view.name in self.sites_:
+            raise DataError(f"there is a view {view.name!r} already; remove it first")
+        old = self.sites_
+        one = next(iter(old.values()))
+        new = CooperativeSite(
+            view.name, view, one.settings, one.seed, one.secret, others=tuple(old)
+        )
+        sites = {n: s.with_(others=(*s.others, view.name)) for n, s in old.items()}
+        trial = Federation({**sites, view.name: new}, self.ledger_)
+        run_steps(FIT, [trial], progress=progress)
+        self.federation_ = trial
+        self.features_ = {**self.features_, view.name: view.features}
+        self._read()
+        return self
+
+    def remove_view(self, name: str) -> CooperativeReconstruction:
+        """Let a site leave: no network is trained but the fusions that used its codes."""
+        check_is_fitted(self, "features_")
+        if name not in self.sites_:
+            raise SettingError(f"there is no view {name!r}; there is {', '.join(self.sites_)}")
+        if len(self.sites_) < 3:
+            raise DataError("two views are left; one alone cannot be reconstructed")
+        sites = {}
+        for other, site in self.sites_.items():
+            if other != name:
+                sites[other] = site.with_(
+                    others=tuple(o for o in site.others if o != name),
+                    peer_codes={p: c for p, c in site.peer_codes.items() if p != name},
+                    peer_tokens={p: t for p, t in site.peer_tokens.items() if p != name},
+                )
+        trial = Federation(sites, self.ledger_)
+        run_steps(FIT, [trial])
+        self.federation_ = trial
+        self.features_ = {n: f for n, f in self.features_.items() if n != name}
+        self._read()
+        return self
+
+    # --- completing ---------------------------------------------------------------------------
+
+    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
+        """Fill what is missing in `views`; individuals need not be those of `fit`."""
+        done = super().complete(views, progress=progress)
+        if self.interval is None or views.is_complete:
+            return done
+        lower, upper = {}, {}
+        for name in views:
+            lower[name], upper[name] = self._ends(name, done.cells[name])
+        return Completed.merge(
+            views, done.cells, method=self.name, lower=lower, upper=upper, notes=done.notes
+        )
+
+    def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
+        answers = self._ask(views, progress)
+        hopeless = self._hopeless()
+        made = {}
+        for name in views:
+            cells = self._cells(views, name, answers[name])
+            if self.on_unreconstructable != "fill":
+                cells[:, hopeless[name]] = np.nan
+            made[name] = cells
+        return made
+
+    def reconstruct(
+        self, views: MultiView, name: str, *, masks: str | None = None
+    ) -> Float[np.ndarray, "individuals d"]:
+        """Return a view's cells for everyone in `views`, made from the other views' codes alone.
+
+        The view's own rows are not used, so that the result can be compared with them. `masks`
+        weighs the links in another way than at fit.
+        """
+        check_is_fitted(self, "features_")
+        self._check_schema(views)
+        without = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
+        answers = self._ask(without, None, masks=masks, only=name)
+        tokens = blind(views.ids, self.sites_[name].secret)
+        return self._cells_of(name, answers[name], tokens)
+
+    def _ask(
+        self,
+        views: MultiView,
+        progress: Progress | None,
+        *,
+        masks: str | None = None,
+        only: str | None = None,
+    ) -> dict[str, Answer]:
+        """Run the asking half of the protocol over these views."""
+        sites = {}
+        for name, site in self.sites_.items():
+            settings = site.settings if masks is None else replace(site.settings, masks=masks)
+            asks = only is None or name == only
+            sites[name] = site.with_(
+                view=views[name],
+                settings=settings,
+                others=site.others if asks else (),
+                model=site.model if asks else replace(site.model, links={}),
+            )
+        if only is not None:
+            sites = {n: s.with_(others=(only,) if n != only else ()) for n, s in sites.items()}
+        trial = Federation(sites, Ledger(list(self.ledger_)))
+        run_steps(ASKING, [trial], progress=progress)
+        self.ledger_ = trial.ledger
+        self.federation_.ledger = trial.ledger
+        empty = np.empty(0, "S32")
+        return {
+            name: site.answer or Answer(empty, np.zeros((0, 0)), np.zeros(0, bool))
+            for name, site in trial.sites.items()
+        }
+
+    def _cells(self, views: MultiView, name: str, answer: Answer) -> np.ndarray:
+        tokens = blind(views.ids, self.sites_[name].secret)
+        return self._cells_of(name, answer, tokens)
+
+    def _cells_of(self, name: str, answer: Answer, tokens: np.ndarray) -> np.ndarray:
+        """Return cells in the user's units for tokens, NaN for those nobody answered."""
+        scaler = self._scaler(name)
+        cells = np.full((len(tokens), len(scaler.features)), np.nan)
+        at = rows_of(answer.tokens, tokens)
+        there = at >= 0
+        if there.any():
+            there[there] = answer.linked[at[there]]
+            cells[there] = scaler.decode(answer.expected[at[there]], clip=True)
+        return cells
+
+    def _scaler(self, name: str) -> Scaler:
+        scaler = self.sites_[name].scaler
+        if scaler is None:
+            raise DataError(f"site {name!r} has no scaler; fit it first")
+        return scaler
+
+    def _ends(self, name: str, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the intervals around numeric cells, from out-of-fold residuals."""
+        scaler, model = self._scaler(name), self.sites_[name].model
+        nothing = np.full(cells.shape, np.nan)
+        if model.out_of_fold is None or model.targets is None or self.interval is None:
+            return nothing, nothing.copy()
+        columns = [(b.feature, b.start) for b in scaler.blocks if b.kind is Kind.NUMERIC]
+        if not columns:
+            return nothing, nothing.copy()
+        features, places = (np.array(c) for c in zip(*columns, strict=True))
+        radius = conformal_radius(
+            np.abs(model.targets - model.out_of_fold)[:, places], self.interval
+        )
+        known = ~np.isnan(cells).any(axis=1)
+        encoded = np.zeros((len(cells), scaler.width))
+        encoded[known] = scaler.encode(cells[known].astype(np.float64))
+        ends = []
+        for sign in (-1, 1):
+            moved = encoded.copy()
+            moved[:, places] += sign * np.nan_to_num(radius)
+            end = nothing.copy()
+            end[:, features] = scaler.decode(moved)[:, features]
+            end[:, features[np.isnan(radius)]] = np.nan
+            end[~known] = np.nan
+            ends.append(end)
+        return ends[0], ends[1]
+
+    # --- what was learned ---------------------------------------------------------------------
+
+    @property
+    def masks_(self) -> Any:
+        """Weight of each source view in each feature: view, source, feature, weight."""
+        check_is_fitted(self, "features_")
+        rows: list[tuple[str, str, str, float]] = []
+        for name, site in self.sites_.items():
+            if site.model.statistics is None:
+                continue
+            weights = masks_of(site.model.statistics, site.settings)
+            for source, row in zip(site.model.links, weights, strict=True):
+                rows += [
+                    (name, source, feature, float(weight))
+                    for feature, weight in zip(_column_names(self._scaler(name)), row, strict=True)
+                ]
+        return _frame(("view", "source", "feature", "weight"), rows)
+
+    @property
+    def reconstructability_(self) -> Any:
+        """Out-of-sample R² of each feature, by all sources together and by each alone."""
+        check_is_fitted(self, "features_")
+        rows: list[tuple[str, str, str, float]] = []
+        for name, site in self.sites_.items():
+            scaler = self._scaler(name)
+            scores = {"all": self._r2(name), **{
+                source: _per_feature(scaler, r2) for source, r2 in site.model.link_r2.items()
+            }}  # fmt: skip
+            for source, values in scores.items():
+                rows += [
+                    (name, f.name, source, float(v))
+                    for f, v in zip(scaler.features, values, strict=True)
+                ]
+        return _frame(("view", "feature", "source", "r2"), rows)
+
+    def _r2(self, name: str) -> np.ndarray:
+        model, scaler = self.sites_[name].model, self._scaler(name)
+        if model.out_of_fold is None or model.targets is None:
+            return np.zeros(len(scaler.features))
+        return _per_feature(scaler, column_r2(model.out_of_fold, model.targets))
+
+    def _hopeless(self) -> dict[str, np.ndarray]:
+        """Which features of each view cannot be reconstructed."""
+        return {name: self._r2(name) < self.threshold for name in self.sites_}
+
+
+FIT = (ENCODE, ANNOUNCE, SEND_CODES, LEARN)
+ASKING = (ANNOUNCE, ASK, ANSWER, COMPLETE)
+
+
+def fit_many(
+    estimators: Sequence[CooperativeReconstruction],
+    views: Sequence[MultiView],
+    *,
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Fit each estimator on its views; the networks of all of them train as one batch.
+
+    The results are those of ``estimator.fit(views)`` one by one; repeats over seeds are nearly
+    free this way.
+    """
+    if len(estimators) != len(views):
+        raise SettingError(
+            f"there must be one MultiView per estimator, got {len(views)} for {len(estimators)}"
+        )
+    for given in views:
+        require_rows(given)
+    federations = [e._start(v) for e, v in zip(estimators, views, strict=True)]
+    run_steps(FIT, federations, progress=progress)
+    for estimator, given in zip(estimators, views, strict=True):
+        estimator.features_ = {name: view.features for name, view in given.items()}
+        estimator._read()
+
+
+def _column_names(scaler: Scaler) -> list[str]:
+    """Name each encoded column; a categorical feature's columns name their category too."""
+    names = []
+    for block in scaler.blocks:
+        feature = scaler.features[block.feature]
+        if block.stop - block.start == 1:
+            names.append(feature.name)
+        else:
+            names += [f"{feature.name}={value}" for value in feature.categories]
+    return names
+
+
+def _per_feature(scaler: Scaler, columns: np.ndarray) -> np.ndarray:
+    """Average encoded columns to one value per feature."""
+    return np.array([columns[b.start : b.stop].mean() for b in scaler.blocks])
+
+
+def _frame(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return to_frame(pa.table({n: list(c) for n, c in zip(names, columns, strict=True)}))

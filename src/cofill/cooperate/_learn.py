@@ -1,0 +1,336 @@
+"""The receiver learns: links from foreign codes to local cells, masks over them, or a fusion.
+
+Paper CRS, sections IV-C and IV-D, and beside it the best we know under the same constraint. A link
+that exists for the same encoder is kept; so a new view costs its own links only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.cooperate._masks import MaskStatistics
+from cofill.cooperate._predict import link_guess, masked_sum
+from cofill.cooperate._site import CooperativeSite, Link, Model, gathered
+from cofill.errors import DataError
+from cofill.nets import (
+    MLP,
+    Fusion,
+    FusionProblem,
+    SquaredError,
+    Task,
+    fit_fusions,
+    loss_blocks,
+    recipe,
+    train,
+)
+from cofill.privacy import Codes, Release
+from cofill.protocol import Step
+
+__all__ = ["LEARN"]
+
+_LINK_STREAM = 0x11
+
+
+@dataclass(frozen=True, eq=False)
+class _Desk:
+    """What lies before a site when it learns: its rows and, per usable peer, their codes."""
+
+    site: CooperativeSite
+    targets: Float[np.ndarray, "rows width"]
+    links: dict[str, Link]
+    codes: dict[str, Float[np.ndarray, "rows code"]]
+    present: Bool[np.ndarray, "rows peers"]
+    needed: Bool[np.ndarray, "missing peers"]
+
+
+def _learn(
+    sites: Sequence[CooperativeSite],
+    inboxes: Sequence[tuple[Release, ...]],
+    tell: Callable[[float], None],
+) -> list[tuple[CooperativeSite, list[Release]]]:
+    received = [_receive(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
+    desks = [_desk(site) for site in received]
+    faithful = [d for d in desks if d.site.settings.is_faithful]
+    others = [d for d in desks if not d.site.settings.is_faithful]
+    learned: dict[int, CooperativeSite] = {}
+    for desk, site in zip(faithful, _learn_faithful(faithful, tell), strict=True):
+        learned[id(desk)] = site
+    for desk, site in zip(others, _learn_best(others, tell), strict=True):
+        learned[id(desk)] = site
+    return [(learned[id(desk)], []) for desk in desks]
+
+
+LEARN = Step("train links", _learn)
+
+
+def _receive(site: CooperativeSite, inbox: tuple[Release, ...]) -> CooperativeSite:
+    """Check what came in and keep it; an unsound release leaves the site as it was."""
+    codes = dict(site.peer_codes)
+    for release in inbox:
+        if isinstance(release, Codes):
+            if release.spec.view != release.sender:
+                raise DataError(
+                    f"codes from {release.sender!r} to {site.name!r} are of view "
+                    f"{release.spec.view!r}, which is not known here; refused"
+                )
+            release.check(None)
+            codes[release.sender] = release
+    return site.with_(peer_codes=codes)
+
+
+def _desk(site: CooperativeSite) -> _Desk:
+    tokens = site.tokens
+    links, columns, present, notes = {}, {}, [], []
+    for peer in site.others:
+        sent = site.peer_codes.get(peer)
+        shared = 0 if sent is None else sent.n_individuals
+        if sent is None or shared < site.settings.min_overlap:
+            notes.append(
+                f"view {site.name!r} shares {shared} individuals with view {peer!r}, fewer than "
+                f"{site.settings.min_overlap}: that link is left out"
+            )
+            continue
+        old = site.model.links.get(peer)
+        link = old if old is not None and old.spec == sent.spec else _new_link(site, sent)
+        columns[peer], there = gathered(sent, link, tokens)
+        links[peer] = link
+        present.append(there)
+    if not links:
+        notes.append(f"view {site.name!r} has no usable link and cannot be reconstructed")
+    theirs = [site.peer_tokens[peer] for peer in links]
+    strangers = np.setdiff1d(np.concatenate(theirs), tokens) if theirs else np.empty(0, "S32")
+    needed = [np.isin(strangers, one) for one in theirs]
+    return _Desk(
+        site.with_(notes=tuple(notes)),
+        site.encoded(),
+        links,
+        columns,
+        np.stack(present, axis=1) if present else np.zeros((len(tokens), 0), bool),
+        np.stack(needed, axis=1) if needed else np.zeros((0, 0), bool),
+    )
+
+
+def _new_link(site: CooperativeSite, sent: Codes) -> Link:
+    """Return a link without a learner; the paper feeds codes as they are, ours standardised."""
+    width = sent.spec.width
+    if site.settings.is_faithful:
+        return Link(sent.spec, np.zeros(width), np.ones(width), n_rows=sent.n_individuals)
+    spread = sent.codes.std(axis=0, dtype=np.float64)
+    return Link(
+        sent.spec,
+        sent.codes.mean(axis=0, dtype=np.float64),
+        np.where(spread > 1e-6, spread, 1.0),
+        n_rows=sent.n_individuals,
+    )
+
+
+# --- the paper's links and masks --------------------------------------------------------------
+
+
+def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[CooperativeSite]:
+    places = [
+        (k, peer)
+        for k, desk in enumerate(desks)
+        for peer, link in desk.links.items()
+        if link.network is None
+    ]
+    calls: dict[Any, list[tuple[int, str]]] = {}
+    for k, peer in places:
+        calls.setdefault(desks[k].site.settings.link_training, []).append((k, peer))
+    for done, (training, chosen) in enumerate(calls.items()):
+        tasks = [_link_task(desks[k], peer) for k, peer in chosen]
+        trained = train(
+            tasks,
+            SquaredError(),
+            training,
+            progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
+        )
+        for (k, peer), network in zip(chosen, trained.networks, strict=True):
+            old = desks[k].links[peer]
+            desks[k].links[peer] = Link(
+                old.spec, old.center, old.scale, network=network, n_rows=old.n_rows
+            )
+    sites = []
+    for k, desk in enumerate(desks):
+        new = sum(at == k for at, _ in places)
+        guesses = _guesses(desk)
+        linked = desk.present.any(axis=1)
+        statistics = out_of_fold = None
+        if desk.links:
+            statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
+            out_of_fold = masked_sum(guesses, statistics, desk.present, desk.site.settings)[linked]
+        model = Model(
+            links=desk.links,
+            statistics=statistics,
+            out_of_fold=out_of_fold,
+            targets=desk.targets[linked],
+            link_r2=_link_r2(desk, guesses),
+        )
+        sites.append(desk.site.with_(model=model).counted(links=new))
+    return sites
+
+
+def _link_task(desk: _Desk, peer: str) -> Task:
+    rows = desk.present[:, list(desk.links).index(peer)]
+    codes, targets = desk.codes[peer][rows], desk.targets[rows]
+    hidden = desk.site.settings.widths(targets.shape[1]).link
+    key = jax.random.fold_in(jax.random.key(desk.site.seed), _LINK_STREAM)
+    return Task(
+        recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
+        codes.astype(np.float32),
+        targets.astype(np.float32),
+        key=jax.random.fold_in(key, desk.site.others.index(peer)),
+        name=f"link {peer!r} → {desk.site.name!r}",
+    )
+
+
+def _guesses(desk: _Desk) -> Float[np.ndarray, "peers rows width"]:
+    """Return each link's guess for each row, zero where the peer sent no code."""
+    made = np.zeros((len(desk.links), *desk.targets.shape))
+    for j, (peer, link) in enumerate(desk.links.items()):
+        rows = desk.present[:, j]
+        made[j, rows] = link_guess(link, desk.codes[peer][rows])
+    return made
+
+
+# --- links and fusions chosen by cross-validation ---------------------------------------------
+
+
+def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[CooperativeSite]:
+    masked = [d for d in desks if d.site.settings.method in ("masked", "auto") and d.links]
+    fused = [d for d in desks if d.site.settings.method in ("fused", "auto") and d.links]
+    places = [(d, peer) for d in masked for peer, link in d.links.items() if link.fusion is None]
+    problems = [_link_problem(d, peer) for d, peer in places] + [_fusion_problem(d) for d in fused]
+    made = iter(_fit(problems, [d for d, _ in places] + fused, tell))
+    for desk, peer in places:
+        old = desk.links[peer]
+        desk.links[peer] = Link(
+            old.spec, old.center, old.scale, fusion=next(made), n_rows=old.n_rows
+        )
+    fusions = {id(d): next(made) for d in fused}
+    new = {id(d): sum(at is d for at, _ in places) for d in desks}
+    return [_assemble(desk, fusions.get(id(desk)), new[id(desk)]) for desk in desks]
+
+
+def _fit(
+    problems: Sequence[FusionProblem], desks: Sequence[_Desk], tell: Callable[[float], None]
+) -> list[Fusion]:
+    """Fit problems of sites with equal settings in one call."""
+    calls: dict[Any, list[int]] = {}
+    for k, desk in enumerate(desks):
+        calls.setdefault(desk.site.settings.fusion, []).append(k)
+    made: list[Any] = [None] * len(problems)
+    for done, (settings, chosen) in enumerate(calls.items()):
+        fitted = fit_fusions(
+            [problems[k] for k in chosen],
+            settings,
+            progress=lambda share, at=done: tell((at + share) / len(calls)),
+        )
+        for k, fusion in zip(chosen, fitted, strict=True):
+            made[k] = fusion
+    return made
+
+
+def _link_problem(desk: _Desk, peer: str) -> FusionProblem:
+    rows = desk.present[:, list(desk.links).index(peer)]
+    codes = desk.codes[peer][rows]
+    return FusionProblem(
+        inputs=codes,
+        present=np.ones((len(codes), 1), bool),
+        groups=((0, codes.shape[1]),),
+        targets=desk.targets[rows],
+        blocks=_blocks(desk),
+        seed=_seed(desk, peer),
+        name=f"link {peer!r} → {desk.site.name!r}",
+    )
+
+
+def _fusion_problem(desk: _Desk) -> FusionProblem:
+    rows = desk.present.any(axis=1)
+    ends = np.cumsum([c.shape[1] for c in desk.codes.values()])
+    groups = tuple(
+        (int(end) - c.shape[1], int(end)) for c, end in zip(desk.codes.values(), ends, strict=True)
+    )
+    return FusionProblem(
+        inputs=np.hstack(list(desk.codes.values()))[rows],
+        present=desk.present[rows],
+        groups=groups,
+        targets=desk.targets[rows],
+        blocks=_blocks(desk),
+        needed=desk.needed[desk.needed.any(axis=1)],
+        seed=_seed(desk, ""),
+        name=f"fusion of {desk.site.name!r}",
+    )
+
+
+def _blocks(desk: _Desk) -> Any:
+    scaler = desk.site.scaler
+    if scaler is None:
+        raise DataError(f"site {desk.site.name!r} has no scaler; fit it first")
+    return loss_blocks(scaler.blocks)
+
+
+def _seed(desk: _Desk, peer: str) -> int:
+    """Return a seed that depends on the site, its view and the peer, not on who else is there."""
+    words = f"{desk.site.name}\n{peer}".encode()
+    return int(np.random.SeedSequence([desk.site.seed, *words]).generate_state(1)[0] >> 1)
+
+
+def _assemble(desk: _Desk, fusion: Fusion | None, new_links: int) -> CooperativeSite:
+    """Put a site's model together and choose between masked links and the fusion."""
+    site = desk.site
+    linked = desk.present.any(axis=1)
+    statistics = masked = None
+    link_r2 = {}
+    if desk.links and all(link.fusion is not None for link in desk.links.values()):
+        guesses = np.zeros((len(desk.links), *desk.targets.shape))
+        for j, link in enumerate(desk.links.values()):
+            if link.fusion is not None:
+                guesses[j, desk.present[:, j]] = link.fusion.out_of_fold
+        statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
+        masked = masked_sum(guesses, statistics, desk.present, site.settings)[linked]
+        link_r2 = _link_r2(desk, guesses)
+    fused = None if fusion is None else fusion.out_of_fold
+    targets = desk.targets[linked]
+    use_fusion = fused is not None and (
+        masked is None or _error(fused, targets) <= _error(masked, targets)
+    )
+    model = Model(
+        links=desk.links,
+        statistics=statistics,
+        fusion=fusion,
+        use_fusion=use_fusion,
+        out_of_fold=fused if use_fusion else masked,
+        targets=targets,
+        link_r2=link_r2,
+    )
+    return site.with_(model=model).counted(links=new_links, fusions=int(fusion is not None))
+
+
+def _error(made: np.ndarray, targets: np.ndarray) -> float:
+    return float(np.nanmean((made - targets) ** 2))
+
+
+def _link_r2(desk: _Desk, guesses: np.ndarray) -> dict[str, np.ndarray]:
+    """Return each link's R² per encoded column, over the rows it guessed."""
+    found = {}
+    for j, peer in enumerate(desk.links):
+        rows = desk.present[:, j]
+        found[peer] = column_r2(guesses[j, rows], desk.targets[rows])
+    return found
+
+
+def column_r2(made: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Return R² per column over known cells; 0 for a column that does not vary."""
+    known = ~np.isnan(targets)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, targets, 0.0).sum(axis=0) / count
+    spread = np.where(known, (targets - mean) ** 2, 0.0).sum(axis=0)
+    left = np.where(known, (targets - made) ** 2, 0.0).sum(axis=0)
+    return np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1.0), 0.0)

@@ -1,0 +1,187 @@
+"""The Masked Weighting Method: how much of each source's guess goes into each feature.
+
+Paper CRS, section IV-D. The weights of feature k minimise the squared error of
+``Σ_j w_j x_j`` (Eq. 4–5), which depends on the guesses only through the Gram matrix of the sources
+and its right-hand side, per feature. From these statistics come the gradient (Eq. 6–7), the
+iteration (Eq. 8), the closed form that both converge to, the weights for every pattern of
+available sources, and the update when rows arrive or a source leaves: none needs the rows again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.errors import SettingError
+
+__all__ = ["MaskStatistics", "by_gradient", "by_iteration", "closed_form", "equal_weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class MaskStatistics:
+    """Sums over rows from which masks are made.
+
+    Parameters
+    ----------
+    gram
+        Per feature, mean product of the guesses of two sources, over the rows that have both.
+    right
+        Per feature, mean product of a source's guess with the truth, over the rows that have it.
+    pairs
+        Rows behind each entry of `gram`; its diagonal counts the rows behind `right`.
+    """
+
+    gram: Float[np.ndarray, "features sources sources"]
+    right: Float[np.ndarray, "features sources"]
+    pairs: Float[np.ndarray, "features sources sources"]
+
+    @classmethod
+    def of(
+        cls,
+        guesses: Float[np.ndarray, "sources rows features"],
+        truth: Float[np.ndarray, "rows features"],
+        present: Bool[np.ndarray, "rows sources"] | None = None,
+    ) -> MaskStatistics:
+        """Sum up rows; NaN in `truth` is a cell not known, `present` says who guessed at all."""
+        sources, rows, _ = guesses.shape
+        there = np.ones((rows, sources), bool) if present is None else present
+        known = ~np.isnan(truth)
+        # (rows, sources, features): a guess counts where its source is there and the truth known.
+        counts = (there[:, :, None] & known[:, None, :]).astype(np.float64)
+        x = np.where(counts > 0, guesses.transpose(1, 0, 2), 0.0).astype(np.float64)
+        y = np.where(known, truth, 0.0).astype(np.float64)
+        pairs = np.einsum("rjf,rlf->fjl", counts, counts)
+        gram = np.einsum("rjf,rlf->fjl", x, x) / np.maximum(pairs, 1)
+        own = np.maximum(np.einsum("fjj->fj", pairs), 1)
+        right = np.einsum("rjf,rf->fj", x, y) / own
+        return cls(gram, right, pairs)
+
+    def __add__(self, other: MaskStatistics) -> MaskStatistics:
+        """Return the statistics of the rows of both."""
+        pairs = self.pairs + other.pairs
+        below = np.maximum(pairs, 1)
+        own, own_other = (np.einsum("fjj->fj", s.pairs) for s in (self, other))
+        return MaskStatistics(
+            (self.gram * self.pairs + other.gram * other.pairs) / below,
+            (self.right * own + other.right * own_other) / np.maximum(own + own_other, 1),
+            pairs,
+        )
+
+    def only(self, sources: Bool[np.ndarray, " sources"] | np.ndarray) -> MaskStatistics:
+        """Return the statistics of some of the sources (a mask or positions)."""
+        at = np.flatnonzero(sources) if np.asarray(sources).dtype == bool else np.asarray(sources)
+        square = np.ix_(np.arange(len(self.gram)), at, at)
+        return MaskStatistics(self.gram[square], self.right[:, at], self.pairs[square])
+
+    def error_gradient(
+        self, weights: Float[np.ndarray, "sources features"]
+    ) -> Float[np.ndarray, "sources features"]:
+        """Return the derivative of the error in each weight, Eq. 6."""
+        return 2 * (np.einsum("fjl,lf->jf", self.gram, weights) - self.right.T)
+
+
+def equal_weights(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
+    """Return the weights to start from: 1/(N − 1) each, for N − 1 sources.
+
+    Examples
+    --------
+    >>> equal_weights(2, 1).ravel()
+    array([0.5, 0.5])
+    """
+    return np.full((sources, features), 1.0 / max(sources, 1))
+
+
+def closed_form(
+    statistics: MaskStatistics, *, ridge: float = 0.0
+) -> Float[np.ndarray, "sources features"]:
+    """Return the weights of least error, those of least norm where several are as good.
+
+    Parameters
+    ----------
+    statistics
+        Of the sources to weigh.
+    ridge
+        Pull towards equal weights, relative to the mean square of the guesses; 0 for none.
+
+    Examples
+    --------
+    >>> guesses = np.array([[[1.0], [0.0], [2.0]], [[0.0], [1.0], [0.0]]])
+    >>> closed_form(MaskStatistics.of(guesses, np.array([[1.0], [0.5], [2.0]]))).ravel().round(3)
+    array([1. , 0.5])
+    """
+    features, sources, _ = statistics.gram.shape
+    start = equal_weights(sources, features)
+    size = np.einsum("fjj->f", statistics.gram) / max(sources, 1)
+    pulled = statistics.gram + ridge * size[:, None, None] * np.eye(sources)
+    right = statistics.right + ridge * size[:, None] * start.T
+    return np.einsum("fjl,fl->jf", np.linalg.pinv(pulled, hermitian=True, rcond=1e-10), right)
+
+
+def by_gradient(
+    statistics: MaskStatistics,
+    *,
+    learning_rate: float | None = None,
+    threshold: float = 1e-6,
+    max_iterations: int = 100_000,
+) -> tuple[Float[np.ndarray, "sources features"], int]:
+    """Descend from equal weights until the update is small (Eq. 6–7); also return the iterations.
+
+    Parameters
+    ----------
+    statistics
+        Of the sources to weigh.
+    learning_rate
+        ε of Eq. 7; half the inverse of each feature's largest eigenvalue when left out, which
+        always converges.
+    threshold
+        Stop when the norm of the update of every feature is below it.
+    max_iterations
+        Stop at the latest after so many updates.
+    """
+    if learning_rate is not None and learning_rate <= 0:
+        raise SettingError(f"learning_rate must be above 0, got {learning_rate}")
+    features, sources, _ = statistics.gram.shape
+    weights = equal_weights(sources, features)
+    if learning_rate is None:
+        largest = np.linalg.eigvalsh(statistics.gram)[:, -1]
+        rate = 0.5 / np.where(largest > 0, largest, 1.0)
+    else:
+        rate = np.full(features, learning_rate)
+    for iteration in range(1, max_iterations + 1):
+        update = rate * statistics.error_gradient(weights)
+        weights = weights - update
+        if not np.isfinite(weights).all():
+            raise SettingError(
+                f"learning_rate must be smaller for these guesses to converge, got {learning_rate}"
+            )
+        if np.linalg.norm(update, axis=0).max(initial=0.0) < threshold:
+            return weights, iteration
+    return weights, max_iterations
+
+
+def by_iteration(
+    statistics: MaskStatistics, *, threshold: float = 1e-8, max_iterations: int = 100_000
+) -> tuple[Float[np.ndarray, "sources features"], int]:
+    """Set each weight to its best value given the others until none moves (Eq. 8).
+
+    The paper takes all other weights from the last round, which need not converge when three or
+    more sources agree much; each weight is used here as soon as it is known, which converges to
+    the same fixed point whenever there is one.
+    """
+    features, sources, _ = statistics.gram.shape
+    weights = equal_weights(sources, features)
+    for iteration in range(1, max_iterations + 1):
+        moved = 0.0
+        for j in range(sources):
+            square = statistics.gram[:, j, j]
+            others = np.einsum("fl,lf->f", statistics.gram[:, j], weights) - square * weights[j]
+            best = np.where(
+                square > 0, (statistics.right[:, j] - others) / np.where(square > 0, square, 1), 0.0
+            )
+            moved = max(moved, float(np.abs(best - weights[j]).max(initial=0.0)))
+            weights[j] = best
+        if moved < threshold:
+            return weights, iteration
+    return weights, max_iterations

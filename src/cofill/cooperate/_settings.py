@@ -1,0 +1,110 @@
+"""How sites cooperate: the settings every site of a federation agrees on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cofill.errors import SettingError
+from cofill.nets import FusionSettings, TrainSettings
+
+__all__ = ["ARCHITECTURES", "METHODS", "Architecture", "CooperativeSettings"]
+
+METHODS = ("auto", "masked", "fused", "faithful")
+MASKS = ("closed", "gradient", "iteration", "equal")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Widths of the networks: of the encoder behind its input, and of a link between its ends.
+
+    Examples
+    --------
+    >>> ARCHITECTURES["wdbc"]
+    Architecture(encoder=(15,), link=(15, 10))
+    """
+
+    encoder: tuple[int, ...]
+    link: tuple[int, ...]
+
+
+ARCHITECTURES = {
+    "cube": Architecture((5,), (20,)),
+    "madelon": Architecture((200,), (100,)),
+    "mfdd": Architecture((150,), (150,)),
+    "wdbc": Architecture((15,), (15, 10)),
+}
+"""Table I of the paper: "NF 15 NF" is an encoder (15,), "15 15 10 NF" a link (15, 10)."""
+
+
+@dataclass(frozen=True)
+class CooperativeSettings:
+    """What all sites do alike.
+
+    Parameters
+    ----------
+    method
+        ``"faithful"``: the paper's links and masks. ``"masked"``: links that blend networks and
+        ridge regression, masks from out-of-fold guesses. ``"fused"``: one fusion over all codes.
+        ``"auto"``: masked or fused, whichever is better in each site's cross-validation.
+    masks
+        How masks are made: ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8), or
+        ``"equal"`` weights.
+    architecture
+        A name of Table I, an `Architecture`, or None to choose widths by the number of features.
+    scale
+        ``"standard"``, or ``"robust"`` for heavy tails.
+    min_overlap
+        A link needs so many shared individuals; with fewer it is left out, and said so.
+    threshold
+        A feature whose out-of-sample R² is below this cannot be reconstructed.
+    encoder_training, link_training
+        The training loop for autoencoders, and for the paper's links.
+    fusion
+        How links of ``"masked"`` and fusions are learned.
+    """
+
+    method: str = "auto"
+    masks: str = "closed"
+    architecture: str | Architecture | None = None
+    scale: str = "standard"
+    min_overlap: int = 20
+    threshold: float = 0.05
+    encoder_training: TrainSettings = field(
+        default_factory=lambda: TrainSettings(
+            epochs=300, learning_rate=3e-3, schedule="cosine", batch_size=32
+        )
+    )
+    link_training: TrainSettings = field(
+        default_factory=lambda: TrainSettings(epochs=200, learning_rate=1e-3, batch_size=32)
+    )
+    fusion: FusionSettings = field(default_factory=FusionSettings)
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("method", METHODS), ("masks", MASKS)):
+            if getattr(self, name) not in allowed:
+                raise SettingError(
+                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
+                )
+        if isinstance(self.architecture, str) and self.architecture not in ARCHITECTURES:
+            raise SettingError(
+                f"architecture must be one of {', '.join(ARCHITECTURES)}, an Architecture or None, "
+                f"got {self.architecture!r}"
+            )
+        if self.min_overlap < 2:
+            raise SettingError(f"min_overlap must be at least 2, got {self.min_overlap}")
+
+    @property
+    def is_faithful(self) -> bool:
+        """Whether this is the paper's method."""
+        return self.method == "faithful"
+
+    def widths(self, features: int) -> Architecture:
+        """Return the networks' widths for a view whose encoded rows have so many columns."""
+        if isinstance(self.architecture, str):
+            return ARCHITECTURES[self.architecture]
+        if self.architecture is not None:
+            return self.architecture
+        if self.is_faithful:
+            wide = min(features + (features + 1) // 2, 200)
+            return Architecture((wide,), (wide,))
+        return Architecture((min(max(features, 4), 128),), ())

@@ -1,0 +1,160 @@
+"""A site that cooperates: its view, what it has learned, and what others have sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.cooperate._masks import MaskStatistics
+from cofill.cooperate._settings import CooperativeSettings
+from cofill.errors import DataError
+from cofill.nets import Fusion
+from cofill.privacy import Codes, CodeSpec, blind
+from cofill.views import Scaler, View
+
+__all__ = ["Answer", "CooperativeSite", "Encoder", "Link", "Model"]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A site's autoencoder, and what others need to know of its codes."""
+
+    network: Any
+    spec: CodeSpec
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """What makes local cells of one peer's codes: the paper's network, or a one-group fusion."""
+
+    spec: CodeSpec
+    center: Float[np.ndarray, " width"]
+    scale: Float[np.ndarray, " width"]
+    network: Any = None
+    fusion: Fusion | None = None
+    n_rows: int = 0
+
+    def scaled(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
+        """Return codes as the link's learner saw them."""
+        return (codes - self.center) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a site has learned to reconstruct its view from its peers' codes.
+
+    Attributes
+    ----------
+    links
+        A link per usable peer.
+    statistics
+        Of the links' guesses, from which masks for any pattern are made; sources in the links'
+        order. None when nothing can be reconstructed or only a fusion was learned.
+    fusion
+        One fusion over all codes, or None.
+    use_fusion
+        Whether the fusion, not the masked links, predicts.
+    out_of_fold
+        Predictions for the site's linked rows by a model that had not seen them (in-sample for
+        the paper's method, which has no others).
+    targets
+        The truth for these rows.
+    """
+
+    links: Mapping[str, Link] = field(default_factory=dict)
+    statistics: MaskStatistics | None = None
+    fusion: Fusion | None = None
+    use_fusion: bool = False
+    out_of_fold: Float[np.ndarray, "rows width"] | None = None
+    targets: Float[np.ndarray, "rows width"] | None = None
+    link_r2: Mapping[str, Float[np.ndarray, " features"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a site has reconstructed: rows for the individuals it asked about.
+
+    Attributes
+    ----------
+    tokens
+        The individuals.
+    expected
+        Encoded cells: numbers, and probabilities of coded cells.
+    linked
+        Whose codes at least one peer sent; the others' rows say nothing.
+    """
+
+    tokens: np.ndarray
+    expected: Float[np.ndarray, "rows width"]
+    linked: Bool[np.ndarray, " rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class CooperativeSite:
+    """One party of the protocol. A value: steps return changed copies.
+
+    It holds one view, and of the others only what they sent: blinded ids and codes.
+    """
+
+    name: str
+    view: View
+    settings: CooperativeSettings
+    seed: int
+    secret: bytes
+    others: tuple[str, ...] = ()
+    scaler: Scaler | None = None
+    encoder: Encoder | None = None
+    model: Model = field(default_factory=Model)
+    peer_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
+    peer_codes: Mapping[str, Codes] = field(default_factory=dict)
+    answer: Answer | None = None
+    notes: tuple[str, ...] = ()
+    trained: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Blinded ids of the view's rows, in the view's order."""
+        return blind(self.view.ids, self.secret)
+
+    def encoded(self) -> Float[np.ndarray, "rows width"]:
+        """Return the view's rows as the networks see them, NaN where a cell is not known."""
+        if self.scaler is None:
+            raise DataError(f"site {self.name!r} has not been fitted; fit it first")
+        return self.scaler.encode_view(self.view)[0]
+
+    def with_(self, **changes: Any) -> CooperativeSite:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    def counted(self, **more: int) -> CooperativeSite:
+        """Return a copy that remembers having trained more networks of some kinds."""
+        counts = {k: self.trained.get(k, 0) + n for k, n in more.items()}
+        return replace(self, trained={**self.trained, **counts})
+
+
+def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return the position of each wanted token among tokens, −1 where it is not there."""
+    if not len(tokens):
+        return np.full(len(wanted), -1)
+    order = np.argsort(tokens)
+    at = np.minimum(np.searchsorted(tokens[order], wanted), len(tokens) - 1)
+    found = order[at]
+    return np.where(tokens[found] == wanted, found, -1)
+
+
+def gathered(
+    codes: Codes | None, link: Link, wanted: np.ndarray
+) -> tuple[Float[np.ndarray, "rows width"], Bool[np.ndarray, " rows"]]:
+    """Return scaled codes for the wanted tokens, zero where the peer sent none, and which it sent."""
+    out = np.zeros((len(wanted), link.spec.width))
+    if codes is None:
+        return out, np.zeros(len(wanted), bool)
+    at = rows_of(codes.tokens, wanted)
+    there = at >= 0
+    out[there] = link.scaled(codes.codes[at[there]])
+    return out, there

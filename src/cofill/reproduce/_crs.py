@@ -1,0 +1,230 @@
+"""The protocol of the Cooperative Reconstruction System (section V-B), for any method.
+
+Each repeat splits the individuals 90/10; everything, scalers included, is fitted on the 90. Every
+test individual's row is then reconstructed in every view from the other views: the views that a
+method is asked with do not hold the row, so that no method can look. Errors are in standardised
+units (training mean 0, training deviation 1). A second protocol serves data with holes: known rows
+are hidden, methods are fitted on what is left, and the hidden rows are reconstructed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cofill.completion._completer import Progress
+from cofill.errors import DataError
+from cofill.metrics import Recorder, accuracy, mrd, mse, paper_forest
+from cofill.reproduce._methods import Family, Fitted
+from cofill.views import Dataset, Kind, MultiView, Scaler, drop_rows
+
+__all__ = ["Notebook", "Outcome", "Repeat", "hidden_rows", "run_repeats", "split_individuals"]
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """One repeat: what methods learn from, what they are asked, and what only the judge knows.
+
+    Parameters
+    ----------
+    seed
+        Of the split and of the methods.
+    data
+        The whole data set.
+    train
+        What methods are fitted on.
+    tests
+        Per view, the individuals whose row is asked; the view itself is empty in them.
+    truth
+        Per view, the true rows of those individuals.
+    classify
+        Whether a forest per view is scored on true and on reconstructed rows.
+    """
+
+    seed: int
+    data: Dataset
+    train: MultiView
+    tests: Mapping[str, MultiView]
+    truth: Mapping[str, np.ndarray]
+    classify: bool = True
+
+    def labels(self, ids: np.ndarray) -> np.ndarray:
+        """Return the classes of individuals."""
+        return self.data.labels[np.searchsorted(self.data.views.ids, ids)]
+
+    @cached_property
+    def forests(self) -> dict[str, Any]:
+        """Per view the paper's forest, trained on the view's real training rows."""
+        rows = {v: self.train[v] for v in self.tests} if self.classify else {}
+        return {
+            v: paper_forest(self.seed).fit(view.cells, self.labels(view.ids))
+            for v, view in rows.items()
+        }
+
+    @cached_property
+    def scalers(self) -> dict[str, tuple[list[int], Scaler | None]]:
+        """Per view its numeric columns and their scaler, fitted on training rows."""
+        found: dict[str, tuple[list[int], Scaler | None]] = {}
+        for v in self.tests:
+            view = self.train[v]
+            numeric = [k for k, f in enumerate(view.features) if f.kind is Kind.NUMERIC]
+            names = [view.feature_names[k] for k in numeric]
+            found[v] = (numeric, Scaler.fit(view.select(names)) if names else None)
+        return found
+
+    def standardised(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """Return the numeric cells of a view in standardised units."""
+        numeric, scaler = self.scalers[name]
+        return scaler.encode(cells[:, numeric].astype(np.float64)) if scaler else cells[:, []]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one method made in one repeat: the reconstructed cells of every view."""
+
+    method: str
+    fitted: Fitted
+    cells: Mapping[str, np.ndarray]
+
+
+@dataclass
+class Notebook:
+    """Where an experiment writes: figures into the recorder, everything else into notes."""
+
+    recorder: Recorder
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+Observe = Callable[[Notebook, Repeat, Outcome], None]
+
+
+def split_individuals(data: Dataset, seed: int, *, share: float = 0.1) -> Repeat:
+    """Hold a share of the individuals out of complete data (90/10 in the paper).
+
+    Examples
+    --------
+    >>> from cofill.views import load
+    >>> repeat = split_individuals(load("wdbc"), seed=0)
+    >>> repeat.train.n_individuals, repeat.truth["mean"].shape, len(repeat.tests["mean"]["mean"])
+    (512, (57, 10), 0)
+    """
+    views = data.views
+    if not views.is_complete:
+        raise DataError(f"data set {data.name!r} has holes; individuals cannot be split for it")
+    n = views.n_individuals
+    test = np.zeros(n, dtype=bool)
+    # The words after the seed keep this stream apart from those of the methods.
+    order = np.random.default_rng([seed, 90, 10]).permutation(n)
+    test[order[: max(1, round(share * n))]] = True
+    asked = views.take(test)
+    everyone = np.ones(asked.n_individuals, dtype=bool)
+    return Repeat(
+        seed,
+        data,
+        views.take(~test),
+        {v: asked.hide({v: everyone}) for v in views},
+        {v: asked[v].cells for v in views},
+    )
+
+
+def hidden_rows(
+    data: Dataset,
+    seed: int,
+    *,
+    share: float = 0.1,
+    names: Sequence[str] | None = None,
+    classify: bool = False,
+) -> Repeat:
+    """Hide a share of the known rows of some views; methods learn from all that is left."""
+    views = data.views
+    holed, hidden = drop_rows(views, share, key=seed, names=names)
+    asked = [v for v in views if hidden[v].any()]
+    tests = {v: holed.take(np.isin(holed.ids, views.ids[hidden[v]])) for v in asked}
+    truth = {v: views[v].cells[views[v].positions(tests[v].ids)] for v in asked}
+    return Repeat(seed, data, holed, tests, truth, classify)
+
+
+def run_repeats(
+    notebook: Notebook,
+    prepare: Callable[[int], Repeat],
+    made: Sequence[Family],
+    *,
+    chunk: int,
+    observe: Sequence[Observe] = (),
+    progress: Progress,
+) -> None:
+    """Fit every family on every repeat, some repeats at a time, and score what it makes."""
+    seeds = notebook.recorder.seeds
+    steps = -(-len(seeds) // chunk) * len(made)
+    done = 0
+    for start in range(0, len(seeds), chunk):
+        repeats = [prepare(seed) for seed in seeds[start : start + chunk]]
+        for repeat in repeats:
+            for v, forest in repeat.forests.items():
+                right = _accuracy(repeat, v, forest, repeat.truth[v])
+                notebook.recorder.add("original", "rf", f"view_{v}", right, seed=repeat.seed)
+        for family in made:
+            part = _part(progress, done, steps)
+            found = family([r.train for r in repeats], [r.seed for r in repeats], part)
+            for repeat, methods in zip(repeats, found, strict=True):
+                for method, fitted in methods.items():
+                    outcome = _reconstruct(notebook.recorder, repeat, method, fitted)
+                    _score(notebook.recorder, repeat, outcome)
+                    for look in observe:
+                        look(notebook, repeat, outcome)
+            done += 1
+    progress("done", 1.0)
+
+
+def _part(progress: Progress, done: int, steps: int) -> Progress:
+    """Turn the progress of one step into that of all."""
+    return lambda what, share: progress(what, (done + min(max(share, 0.0), 1.0)) / steps)
+
+
+def _reconstruct(recorder: Recorder, repeat: Repeat, method: str, fitted: Fitted) -> Outcome:
+    """Ask for every hidden row; a cell the method leaves open counts as the training mean."""
+    cells = {}
+    for v, views in repeat.tests.items():
+        made = np.array(fitted.reconstruct(views, v), dtype=np.float64)
+        if made.shape != repeat.truth[v].shape:
+            raise DataError(
+                f"method {method!r} must reconstruct view {v!r} as {repeat.truth[v].shape} cells, "
+                f"got {made.shape}"
+            )
+        left = np.isnan(made)
+        if left.any():
+            typical = np.nan_to_num(np.nanmean(repeat.train[v].cells, axis=0, dtype=np.float64))
+            made = np.where(left, typical, made)
+            recorder.add(method, "left_open", f"view_{v}", float(left.mean()), seed=repeat.seed)
+        cells[v] = made
+    return Outcome(method, fitted, cells)
+
+
+def _score(recorder: Recorder, repeat: Repeat, outcome: Outcome) -> None:
+    """Record errors of numeric cells, accuracy of coded ones, and what a forest makes of them."""
+    method, seed = outcome.method, repeat.seed
+    for v, made in outcome.cells.items():
+        where, truth = f"view_{v}", repeat.truth[v]
+        numeric, _ = repeat.scalers[v]
+        if numeric:
+            true, guess = repeat.standardised(v, truth), repeat.standardised(v, made)
+            recorder.add(method, "mse", where, mse(true, guess), seed=seed)
+            relative = mrd(true, guess, scale=np.ones(true.shape[1]))
+            recorder.add(method, "mrd", where, relative, seed=seed)
+        coded = [k for k in range(truth.shape[1]) if k not in set(numeric)]
+        if coded:
+            right = accuracy(truth[:, coded], made[:, coded].astype(truth.dtype))
+            recorder.add(method, "accuracy", where, right, seed=seed)
+        if v in repeat.forests:
+            reached = _accuracy(repeat, v, repeat.forests[v], made)
+            original = _accuracy(repeat, v, repeat.forests[v], truth)
+            recorder.add(method, "rf", where, reached, seed=seed)
+            recorder.add(method, "class_diff", where, reached - original, seed=seed)
+
+
+def _accuracy(repeat: Repeat, name: str, forest: Any, rows: np.ndarray) -> float:
+    return accuracy(repeat.labels(repeat.tests[name].ids), forest.predict(rows))

@@ -1,0 +1,164 @@
+"""Running an experiment: repeats in chunks, then what is computed from all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cofill.completion._completer import Progress, silent
+from cofill.errors import SettingError
+from cofill.metrics import Recorder, ResultRecord, paired_test
+from cofill.reproduce._catalogue import Experiment, find_experiment
+from cofill.reproduce._crs import Notebook, Repeat, run_repeats
+from cofill.reproduce._methods import METHODS, chosen, families
+from cofill.reproduce._observations import collect_masks, mean_masks
+from cofill.reproduce._write import check_folder, write_experiment
+
+__all__ = ["largest_difference", "paired_by_view", "run_experiment"]
+
+_WIDE = 100
+"""Pooled columns from which a quick run leaves out the methods that take minutes there."""
+
+
+def run_experiment(
+    name: str,
+    *,
+    seeds: int | Sequence[int] | None = None,
+    quick: bool = False,
+    out: str | Path | None = None,
+    methods: Sequence[str] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ResultRecord:
+    """Run an experiment and return its record.
+
+    Parameters
+    ----------
+    name
+        One of `experiments`.
+    seeds
+        How many repeats (seeds from 0), or the seeds; the paper's number when left out.
+    quick
+        Two repeats unless `seeds` says otherwise, and no iterative imputer on wide data.
+    out
+        Folder for the record, the Markdown page and the pictures; nothing is written without it.
+    methods
+        Which methods to compare; all when left out.
+    overwrite
+        Whether an earlier record in `out` may be replaced.
+    progress
+        Called with what is being done and the share done.
+
+    Examples
+    --------
+    >>> record = run_experiment("wdbc", seeds=1, methods=["mean"])
+    >>> 0.5 < record.summary["mean/mse/all"]["mean"] < 2
+    True
+    """
+    experiment = find_experiment(name)
+    repeats = _seeds(experiment, seeds, quick)
+    wanted = chosen(methods)
+    if out is not None:
+        check_folder(Path(out), name, overwrite=overwrite)
+    shared = experiment.load(repeats[0])
+    if quick and methods is None:
+        width = sum(view.n_features for view in shared.views.values())
+        wanted = tuple(m for m in wanted if m != "iterative" or width <= _WIDE)
+
+    def prepare(seed: int) -> Repeat:
+        return experiment.prepare(experiment.load(seed) if experiment.fresh else shared, seed)
+
+    recorder = Recorder(
+        name,
+        seeds=repeats,
+        settings={
+            "experiment": experiment.description,
+            "protocol": experiment.protocol,
+            "methods": {m: METHODS[m] for m in wanted},
+            "architecture": experiment.architecture,
+            "masks": experiment.masks,
+            "units": "standardised by the training rows",
+            "quick": quick,
+        },
+    )
+    notebook = Notebook(recorder)
+    run_repeats(
+        notebook,
+        prepare,
+        families(wanted, architecture=experiment.architecture, masks=experiment.masks),
+        chunk=experiment.chunk,
+        observe=[collect_masks, *experiment.observe],
+        progress=progress or silent,
+    )
+    record = _finish(notebook)
+    if out is not None:
+        write_experiment(record, experiment, Path(out))
+    return record
+
+
+def paired_by_view(record: ResultRecord, one: str, other: str) -> dict[str, Any]:
+    """Test, per view and over all, that one method's squared error is less than another's.
+
+    Examples
+    --------
+    >>> record = ResultRecord("x", seeds=[0, 1, 2], values={
+    ...     "mwm/mse/view_a": [1.0, 2.0, 3.0], "equal/mse/view_a": [2.0, 3.1, 4.2]})
+    >>> round(paired_by_view(record, "mwm", "equal")["view_a"]["mean_difference"], 3)
+    -1.1
+    """
+    summary = record.summary
+    places = [k.split("/")[2] for k in summary if k.startswith(f"{one}/mse/")]
+    found = {}
+    for where in places:
+        if f"{other}/mse/{where}" in summary:
+            first, second = (record.per_seed(m, "mse", where) for m in (one, other))
+            found[where] = asdict(paired_test(first, second, alternative="less"))
+    return found
+
+
+def largest_difference(record: ResultRecord) -> dict[str, dict[str, Any]]:
+    """Return per method the view whose mean Classification Difference is farthest from zero.
+
+    Examples
+    --------
+    >>> largest_difference(ResultRecord("x", seeds=[0], values={
+    ...     "mwm/class_diff/view_a": [0.01], "mwm/class_diff/view_b": [-0.02]}))
+    {'mwm': {'value': -0.02, 'where': 'view_b'}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in record.summary.items():
+        method, metric, where = key.split("/")
+        mean = value["mean"]
+        if metric != "class_diff" or where == "all" or mean is None:
+            continue
+        if method not in found or abs(mean) > abs(found[method]["value"]):
+            found[method] = {"value": mean, "where": where}
+    return found
+
+
+def _seeds(experiment: Experiment, seeds: int | Sequence[int] | None, quick: bool) -> list[int]:
+    if seeds is None:
+        seeds = 2 if quick else experiment.repeats
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise SettingError(f"seeds must be at least 1, got {seeds}")
+        return list(range(seeds))
+    return list(seeds)
+
+
+def _finish(notebook: Notebook) -> ResultRecord:
+    """Add what is computed from all repeats: mean masks, paired tests, largest differences."""
+    recorder, notes = notebook.recorder, notebook.notes
+    figures = recorder.finish()
+    found = {
+        "masks": mean_masks(notebook),
+        "paired": paired_by_view(figures, "mwm", "equal"),
+        "largest_class_diff": largest_difference(figures),
+        **notes,
+    }
+    for key, value in found.items():
+        if value:
+            recorder.note(key, value)
+    return recorder.finish()

@@ -1,0 +1,180 @@
+"""The methods an experiment compares, behind one question: what was this view's row?
+
+A family fits one or several methods on the training views of several repeats at once, because
+networks of all repeats train as one batch and because equal weights and masks share their links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cofill.completion import make
+from cofill.completion._completer import Progress
+from cofill.errors import SettingError
+from cofill.views import MultiView
+
+__all__ = ["METHODS", "Family", "Fitted", "chosen", "families"]
+
+METHODS: Mapping[str, str] = {
+    "equal": "the paper's links, every view weighted alike (no masks)",
+    "mwm": "the paper's system: autoencoders, links, Masked Weighting Method",
+    "best": "the best method that lets only codes cross a border",
+    "central": "network on pooled raw views: the ceiling that breaks the security constraint",
+    "central-ridge": "ridge regression on pooled raw views",
+    "mean": "the training mean: the floor",
+    "knn": "k nearest neighbours over pooled rows (scikit-learn)",
+    "iterative": "iterative imputer over pooled rows (scikit-learn)",
+}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One method as fitted in one repeat.
+
+    Parameters
+    ----------
+    reconstruct
+        ``(views, name) → cells``: the rows of view `name` for every individual of `views`, in the
+        user's units, from the other views. `views` holds no row of that view.
+    masks
+        Weights as ``{view: {source: {feature: weight}}}`` where the method has masks.
+    estimator
+        What was fitted, for experiments that look inside.
+    """
+
+    reconstruct: Callable[[MultiView, str], np.ndarray]
+    masks: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None
+    estimator: Any = None
+
+
+Family = Callable[[Sequence[MultiView], Sequence[int], Progress], list[dict[str, Fitted]]]
+"""``(training views, seeds, progress) → one {method: Fitted} for each repeat``."""
+
+
+def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the methods to run, in the order of `METHODS`; all of them for None.
+
+    Examples
+    --------
+    >>> chosen(["mean", "mwm"])
+    ('mwm', 'mean')
+    """
+    if names is None:
+        return tuple(METHODS)
+    for name in names:
+        if name not in METHODS:
+            close = get_close_matches(name, METHODS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(METHODS)}"
+            raise SettingError(f"there is no method {name!r} in the experiments; {hint}")
+    if not names:
+        raise SettingError("methods must name at least one method, got none")
+    return tuple(m for m in METHODS if m in names)
+
+
+def families(methods: Sequence[str], *, architecture: str, masks: str = "closed") -> list[Family]:
+    """Return the families that fit these methods.
+
+    Parameters
+    ----------
+    methods
+        Names of `METHODS`.
+    architecture
+        Column of Table I for the paper's networks.
+    masks
+        How the paper's system finds its masks; ``"gradient"`` also gives ``closed``, the same
+        links with masks in closed form.
+    """
+    made: list[Family] = []
+    if {"equal", "mwm"} & set(methods):
+        made.append(partial(_faithful, methods, architecture, masks))
+    if "best" in methods:
+        made.append(_best)
+    made += [partial(_baseline, m) for m in methods if m not in ("equal", "mwm", "best")]
+    return made
+
+
+def _faithful(
+    methods: Sequence[str],
+    architecture: str,
+    masks: str,
+    trains: Sequence[MultiView],
+    seeds: Sequence[int],
+    progress: Progress,
+) -> list[dict[str, Fitted]]:
+    from cofill.cooperate import CooperativeReconstruction, fit_many
+
+    estimators = [
+        CooperativeReconstruction(
+            method="faithful", architecture=architecture, masks=masks, seed=seed
+        )
+        for seed in seeds
+    ]
+    fit_many(estimators, list(trains), progress=progress)
+    repeats = []
+    for estimator in estimators:
+        found: dict[str, Fitted] = {}
+        if "equal" in methods:
+            found["equal"] = Fitted(partial(_equal, estimator))
+        if "mwm" in methods:
+            found["mwm"] = Fitted(
+                partial(_weighted, estimator, masks), _masks(estimator), estimator
+            )
+        if "mwm" in methods and masks != "closed":
+            estimator.set_params(masks="closed")
+            found["closed"] = Fitted(partial(_weighted, estimator, "closed"), _masks(estimator))
+        repeats.append(found)
+    return repeats
+
+
+def _best(
+    trains: Sequence[MultiView], seeds: Sequence[int], progress: Progress
+) -> list[dict[str, Fitted]]:
+    from cofill.cooperate import CooperativeReconstruction, fit_many
+
+    estimators = [CooperativeReconstruction(method="auto", seed=seed) for seed in seeds]
+    fit_many(estimators, list(trains), progress=progress)
+    return [{"best": Fitted(e.reconstruct, _masks(e), e)} for e in estimators]
+
+
+def _baseline(
+    name: str, trains: Sequence[MultiView], seeds: Sequence[int], progress: Progress
+) -> list[dict[str, Fitted]]:
+    repeats = []
+    for k, (train, seed) in enumerate(zip(trains, seeds, strict=True)):
+        progress(name, k / len(seeds))
+        completer = make(name, **({} if name == "mean" else {"seed": seed})).fit(train)
+        repeats.append({name: Fitted(partial(_completed, completer), estimator=completer)})
+    return repeats
+
+
+def _completed(completer: Any, views: MultiView, name: str) -> np.ndarray:
+    return completer.complete(views).cells[name]
+
+
+def _equal(estimator: Any, views: MultiView, name: str) -> np.ndarray:
+    return estimator.reconstruct(views, name, masks="equal")
+
+
+def _weighted(estimator: Any, masks: str, views: MultiView, name: str) -> np.ndarray:
+    estimator.set_params(masks=masks)
+    return estimator.reconstruct(views, name)
+
+
+def _masks(estimator: Any) -> dict[str, dict[str, dict[str, float]]] | None:
+    """Return a fitted estimator's masks as plain dicts, None where it has none."""
+    import narwhals as nw
+
+    frame = getattr(estimator, "masks_", None)
+    if frame is None:
+        return None
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in nw.from_native(frame, eager_only=True).rows(named=True):
+        place = found.setdefault(str(row["view"]), {}).setdefault(str(row["source"]), {})
+        place[str(row["feature"])] = float(row["weight"])
+    return found
