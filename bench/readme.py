@@ -42,8 +42,8 @@ def engine_block() -> str:
     work = record.settings
     return (
         f"- Training {work['networks']} small networks (10-15-10, {work['epochs']} epochs) takes "
-        f"{value['cofill/seconds/all']:.1f} s: {value['pytorch/times_cofill/all']:.0f} times faster "
-        f"than the loop one writes in eager PyTorch {work['torch']}, "
+        f"{value['cofill/seconds/all']:.1f} s: {value['pytorch/times_cofill/all']:.0f} times "
+        f"faster than the loop one writes in eager PyTorch {work['torch']}, "
         f"{value['sklearn/times_cofill/all']:.0f} times faster than scikit-learn's `MLPRegressor`, "
         f"to the same loss ({value['cofill/final_loss/all']:.3f}, "
         f"{value['pytorch/final_loss/all']:.3f} and {value['sklearn/final_loss/all']:.3f})."
@@ -84,7 +84,8 @@ def main() -> int:
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
         if not pattern.search(text):
             sys.exit(f"README.md has no block {name!r}")
-        text = pattern.sub(lambda m, new=make(): f"{m[1]}{new}\n{m[2]}", text)
+        new = make()
+        text = pattern.sub(lambda m, new=new: f"{m[1]}{new}\n{m[2]}", text)
     made = {README: text, PICTURE: picture()}
     stale = [p for p, new in made.items() if not p.exists() or p.read_text() != new]
     if options.check:

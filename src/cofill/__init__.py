@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NeighboursCompleter,
     )
     from cofill.completion import Completed, evaluate, make, methods
+    from cofill.cooperate import CooperativeReconstruction
     from cofill.metrics import ResultRecord
     from cofill.views import (
         Dataset,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CentralCompleter",
     "Completed",
+    "CooperativeReconstruction",
     "Dataset",
     "Feature",
     "IterativeCompleter",
@@ -57,6 +59,7 @@ _PLACES = {
         "NeighboursCompleter",
     ),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
+    "cofill.cooperate": ("CooperativeReconstruction",),
     "cofill.metrics": ("ResultRecord",),
     "cofill.views": (
         "Dataset",

@@ -37,13 +37,13 @@ def complete(
     out: Annotated[
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
-    method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "central",
+    method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Also hide known rows and report the error.")
     ] = False,
     compare: Annotated[
         str, typer.Option(help="Methods to evaluate beside it, separated by commas.")
-    ] = "mean,knn,central-ridge",
+    ] = "mean,knn,central",
     share: Annotated[float, typer.Option(help="Share of rows hidden by --evaluate.")] = 0.1,
     repeats: Annotated[int, typer.Option(help="How often --evaluate hides other rows.")] = 3,
     intervals: Annotated[

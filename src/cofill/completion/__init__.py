@@ -6,6 +6,7 @@ from cofill.completion._evaluate import evaluate
 from cofill.completion._intervals import with_intervals
 from cofill.completion._job import CompletionJob, CompletionResult, run_completion
 from cofill.completion._registry import Method, make, methods, register
+from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
     "AbstractCompleter",
@@ -13,10 +14,12 @@ __all__ = [
     "CompletionJob",
     "CompletionResult",
     "Method",
+    "Pooled",
     "evaluate",
     "make",
     "methods",
     "register",
+    "rubin",
     "run_completion",
     "with_intervals",
 ]

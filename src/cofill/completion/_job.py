@@ -69,10 +69,10 @@ class CompletionJob:
     sources: Mapping[str, str]
     id: str
     out: str
-    method: str = "central"
+    method: str = "cooperative"
     settings: Mapping[str, Any] = field(default_factory=dict)
     evaluate: bool = False
-    compare: Sequence[str] = ("mean", "knn", "central-ridge")
+    compare: Sequence[str] = ("mean", "knn", "central")
     share: float = 0.1
     repeats: int = 3
     intervals: float | None = None
@@ -135,8 +135,12 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
         name: _maker(name, job.settings if name == job.method else {})
         for name in dict.fromkeys([job.method, *job.compare] if job.evaluate else [job.method])
     }
-    completed = makers[job.method](job.seed).fit_complete(views, progress=tell)
-    if job.intervals is not None:
+    completer = makers[job.method](job.seed)
+    own_intervals = job.intervals is not None and "interval" in completer.get_params()
+    if own_intervals:
+        completer.set_params(interval=job.intervals)
+    completed = completer.fit_complete(views, progress=tell)
+    if job.intervals is not None and not own_intervals:
         tell("intervals", 0.0)
         completed = with_intervals(
             completed, lambda: makers[job.method](job.seed), level=job.intervals, key=job.seed

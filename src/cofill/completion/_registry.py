@@ -79,6 +79,12 @@ def make(name: str, **settings: Any) -> AbstractCompleter:
     return getattr(import_module(module), class_name)(**{**method.settings, **settings})
 
 
+register(
+    "cooperative",
+    "cofill.cooperate:CooperativeReconstruction",
+    "codes of the other sites, links, masks or a fusion (only codes cross a border)",
+    pools_rows=False,
+)
 register("mean", "cofill.baselines:MeanCompleter", "mean or commonest value", pools_rows=False)
 register(
     "knn",

@@ -15,7 +15,7 @@ from cofill.completion import AbstractCompleter, Completed
 from cofill.completion._completer import Progress, require_rows
 from cofill.completion._intervals import conformal_radius
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
-from cofill.cooperate._learn import LEARN, column_r2
+from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE, masks_of
 from cofill.cooperate._settings import Architecture, CooperativeSettings
 from cofill.cooperate._site import Answer, CooperativeSite, rows_of
@@ -335,15 +335,13 @@ class CooperativeReconstruction(AbstractCompleter):
         """Return the ends of the intervals around numeric cells, from out-of-fold residuals."""
         scaler, model = self._scaler(name), self.sites_[name].model
         nothing = np.full(cells.shape, np.nan)
-        if model.out_of_fold is None or model.targets is None or self.interval is None:
+        if model.residuals is None or self.interval is None:
             return nothing, nothing.copy()
         columns = [(b.feature, b.start) for b in scaler.blocks if b.kind is Kind.NUMERIC]
         if not columns:
             return nothing, nothing.copy()
         features, places = (np.array(c) for c in zip(*columns, strict=True))
-        radius = conformal_radius(
-            np.abs(model.targets - model.out_of_fold)[:, places], self.interval
-        )
+        radius = conformal_radius(model.residuals.absolute()[:, places], self.interval)
         known = ~np.isnan(cells).any(axis=1)
         encoded = np.zeros((len(cells), scaler.width))
         encoded[known] = scaler.encode(cells[known].astype(np.float64))
@@ -384,7 +382,8 @@ class CooperativeReconstruction(AbstractCompleter):
         for name, site in self.sites_.items():
             scaler = self._scaler(name)
             scores = {"all": self._r2(name), **{
-                source: _per_feature(scaler, r2) for source, r2 in site.model.link_r2.items()
+                source: _per_feature(scaler, left.r2)
+                for source, left in site.model.link_residuals.items()
             }}  # fmt: skip
             for source, values in scores.items():
                 rows += [
@@ -395,9 +394,9 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _r2(self, name: str) -> np.ndarray:
         model, scaler = self.sites_[name].model, self._scaler(name)
-        if model.out_of_fold is None or model.targets is None:
+        if model.residuals is None:
             return np.zeros(len(scaler.features))
-        return _per_feature(scaler, column_r2(model.out_of_fold, model.targets))
+        return _per_feature(scaler, model.residuals.r2)
 
     def _hopeless(self) -> dict[str, np.ndarray]:
         """Which features of each view cannot be reconstructed."""

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._predict import link_guess, masked_sum
+from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._site import CooperativeSite, Link, Model, gathered
 from cofill.errors import DataError
 from cofill.nets import (
@@ -161,16 +162,17 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
         new = sum(at == k for at, _ in places)
         guesses = _guesses(desk)
         linked = desk.present.any(axis=1)
-        statistics = out_of_fold = None
+        statistics = residuals = None
         if desk.links:
             statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
-            out_of_fold = masked_sum(guesses, statistics, desk.present, desk.site.settings)[linked]
+            made = masked_sum(guesses, statistics, desk.present, desk.site.settings)[linked]
+            residuals = Residuals.of(made, desk.targets[linked])
         model = Model(
             links=desk.links,
             statistics=statistics,
-            out_of_fold=out_of_fold,
-            targets=desk.targets[linked],
-            link_r2=_link_r2(desk, guesses),
+            residuals=residuals,
+            link_residuals=_link_residuals(desk, guesses),
+            seen=desk.site.tokens,
         )
         sites.append(desk.site.with_(model=model).counted(links=new))
     return sites
@@ -287,7 +289,7 @@ def _assemble(desk: _Desk, fusion: Fusion | None, new_links: int) -> Cooperative
     site = desk.site
     linked = desk.present.any(axis=1)
     statistics = masked = None
-    link_r2 = {}
+    link_residuals = {}
     if desk.links and all(link.fusion is not None for link in desk.links.values()):
         guesses = np.zeros((len(desk.links), *desk.targets.shape))
         for j, link in enumerate(desk.links.values()):
@@ -295,20 +297,21 @@ def _assemble(desk: _Desk, fusion: Fusion | None, new_links: int) -> Cooperative
                 guesses[j, desk.present[:, j]] = link.fusion.out_of_fold
         statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
         masked = masked_sum(guesses, statistics, desk.present, site.settings)[linked]
-        link_r2 = _link_r2(desk, guesses)
+        link_residuals = _link_residuals(desk, guesses)
     fused = None if fusion is None else fusion.out_of_fold
     targets = desk.targets[linked]
     use_fusion = fused is not None and (
         masked is None or _error(fused, targets) <= _error(masked, targets)
     )
+    best = fused if use_fusion else masked
     model = Model(
         links=desk.links,
         statistics=statistics,
         fusion=fusion,
         use_fusion=use_fusion,
-        out_of_fold=fused if use_fusion else masked,
-        targets=targets,
-        link_r2=link_r2,
+        residuals=None if best is None else Residuals.of(best, targets),
+        link_residuals=link_residuals,
+        seen=site.tokens,
     )
     return site.with_(model=model).counted(links=new_links, fusions=int(fusion is not None))
 
@@ -317,20 +320,10 @@ def _error(made: np.ndarray, targets: np.ndarray) -> float:
     return float(np.nanmean((made - targets) ** 2))
 
 
-def _link_r2(desk: _Desk, guesses: np.ndarray) -> dict[str, np.ndarray]:
-    """Return each link's R² per encoded column, over the rows it guessed."""
+def _link_residuals(desk: _Desk, guesses: np.ndarray) -> dict[str, Residuals]:
+    """Return how far each link alone is from the truth, over the rows it guessed."""
     found = {}
     for j, peer in enumerate(desk.links):
         rows = desk.present[:, j]
-        found[peer] = column_r2(guesses[j, rows], desk.targets[rows])
+        found[peer] = Residuals.of(guesses[j, rows], desk.targets[rows])
     return found
-
-
-def column_r2(made: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return R² per column over known cells; 0 for a column that does not vary."""
-    known = ~np.isnan(targets)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, targets, 0.0).sum(axis=0) / count
-    spread = np.where(known, (targets - mean) ** 2, 0.0).sum(axis=0)
-    left = np.where(known, (targets - made) ** 2, 0.0).sum(axis=0)
-    return np.where(spread > 0, 1 - left / np.where(spread > 0, spread, 1.0), 0.0)

@@ -129,7 +129,7 @@ def reconstruct(site: CooperativeSite, codes: dict[str, Codes]) -> Answer:
         expected = masked_sum(guesses, model.statistics, there, site.settings)
     else:
         expected = np.full((len(wanted), width), np.nan)
-    return Answer(wanted, expected, there.any(axis=1))
+    return Answer(wanted, expected, np.asarray(there.any(axis=1)))
 
 
 def link_guess(

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.cooperate._masks import MaskStatistics
+from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.errors import DataError
 from cofill.nets import Fusion
@@ -59,20 +60,20 @@ class Model:
         One fusion over all codes, or None.
     use_fusion
         Whether the fusion, not the masked links, predicts.
-    out_of_fold
-        Predictions for the site's linked rows by a model that had not seen them (in-sample for
-        the paper's method, which has no others).
-    targets
-        The truth for these rows.
+    residuals
+        Of predictions for the site's linked rows by a model that had not seen them (in-sample for
+        the paper's method, which has no others). None when nothing can be reconstructed.
+    seen
+        Tokens of the rows that the model was learned from.
     """
 
     links: Mapping[str, Link] = field(default_factory=dict)
     statistics: MaskStatistics | None = None
     fusion: Fusion | None = None
     use_fusion: bool = False
-    out_of_fold: Float[np.ndarray, "rows width"] | None = None
-    targets: Float[np.ndarray, "rows width"] | None = None
-    link_r2: Mapping[str, Float[np.ndarray, " features"]] = field(default_factory=dict)
+    residuals: Residuals | None = None
+    link_residuals: Mapping[str, Residuals] = field(default_factory=dict)
+    seen: np.ndarray = field(default_factory=lambda: np.empty(0, "S32"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +115,7 @@ class CooperativeSite:
     peer_codes: Mapping[str, Codes] = field(default_factory=dict)
     answer: Answer | None = None
     notes: tuple[str, ...] = ()
+    refines: bool = False
     trained: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -150,7 +152,7 @@ def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def gathered(
     codes: Codes | None, link: Link, wanted: np.ndarray
 ) -> tuple[Float[np.ndarray, "rows width"], Bool[np.ndarray, " rows"]]:
-    """Return scaled codes for the wanted tokens, zero where the peer sent none, and which it sent."""
+    """Return scaled codes for tokens, zero where the peer sent none, and which it sent."""
     out = np.zeros((len(wanted), link.spec.width))
     if codes is None:
         return out, np.zeros(len(wanted), bool)

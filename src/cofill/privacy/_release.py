@@ -57,7 +57,7 @@ class Release:
         raise NotImplementedError
 
     def facts(self) -> dict[str, Any]:
-        """What the ledger keeps of it beside sizes: no value, no id."""
+        """Return what the ledger keeps of it beside sizes: no value, no id."""
         return {}
 
 

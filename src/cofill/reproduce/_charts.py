@@ -7,21 +7,32 @@ numbers and words and returns the whole file.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["grouped_bars", "heat_maps", "image_grid"]
+from cofill.reproduce._svg import (
+    CHAR,
+    FAINT,
+    GRID,
+    INK,
+    TITLE,
+    colour_of,
+    key,
+    page,
+    png,
+    shade,
+    text,
+    ticks,
+)
 
-_INK, _FAINT, _GRID = "#1d2733", "#6b7785", "#dfe4e8"
-_COLOURS = ("#9aa7b3", "#2a78b5", "#f0962e", "#4f9d69", "#b0569e", "#c8b400", "#7a5c3e", "#444f5a")
-_CHAR = 0.58  # mean width of a character in units of the font size, a little generous
+__all__ = ["grouped_bars", "heat_maps", "image_grid"]
 
 
 def grouped_bars(
     title: str,
     groups: Sequence[str],
-    series: Mapping[str, Sequence[tuple[float, float] | None]],
+    series: Mapping[str, Sequence[tuple[int | float, int | float] | None]],
     *,
     axis: str,
     caption: str = "",
@@ -44,48 +55,53 @@ def grouped_bars(
     True
     """
     bar = max(7, min(22, 640 // max(len(groups) * (len(series) + 1), 1)))
-    group_width = max(bar * (len(series) + 1), 8 + _CHAR * 12 * max(map(len, groups), default=1))
     left, top, tall = 74, 54, 240
-    keys, key_height = _keys(list(series), left, top, max(group_width * len(groups), 380))
-    width = left + max(group_width * len(groups), 380, _CHAR * 15 * len(title) - left) + 24
+    group_width = max(
+        bar * (len(series) + 1),
+        8 + CHAR * 12 * max(map(len, groups)),
+        max(400, TITLE * len(title) - left) / len(groups),
+    )
+    width = left + group_width * len(groups) + 24
+    keys, key_height = key(list(series), left, top, group_width * len(groups))
     top += key_height
     known = [v for values in series.values() for v in values if v is not None]
     low = min([0.0, *(m - s for m, s in known)])
     high = max([0.0, *(m + s for m, s in known)])
-    ticks = _ticks(low, high)
-    low, high = min(low, ticks[0]), max(high, ticks[-1])
+    marks = ticks(low, high)
+    low, high = min(low, marks[0]), max(high, marks[-1])
 
-    def y(value: float) -> float:
+    def y(value: int | float) -> float:
         return top + tall * (high - value) / (high - low)
 
-    parts = [_text(16, 26, title, size=15, weight=600), keys]
-    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
-    for tick in ticks:
-        colour = _FAINT if tick == 0 else _GRID
+    parts = [text(16, 26, title, size=15, weight=600), keys]
+    digits = max(0, -math.floor(math.log10(marks[1] - marks[0]) + 1e-9))
+    for tick in marks:
+        colour = FAINT if tick == 0 else GRID
         parts.append(f'<path d="M{left} {y(tick):.1f}H{width - 16:.1f}" stroke="{colour}"/>')
         label = f"{tick:.{digits}f}".replace("-", "−")
-        parts.append(_text(left - 8, y(tick) + 4, label, size=11, colour=_FAINT, anchor="end"))
+        parts.append(text(left - 8, y(tick) + 4, label, size=11, colour=FAINT, anchor="end"))
     middle = top + tall / 2
     parts.append(
         f'<g transform="rotate(-90 18 {middle})">'
-        f"{_text(18, middle + 4, axis, size=12, colour=_FAINT, anchor='middle')}</g>"
+        f"{text(18, middle + 4, axis, size=12, colour=FAINT, anchor='middle')}</g>"
     )
     for g, group in enumerate(groups):
         start = left + g * group_width + (group_width - bar * len(series)) / 2
         for k, values in enumerate(series.values()):
-            if values[g] is not None:
-                parts.append(_bar(start + k * bar, bar, values[g], y, _colour(k)))  # pyright: ignore[reportArgumentType]
+            value = values[g]
+            if value is not None:
+                parts.append(_bar(start + k * bar, bar, value, y, colour_of(k)))
         centre = left + (g + 0.5) * group_width
-        parts.append(_text(centre, top + tall + 18, group, size=12, anchor="middle"))
+        parts.append(text(centre, top + tall + 18, group, size=12, anchor="middle"))
     if caption:
-        parts.append(_text(16, top + tall + 42, caption, size=11, colour=_FAINT))
-        width = max(width, 32 + _CHAR * 11 * len(caption))
-    return _page(title, width, top + tall + (54 if caption else 30), parts)
+        parts.append(text(16, top + tall + 42, caption, size=11, colour=FAINT))
+        width = max(width, 32 + CHAR * 11 * len(caption))
+    return page(title, width, top + tall + (54 if caption else 30), parts)
 
 
 def heat_maps(
     title: str,
-    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    panels: Mapping[str, Mapping[str, Mapping[str, int | float]]],
     *,
     caption: str = "",
 ) -> str:
@@ -97,43 +113,43 @@ def heat_maps(
     columns = max(len(row) for rows in panels.values() for row in rows.values())
     cell = max(3.0, min(46.0, 640 / columns))
     written = cell >= 40
-    label = _CHAR * 12 * max(len(r) for rows in panels.values() for r in rows)
+    label = CHAR * 12 * max(len(r) for rows in panels.values() for r in rows)
     left, y = 24 + label, 74.0
-    parts = [_text(16, 26, title, size=15, weight=600), _scale(16, 40)]
-    width = max(left + cell * columns + 24, _CHAR * 15 * len(title) + 32, 330)
+    parts = [text(16, 26, title, size=15, weight=600), _scale(16, 40)]
+    width = max(left + cell * columns + 24, TITLE * len(title) + 32, 330)
     for panel, rows in panels.items():
         names = list(next(iter(rows.values())))
-        parts.append(_text(16, y + 14, panel, weight=600))
+        parts.append(text(16, y + 14, panel, weight=600))
         y += 22
-        slanted = written and max(map(len, names)) * _CHAR * 10 > cell
+        slanted = written and max(map(len, names)) * CHAR * 10 > cell
         if written:
-            room = max(map(len, names)) * _CHAR * 10
+            room = max(map(len, names)) * CHAR * 10
             y += room * 0.6 + 10 if slanted else 12
             width = max(width, left + cell * len(names) + room * 0.8 + 16) if slanted else width
             parts += [
                 _name(left + (k + 0.5) * cell, y - 4, n, slanted) for k, n in enumerate(names)
             ]
         for row, weights in rows.items():
-            parts.append(_text(left - 8, y + 15, row, size=12, colour=_FAINT, anchor="end"))
+            parts.append(text(left - 8, y + 15, row, size=12, colour=FAINT, anchor="end"))
             for k, value in enumerate(weights.values()):
                 x = left + k * cell
                 line = ' stroke="white" stroke-width="0.5"' if cell > 8 else ""
                 parts.append(
                     f'<rect x="{x:.1f}" y="{y:.1f}" width="{cell:.2f}" height="22" '
-                    f'fill="{_shade(value)}"{line}/>'
+                    f'fill="{shade(value)}"{line}/>'
                 )
                 if written:
-                    ink = "white" if abs(value) > 0.6 else _INK
-                    shown = f"{value:.2f}".replace("-", "−")
+                    ink = "white" if abs(value) > 0.6 else INK
+                    shown = f"{round(value, 2) + 0.0:.2f}".replace("-", "−")  # no −0.00
                     parts.append(
-                        _text(x + cell / 2, y + 15, shown, size=10, colour=ink, anchor="middle")
+                        text(x + cell / 2, y + 15, shown, size=10, colour=ink, anchor="middle")
                     )
             y += 22
         y += 14
     if caption:
-        parts.append(_text(16, y + 10, caption, size=11, colour=_FAINT))
-        width = max(width, 32 + _CHAR * 11 * len(caption))
-    return _page(title, width, y + 24, parts)
+        parts.append(text(16, y + 10, caption, size=11, colour=FAINT))
+        width = max(width, 32 + CHAR * 11 * len(caption))
+    return page(title, width, y + 24, parts)
 
 
 def image_grid(
@@ -141,7 +157,7 @@ def image_grid(
     rows: Mapping[str, np.ndarray],
     *,
     columns: Sequence[str] = (),
-    high: float | None = None,
+    high: int | float | None = None,
 ) -> str:
     """Draw small grey images: one row of images per name, dark ink for large values.
 
@@ -160,37 +176,63 @@ def image_grid(
     top_value = float(high if high is not None else first.max()) or 1.0
     tall, wide = first.shape[1:]
     size = 64 / max(tall, wide)
-    label = 28 + _CHAR * 13 * max(map(len, rows))
+    label = 28 + CHAR * 13 * max(map(len, rows))
     y = 48.0 + (18 if columns else 0)
-    parts = [_text(16, 26, title, size=15, weight=600)]
+    parts = [text(16, 26, title, size=15, weight=600)]
     for k, name in enumerate(columns):
         centre = label + k * 72 + wide * size / 2
-        parts.append(_text(centre, y - 6, name, size=12, colour=_FAINT, anchor="middle"))
+        parts.append(text(centre, y - 6, name, size=12, colour=FAINT, anchor="middle"))
     for name, images in rows.items():
-        parts.append(_text(16, y + tall * size / 2 + 4, name))
+        parts.append(text(16, y + tall * size / 2 + 4, name))
         for k, image in enumerate(images):
             grey = np.rint(255 * (1 - np.clip(image / top_value, 0, 1))).astype(np.uint8)
             parts.append(
                 f'<image x="{label + k * 72:.1f}" y="{y:.1f}" width="{wide * size:.1f}" '
                 f'height="{tall * size:.1f}" style="image-rendering:pixelated" '
-                f'preserveAspectRatio="none" href="data:image/png;base64,{_png(grey)}"/>'
+                f'preserveAspectRatio="none" href="data:image/png;base64,{png(grey)}"/>'
             )
         y += tall * size + 8
-    width = max(label + len(first) * 72 + 16, _CHAR * 15 * len(title) + 32)
-    return _page(title, width, y + 8, parts)
+    width = max(label + len(first) * 72 + 16, TITLE * len(title) + 32)
+    return page(title, width, y + 8, parts)
 
 
-def _bar(x: float, wide: float, value: tuple[float, float], y: object, colour: str) -> str:
+def _bar(
+    x: int | float,
+    wide: int | float,
+    value: tuple[int | float, int | float],
+    y: Callable[[int | float], float],
+    colour: str,
+) -> str:
     mean, spread = value
-    height = y  # the axis: value → pixel
-    top, base = sorted((height(mean), height(0.0)))  # pyright: ignore[reportCallIssue]
-    centre = x + wide / 2
-    upper, lower = height(mean + spread), height(mean - spread)  # pyright: ignore[reportCallIssue]
+    top, base = sorted((y(mean), y(0.0)))
+    centre, upper, lower = x + (wide - 1) / 2, y(mean + spread), y(mean - spread)
     whisker = (
         f'<path d="M{centre:.1f} {upper:.1f}V{lower:.1f}M{centre - 3:.1f} {upper:.1f}h6'
-        f'M{centre - 3:.1f} {lower:.1f}h6" stroke="{_INK}" fill="none"/>'
+        f'M{centre - 3:.1f} {lower:.1f}h6" stroke="{INK}" fill="none"/>'
     )
     return (
         f'<rect x="{x:.1f}" y="{top:.1f}" width="{wide - 1:.1f}" height="{base - top:.1f}" '
         f'fill="{colour}"/>{whisker if spread > 0 else ""}'
     )
+
+
+def _name(x: int | float, y: int | float, words: str, slanted: bool) -> str:
+    """Write the name of a column above it, slanted where it is wider than the column."""
+    if not slanted:
+        return text(x, y, words, size=10, colour=FAINT, anchor="middle")
+    return (
+        f'<g transform="rotate(-35 {x:.1f} {y:.1f})">{text(x, y, words, size=10, colour=FAINT)}</g>'
+    )
+
+
+def _scale(x: int | float, y: int | float) -> str:
+    """Draw the colours of −1 to 1 with their numbers."""
+    boxes = "".join(
+        f'<rect x="{x + 34 + 6 * k}" y="{y}" width="6" height="12" fill="{shade(k / 10 - 1)}"/>'
+        for k in range(21)
+    )
+    ends = text(x, y + 10, "≤ −1", size=11, colour=FAINT) + text(
+        x + 166, y + 10, "≥ 1", size=11, colour=FAINT
+    )
+    middle = text(x + 97, y + 24, "0", size=11, colour=FAINT, anchor="middle")
+    return boxes + ends + middle

@@ -25,7 +25,7 @@ from cofill.views import Dataset, Kind, MultiView, Scaler, drop_rows
 __all__ = ["Notebook", "Outcome", "Repeat", "hidden_rows", "run_repeats", "split_individuals"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Repeat:
     """One repeat: what methods learn from, what they are asked, and what only the judge knows.
 
@@ -82,7 +82,7 @@ class Repeat:
         return scaler.encode(cells[:, numeric].astype(np.float64)) if scaler else cells[:, []]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
     """What one method made in one repeat: the reconstructed cells of every view."""
 
@@ -97,6 +97,13 @@ class Notebook:
 
     recorder: Recorder
     notes: dict[str, Any] = field(default_factory=dict)
+    _done: set[tuple[str, int]] = field(default_factory=set, repr=False)
+
+    def first(self, what: str, seed: int) -> bool:
+        """Whether this is asked for the first time: for what is done once in a repeat."""
+        fresh = (what, seed) not in self._done
+        self._done.add((what, seed))
+        return fresh
 
 
 Observe = Callable[[Notebook, Repeat, Outcome], None]
@@ -125,7 +132,7 @@ def split_individuals(data: Dataset, seed: int, *, share: float = 0.1) -> Repeat
     return Repeat(
         seed,
         data,
-        views.take(~test),
+        views.take(np.ones(n, bool)),
         {v: asked.hide({v: everyone}) for v in views},
         {v: asked[v].cells for v in views},
     )
@@ -223,7 +230,9 @@ def _score(recorder: Recorder, repeat: Repeat, outcome: Outcome) -> None:
             reached = _accuracy(repeat, v, repeat.forests[v], made)
             original = _accuracy(repeat, v, repeat.forests[v], truth)
             recorder.add(method, "rf", where, reached, seed=seed)
-            recorder.add(method, "class_diff", where, reached - original, seed=seed)
+            # Rounded, so that equal differences of counts are equal numbers.
+            difference = round(reached - original, 12)
+            recorder.add(method, "class_diff", where, difference, seed=seed)
 
 
 def _accuracy(repeat: Repeat, name: str, forest: Any, rows: np.ndarray) -> float:

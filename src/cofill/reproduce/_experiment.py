@@ -60,9 +60,9 @@ def run_experiment(
     experiment = find_experiment(name)
     repeats = _seeds(experiment, seeds, quick)
     wanted = chosen(methods)
+    shared = experiment.load(repeats[0])
     if out is not None:
         check_folder(Path(out), name, overwrite=overwrite)
-    shared = experiment.load(repeats[0])
     if quick and methods is None:
         width = sum(view.n_features for view in shared.views.values())
         wanted = tuple(m for m in wanted if m != "iterative" or width <= _WIDE)
@@ -152,9 +152,11 @@ def _finish(notebook: Notebook) -> ResultRecord:
     """Add what is computed from all repeats: mean masks, paired tests, largest differences."""
     recorder, notes = notebook.recorder, notebook.notes
     figures = recorder.finish()
+    tests = paired_by_view(figures, "mwm", "equal")
+    claim = {"metric": "mse", "method": "mwm", "less_than": "equal", "where": tests}
     found = {
         "masks": mean_masks(notebook),
-        "paired": paired_by_view(figures, "mwm", "equal"),
+        "paired": claim if tests else {},
         "largest_class_diff": largest_difference(figures),
         **notes,
     }

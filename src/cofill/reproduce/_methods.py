@@ -1,4 +1,4 @@
-"""The methods an experiment compares, behind one question: what was this view's row?
+"""The methods an experiment compares, behind one question: what is this view's row.
 
 A family fits one or several methods on the training views of several repeats at once, because
 networks of all repeats train as one batch and because equal weights and masks share their links.
@@ -17,7 +17,7 @@ import numpy as np
 from cofill.completion import make
 from cofill.completion._completer import Progress
 from cofill.errors import SettingError
-from cofill.views import MultiView
+from cofill.views import MultiView, drop_rows
 
 __all__ = ["METHODS", "Family", "Fitted", "chosen", "families"]
 
@@ -109,25 +109,29 @@ def _faithful(
 ) -> list[dict[str, Fitted]]:
     from cofill.cooperate import CooperativeReconstruction, fit_many
 
-    estimators = [
-        CooperativeReconstruction(
-            method="faithful", architecture=architecture, masks=masks, seed=seed
-        )
-        for seed in seeds
-    ]
-    fit_many(estimators, list(trains), progress=progress)
+    # Masks other than the closed form are compared with it, over the same links.
+    ways = [masks] if masks == "closed" or "mwm" not in methods else [masks, "closed"]
+    made = {
+        way: [
+            CooperativeReconstruction(
+                method="faithful", architecture=architecture, masks=way, seed=seed
+            )
+            for seed in seeds
+        ]
+        for way in ways
+    }
+    together = [estimator for estimators in made.values() for estimator in estimators]
+    fit_many(together, list(trains) * len(ways), progress=progress)
     repeats = []
-    for estimator in estimators:
+    for k, estimator in enumerate(made[masks]):
         found: dict[str, Fitted] = {}
         if "equal" in methods:
             found["equal"] = Fitted(partial(_equal, estimator))
         if "mwm" in methods:
-            found["mwm"] = Fitted(
-                partial(_weighted, estimator, masks), _masks(estimator), estimator
-            )
-        if "mwm" in methods and masks != "closed":
-            estimator.set_params(masks="closed")
-            found["closed"] = Fitted(partial(_weighted, estimator, "closed"), _masks(estimator))
+            found["mwm"] = Fitted(estimator.reconstruct, _masks(estimator), estimator)
+        if len(ways) > 1:
+            closed = made["closed"][k]
+            found["closed"] = Fitted(closed.reconstruct, _masks(closed), closed)
         repeats.append(found)
     return repeats
 
@@ -148,6 +152,10 @@ def _baseline(
     repeats = []
     for k, (train, seed) in enumerate(zip(trains, seeds, strict=True)):
         progress(name, k / len(seeds))
+        if name == "iterative" and train.is_complete:
+            # Fitted on complete rows, scikit-learn's imputer stops after one round and fills by
+            # that one; holes of the kind it will be asked about make it learn all its rounds.
+            train, _ = drop_rows(train, 0.1, key=seed)
         completer = make(name, **({} if name == "mean" else {"seed": seed})).fit(train)
         repeats.append({name: Fitted(partial(_completed, completer), estimator=completer)})
     return repeats
@@ -159,11 +167,6 @@ def _completed(completer: Any, views: MultiView, name: str) -> np.ndarray:
 
 def _equal(estimator: Any, views: MultiView, name: str) -> np.ndarray:
     return estimator.reconstruct(views, name, masks="equal")
-
-
-def _weighted(estimator: Any, masks: str, views: MultiView, name: str) -> np.ndarray:
-    estimator.set_params(masks=masks)
-    return estimator.reconstruct(views, name)
 
 
 def _masks(estimator: Any) -> dict[str, dict[str, dict[str, float]]] | None:

@@ -27,7 +27,6 @@ RELATED = 0.3
 """Absolute correlation from which two features of Madelon count as related."""
 
 _PICTURES = 8
-_FLAG_BELOW = 0.0
 
 
 def collect_masks(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
@@ -108,7 +107,7 @@ def noise_is_flagged(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> No
     informative = informative_features(repeat)
     true = np.array([name in informative for name in score])
     r2 = np.nan_to_num(np.array(list(score.values())), nan=-1.0)
-    below = r2 < getattr(outcome.fitted.estimator, "threshold", _FLAG_BELOW)
+    below = r2 < outcome.fitted.estimator.threshold
     record = notebook.recorder.add
     for metric, value in (
         ("informative_auc", roc_auc_score(true, r2)),
@@ -171,7 +170,7 @@ def subtypes(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     def reached(rows: np.ndarray, tested: np.ndarray) -> float:
         return accuracy(truth, paper_forest(repeat.seed).fit(rows, y).predict(tested))
 
-    if not notebook.recorder.has("without", "rf_missing", "all", seed=repeat.seed):
+    if notebook.first("without protein", repeat.seed):
         alone = reached(learned, asked)
         for metric in ("rf_missing", "rf_missing_joint"):
             notebook.recorder.add("without", metric, "all", alone, seed=repeat.seed)

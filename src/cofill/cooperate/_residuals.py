@@ -1,0 +1,113 @@
+"""How far a site's predictions are from the truth: what error bars, scores and draws are made of.
+
+Kept as sums and as each column's sorted residuals, not as rows: sorting every column on its own
+takes people out of it, and a saved model carries no one's row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import norm
+
+__all__ = ["Residuals"]
+
+_MOST = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Residuals of out-of-sample predictions, per encoded column.
+
+    Parameters
+    ----------
+    ordered
+        Truth minus prediction, each column sorted on its own, NaN (not known) last.
+    correlation
+        Of the residuals of two columns in a row.
+    count, total, square, wrong
+        Per column over known cells: how many, sum and sum of squares of the truth, sum of squared
+        residuals.
+    """
+
+    ordered: Float[np.ndarray, "rows width"]
+    correlation: Float[np.ndarray, "width width"]
+    count: Float[np.ndarray, " width"]
+    total: Float[np.ndarray, " width"]
+    square: Float[np.ndarray, " width"]
+    wrong: Float[np.ndarray, " width"]
+
+    @classmethod
+    def of(
+        cls, made: Float[np.ndarray, "rows width"], truth: Float[np.ndarray, "rows width"]
+    ) -> Residuals:
+        """Compare predictions with the truth, NaN where it is not known."""
+        known = ~np.isnan(truth)
+        left = np.where(known, truth - made, np.nan)
+        y = np.where(known, truth, 0.0)
+        return cls(
+            _thinned(np.sort(left, axis=0)),
+            _correlation(left),
+            known.sum(axis=0).astype(float),
+            y.sum(axis=0),
+            (y**2).sum(axis=0),
+            np.nansum(left**2, axis=0),
+        )
+
+    def __add__(self, other: Residuals) -> Residuals:
+        """Return the residuals of the rows of both."""
+        mine, theirs = self.count.sum(), other.count.sum()
+        share = mine / max(mine + theirs, 1)
+        return Residuals(
+            _thinned(np.sort(np.vstack([self.ordered, other.ordered]), axis=0)),
+            share * self.correlation + (1 - share) * other.correlation,
+            self.count + other.count,
+            self.total + other.total,
+            self.square + other.square,
+            self.wrong + other.wrong,
+        )
+
+    @property
+    def r2(self) -> Float[np.ndarray, " width"]:
+        """Share of each column's variance that is predicted; 0 for a column that does not vary."""
+        count = np.maximum(self.count, 1)
+        spread = self.square - self.total**2 / count
+        varies = spread > 1e-12 * np.maximum(self.square, 1e-300)
+        return np.where(varies, 1 - self.wrong / np.where(varies, spread, 1.0), 0.0)
+
+    def absolute(self) -> Float[np.ndarray, "rows width"]:
+        """Return the sizes of the residuals, NaN where not known."""
+        return np.abs(self.ordered)
+
+    def draw(self, rng: np.random.Generator, rows: int) -> Float[np.ndarray, "rows width"]:
+        """Draw residuals for so many rows, with each column's distribution and their correlation.
+
+        A Gaussian copula: normal scores with the residuals' correlation are turned into ranks, and
+        ranks into residuals.
+        """
+        width = len(self.count)
+        values, vectors = np.linalg.eigh(self.correlation)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        ranks = norm.cdf(rng.standard_normal((rows, width)) @ root.T)
+        known = (~np.isnan(self.ordered)).sum(axis=0)
+        at = np.minimum((ranks * known).astype(int), np.maximum(known - 1, 0))
+        drawn = np.take_along_axis(self.ordered, at, axis=0) if len(self.ordered) else ranks * 0
+        return np.where(known > 0, drawn, 0.0)
+
+
+def _thinned(ordered: np.ndarray) -> np.ndarray:
+    """Keep at most so many order statistics, evenly spread, extremes included."""
+    if len(ordered) <= _MOST:
+        return ordered
+    return ordered[np.linspace(0, len(ordered) - 1, _MOST).round().astype(int)]
+
+
+def _correlation(left: np.ndarray) -> np.ndarray:
+    filled = np.nan_to_num(left - np.nanmean(left, axis=0)) if len(left) else left
+    spread = np.sqrt((filled**2).sum(axis=0))
+    spread = np.where(spread > 0, spread, 1.0)
+    together = (filled.T @ filled) / np.outer(spread, spread)
+    np.fill_diagonal(together, 1.0)
+    return together

@@ -1,0 +1,58 @@
+"""Short compilations, networks that train in no time, and views of which each can be predicted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from cofill.cooperate import CooperativeReconstruction
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.views import MultiView
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly():
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(scope="session")
+def quick() -> Callable[..., CooperativeReconstruction]:
+    """Return a maker of estimators: ridge regression on codes of hardly trained encoders.
+
+    An encoder as wide as its view loses little even untrained, so linear relations stay visible.
+    """
+
+    def make(**given: Any) -> CooperativeReconstruction:
+        settings: dict[str, Any] = {
+            "fusion": FusionSettings(hidden=(), folds=3),
+            "encoder_training": TrainSettings(epochs=5),
+            "link_training": TrainSettings(epochs=5),
+        }
+        return CooperativeReconstruction(**{**settings, **given})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def related() -> Callable[..., MultiView]:
+    """Return a maker of views, three columns each, that are linear maps of common factors."""
+
+    def make(
+        n: int = 200, names: str = "abc", *, factors: int = 2, noise: float = 0.1, seed: int = 0
+    ) -> MultiView:
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(n, factors))
+        views = {}
+        for name in names:
+            # The same view whatever other views there are.
+            own = np.random.default_rng([seed, ord(name)])
+            mixing = own.normal(size=(factors, 3))
+            views[name] = z @ mixing + noise * own.normal(size=(n, 3))
+        return MultiView.from_arrays(views)
+
+    return make

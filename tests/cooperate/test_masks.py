@@ -1,0 +1,244 @@
+"""The Masked Weighting Method against finite differences, numpy's least squares, and the Cube."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cofill.cooperate import (
+    MaskStatistics,
+    by_gradient,
+    by_iteration,
+    closed_form,
+    equal_weights,
+)
+from cofill.errors import SettingError
+
+
+def eq5(guesses: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
+    """The paper's error from raw rows: guesses by source, row and feature, a weight per source."""
+    error = 0.0
+    for row in range(len(truth)):
+        for k in range(truth.shape[1]):
+            made = sum(weights[j, k] * guesses[j, row, k] for j in range(len(guesses)))
+            error += (truth[row, k] - made) ** 2
+    return error / len(truth)
+
+
+def rows(seed: int, sources: int, features: int, n: int = 60, common: float = 0.0):
+    """Guesses of the truth; `common` is the share of their errors that all sources make alike."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(n, features))
+    errors = rng.normal(size=(sources, n, features)) + common * rng.normal(size=(n, features))
+    return truth * rng.uniform(0.3, 1, size=(sources, 1, features)) + errors, truth
+
+
+def guessed(seed: int, n: int = 40):
+    """Guesses with rows of which some sources say nothing and cells whose truth is not known."""
+    guesses, truth = rows(seed, 3, 4, n)
+    rng = np.random.default_rng(seed + 1)
+    present = rng.random((n, 3)) < 0.7
+    truth[rng.random(truth.shape) < 0.2] = np.nan
+    return guesses, truth, present
+
+
+def same(one: MaskStatistics, other: MaskStatistics) -> None:
+    for field in ("gram", "right", "pairs"):
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=1e-12)
+
+
+SOURCES, FEATURES = st.integers(2, 4), st.integers(1, 5)
+SEED = st.integers(0, 2**31)
+
+
+@given(seed=SEED, sources=SOURCES, features=FEATURES)
+@settings(max_examples=10, deadline=None)
+def test_equation_6_is_the_derivative_of_equation_5(seed, sources, features):
+    guesses, truth = rows(seed, sources, features, n=12)
+    weights = np.random.default_rng(seed).normal(size=(sources, features))
+    gradient = MaskStatistics.of(guesses, truth).error_gradient(weights)
+    h = 1e-5
+    for j in range(sources):
+        for k in range(features):
+            step = np.zeros_like(weights)
+            step[j, k] = h
+            slope = (eq5(guesses, truth, weights + step) - eq5(guesses, truth, weights - step)) / (
+                2 * h
+            )
+            assert gradient[j, k] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+@given(seed=SEED, sources=SOURCES, features=FEATURES, common=st.sampled_from([0.0, 1.0, 3.0]))
+@settings(max_examples=40, deadline=None)
+def test_three_ways_lead_to_the_same_masks(seed, sources, features, common):
+    statistics = MaskStatistics.of(*rows(seed, sources, features, common=common))
+    closed = closed_form(statistics)
+    np.testing.assert_allclose(by_gradient(statistics)[0], closed, atol=1e-4)
+    np.testing.assert_allclose(by_iteration(statistics)[0], closed, atol=1e-4)
+
+
+@given(seed=SEED, sources=SOURCES, features=FEATURES)
+@settings(max_examples=20, deadline=None)
+def test_closed_form_is_least_squares_per_feature(seed, sources, features):
+    guesses, truth = rows(seed, sources, features)
+    closed = closed_form(MaskStatistics.of(guesses, truth))
+    for k in range(features):
+        best, *_ = np.linalg.lstsq(guesses[:, :, k].T, truth[:, k], rcond=None)
+        np.testing.assert_allclose(closed[:, k], best, atol=1e-8)
+
+
+@given(seed=SEED, sources=SOURCES, features=FEATURES)
+@settings(max_examples=20, deadline=None)
+def test_the_solution_is_the_fixed_point_of_equation_8(seed, sources, features):
+    guesses, truth = rows(seed, sources, features)
+    weights = closed_form(MaskStatistics.of(guesses, truth))
+    for j in range(sources):
+        others = np.arange(sources) != j
+        rest = truth - np.einsum("jf,jrf->rf", weights[others], guesses[others])
+        eq8 = (guesses[j] * rest).sum(axis=0) / (guesses[j] ** 2).sum(axis=0)
+        np.testing.assert_allclose(weights[j], eq8, atol=1e-8)
+
+
+@pytest.mark.parametrize("views", [2, 3, 5])
+def test_weights_start_equal_and_sum_to_one(views):
+    weights = equal_weights(views - 1, 3)
+    np.testing.assert_allclose(weights, np.full((views - 1, 3), 1 / (views - 1)))
+
+
+def test_descent_and_iteration_start_from_equal_weights():
+    guesses, truth = rows(0, 3, 2)
+    statistics = MaskStatistics.of(guesses, truth)
+    start, rate = equal_weights(3, 2), 0.01
+    one, _ = by_gradient(statistics, learning_rate=rate, max_iterations=1)
+    np.testing.assert_allclose(one, start - rate * statistics.error_gradient(start))
+    first, _ = by_iteration(statistics, max_iterations=1)
+    rest = truth - np.einsum("jf,jrf->rf", start[1:], guesses[1:])
+    np.testing.assert_allclose(
+        first[0], (guesses[0] * rest).sum(axis=0) / (guesses[0] ** 2).sum(axis=0)
+    )
+
+
+@given(seed=SEED)
+@settings(max_examples=10, deadline=None)
+def test_statistics_of_two_parts_are_those_of_all_rows(seed):
+    guesses, truth, present = guessed(seed)
+    one = MaskStatistics.of(guesses[:, :13], truth[:13], present[:13])
+    other = MaskStatistics.of(guesses[:, 13:], truth[13:], present[13:])
+    same(one + other, MaskStatistics.of(guesses, truth, present))
+
+
+@given(seed=SEED)
+@settings(max_examples=10, deadline=None)
+def test_statistics_of_some_sources_are_those_made_from_them_alone(seed):
+    guesses, truth, present = guessed(seed)
+    whole = MaskStatistics.of(guesses, truth, present)
+    for pattern in ([True, False, True], [False, True, False], [True, True, True]):
+        alone = MaskStatistics.of(guesses[pattern], truth, present[:, pattern])
+        same(whole.only(np.array(pattern)), alone)
+        same(whole.only(np.flatnonzero(pattern)), alone)
+
+
+def test_cells_without_a_known_truth_do_not_count():
+    guesses, truth = rows(3, 2, 2)
+    hidden = truth.copy()
+    hidden[:20, 0] = np.nan
+    statistics = MaskStatistics.of(guesses, hidden)
+    first = MaskStatistics.of(guesses[:, 20:, :1], truth[20:, :1])
+    second = MaskStatistics.of(guesses[:, :, 1:], truth[:, 1:])
+    np.testing.assert_allclose(
+        closed_form(statistics), np.hstack([closed_form(first), closed_form(second)])
+    )
+
+
+def test_what_an_absent_source_holds_does_not_count():
+    guesses, truth, present = guessed(5)
+    wild = np.where(present.T[:, :, None], guesses, np.nan)
+    same(MaskStatistics.of(wild, truth, present), MaskStatistics.of(guesses, truth, present))
+
+
+def test_identical_sources_share_the_weight():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(50, 2))
+    guess = 2 * truth
+    statistics = MaskStatistics.of(np.stack([guess, guess]), truth)
+    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+        np.testing.assert_allclose(weights, 0.25, atol=1e-5)
+    np.testing.assert_allclose(by_iteration(statistics)[0].sum(axis=0), 0.5, atol=1e-6)
+
+
+def test_a_source_that_always_says_nothing_is_harmless():
+    truth = np.random.default_rng(0).normal(size=(50, 1))
+    statistics = MaskStatistics.of(np.stack([truth, np.zeros_like(truth)]), truth)
+    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+        assert np.isfinite(weights).all()
+        assert weights[0, 0] == pytest.approx(1, abs=1e-4)
+    np.testing.assert_allclose(by_iteration(statistics)[0].ravel(), [1, 0], atol=1e-6)
+
+
+def test_a_perfect_and_a_useless_source():
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=(5000, 3))
+    guesses = np.stack([truth, rng.normal(size=truth.shape)])
+    statistics = MaskStatistics.of(guesses, truth)
+    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+        np.testing.assert_allclose(weights, [[1] * 3, [0] * 3], atol=1e-4)
+
+
+@pytest.mark.parametrize("rate", [5.0, 1e6])
+def test_a_learning_rate_that_is_too_large_is_refused(rate):
+    statistics = MaskStatistics.of(*rows(0, 3, 2))
+    with np.errstate(all="ignore"), pytest.raises(SettingError, match="learning_rate"):
+        by_gradient(statistics, learning_rate=rate)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+def test_a_learning_rate_must_be_positive(rate):
+    with pytest.raises(SettingError, match="learning_rate must be above 0"):
+        by_gradient(MaskStatistics.of(*rows(0, 2, 1)), learning_rate=rate)
+
+
+def test_ridge_pulls_towards_equal_weights():
+    statistics = MaskStatistics.of(*rows(0, 3, 2))
+    np.testing.assert_allclose(closed_form(statistics, ridge=1e9), equal_weights(3, 2), atol=1e-6)
+    np.testing.assert_allclose(
+        closed_form(statistics, ridge=1e-12), closed_form(statistics), atol=1e-6
+    )
+
+
+def test_the_cube_by_hand():
+    # View (x, y) is reconstructed from (x, z), which knows x, and from (y, z), which knows y. A
+    # link guesses the mean, 0, of what its view does not know; corners of a cube are ±1.
+    corners = np.array([[x, y] for x in (-1.0, 1) for y in (-1.0, 1) for _ in (-1, 1)])
+    x, y = corners.T
+    nothing = np.zeros_like(x)
+    guesses = np.stack([np.stack([x, nothing], 1), np.stack([nothing, y], 1)])
+    statistics = MaskStatistics.of(guesses, corners)
+    np.testing.assert_array_equal(statistics.gram, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
+    np.testing.assert_array_equal(statistics.right, [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(statistics.pairs, np.full((2, 2, 2), 8))
+    np.testing.assert_allclose(closed_form(statistics), [[1, 0], [0, 1]])
+    made = np.einsum("jf,jrf->rf", closed_form(statistics), guesses)
+    np.testing.assert_allclose(made, corners)
+
+
+def test_sources_that_never_met_are_not_added_up():
+    # Rows 0–49 have the first source only, the others the second; both guess perfectly. A row that
+    # has both must not get twice the truth.
+    truth = np.random.default_rng(0).normal(size=(100, 1))
+    present = np.zeros((100, 2), bool)
+    present[:50, 0] = present[50:, 1] = True
+    weights = closed_form(MaskStatistics.of(np.stack([truth, truth]), truth, present))
+    assert weights.sum() == pytest.approx(1, abs=0.05)
+
+
+def test_descent_converges_whatever_pairs_of_sources_were_seen_together():
+    # Pairwise sums over different rows need not be those of any guesses (here: indefinite).
+    x = np.ones(30)
+    guesses = np.stack([x, np.where(x.cumsum() > 20, -1.0, 1.0), x])[:, :, None]
+    present = np.ones((30, 3), bool)
+    present[:10, 2] = present[10:20, 0] = present[20:, 1] = False
+    guesses[0, 20:], guesses[2, 20:] = 1.0, -1.0
+    truth = np.linspace(0.5, 1.5, 30)[:, None]
+    weights, iterations = by_gradient(MaskStatistics.of(guesses, truth, present))
+    assert np.isfinite(weights).all()
+    assert iterations < 100_000
