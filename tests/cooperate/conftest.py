@@ -22,7 +22,7 @@ def _compile_quickly():
 
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., CooperativeReconstruction]:
-    """Return a maker of estimators: ridge regression on codes of hardly trained encoders.
+    """Return a maker of estimators: ridge regression on codes of briefly trained encoders.
 
     An encoder as wide as its view loses little even untrained, so linear relations stay visible.
     """
@@ -30,7 +30,7 @@ def quick() -> Callable[..., CooperativeReconstruction]:
     def make(**given: Any) -> CooperativeReconstruction:
         settings: dict[str, Any] = {
             "fusion": FusionSettings(hidden=(), folds=3),
-            "encoder_training": TrainSettings(epochs=5),
+            "encoder_training": TrainSettings(epochs=30, learning_rate=1e-2),
             "link_training": TrainSettings(epochs=5),
         }
         return CooperativeReconstruction(**{**settings, **given})

@@ -61,6 +61,14 @@ def test_a_bar_is_as_long_as_its_value():
     assert heights[0] == pytest.approx(4 * heights[1], abs=0.2)
 
 
+def test_a_method_keeps_its_colour_when_others_are_left_out():
+    value = [(1.0, 0.0)]
+    both = grouped_bars("T", ["a"], {"m": value, "n": value}, axis="x", order=("m", "n"))
+    alone = grouped_bars("T", ["a"], {"n": value}, axis="x", order=("m", "n"))
+    colours = [[r.get("fill") for r in ET.fromstring(s).iter(f"{SVG}rect")] for s in (both, alone)]
+    assert colours[1][-1] == colours[0][-1] != colours[0][-2]
+
+
 def test_bars_without_any_value_or_all_zero_are_drawn():
     inside(grouped_bars("T", ["a"], {"m": [None]}, axis="x"))
     inside(grouped_bars("T", ["a"], {"m": [(0.0, 0.0)]}, axis="x"))
@@ -78,7 +86,7 @@ def test_ticks_are_few_round_and_cover_the_values(low, high):
 
 
 def test_the_key_breaks_lines_and_no_two_names_touch():
-    parts, height = key([f"method {k}" for k in range(8)], 74, 54, 300)
+    parts, height = key({f"method {k}": "#000000" for k in range(8)}, 74, 54, 300)
     places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"', parts)
     assert len(set(places)) == 8
     assert len({y for _, y in places}) > 1

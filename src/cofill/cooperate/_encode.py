@@ -143,16 +143,19 @@ def _announce(
 def _send_codes(
     sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
-    """Send each peer the codes of the individuals it also has (V_j|i)."""
+    """Send each peer the codes of the individuals it also has (V_j|i), each code once."""
     out = []
     for site, inbox in zip(sites, inboxes, strict=True):
         heard = {r.sender: r.tokens for r in inbox if isinstance(r, BlindedIds)}
         tokens = site.tokens
         sent: list[Release] = []
+        before = dict(site.sent)
         for peer, theirs in heard.items():
-            shared = np.flatnonzero(rows_of(theirs, tokens) >= 0)
+            had = before.get(peer, tokens[:0])
+            shared = np.flatnonzero((rows_of(theirs, tokens) >= 0) & (rows_of(had, tokens) < 0))
             if len(shared) and site.encoder is not None:
                 shared = shared[np.argsort(tokens[shared])]
+                before[peer] = np.concatenate([had, tokens[shared]])
                 sent.append(
                     Codes(
                         sender=site.name,
@@ -162,7 +165,8 @@ def _send_codes(
                         codes=encode_rows(site, shared),
                     )
                 )
-        out.append((site.with_(peer_tokens={**site.peer_tokens, **heard}), sent))
+        told = {**site.peer_tokens, **heard}
+        out.append((site.with_(peer_tokens=told, sent=before), sent))
     return out
 
 

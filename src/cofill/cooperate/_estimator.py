@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE, masks_of
 from cofill.cooperate._settings import Architecture, CooperativeSettings
 from cofill.cooperate._site import Answer, CooperativeSite, rows_of
+from cofill.cooperate._store import load_sites, save_sites
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import Ledger, blind
@@ -197,6 +199,34 @@ class CooperativeReconstruction(AbstractCompleter):
                 counts[kind] = counts.get(kind, 0) + number
         return counts
 
+    def partial_fit(
+        self, views: MultiView, *, progress: Progress | None = None
+    ) -> CooperativeReconstruction:
+        """Learn from more rows of the same views; only the new individuals' codes are sent.
+
+        Encoders and scalers stay, links and fusions take a few steps over all rows, masks and
+        ridge regressions are updated exactly. An id that a view has already keeps its old row.
+        The first call is `fit`; a model that was loaded from a file must be fitted first.
+        """
+        if not hasattr(self, "features_"):
+            return self.fit(views, progress=progress)
+        self._check_schema(views)
+        if not any(len(site.view) for site in self.sites_.values()):
+            raise DataError("this model was loaded without its rows; fit it before partial_fit")
+        sites = {}
+        for name, site in self.sites_.items():
+            new = views[name].take(site.view.positions(views[name].ids) < 0)
+            ids = np.concatenate([site.view.ids, new.ids]) if len(new) else site.view.ids
+            cells = np.concatenate([site.view.cells, new.cells])
+            sites[name] = site.with_(view=site.view.with_rows(ids, cells), refines=True)
+        trial = Federation(sites, self.ledger_)
+        run_steps(FIT, [trial], progress=progress)
+        self.federation_ = Federation(
+            {name: site.with_(refines=False) for name, site in trial.sites.items()}, trial.ledger
+        )
+        self._read()
+        return self
+
     def add_view(
         self, view: View, *, progress: Progress | None = None
     ) -> CooperativeReconstruction:
@@ -239,6 +269,23 @@ class CooperativeReconstruction(AbstractCompleter):
         self._read()
         return self
 
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file (safetensors and JSON); it holds no one's row."""
+        check_is_fitted(self, "features_")
+        save_sites(path, self.sites_, self.get_params(deep=False))
+
+    @classmethod
+    def load(cls, path: str | Path) -> CooperativeReconstruction:
+        """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
+        sites, parameters = load_sites(path)
+        estimator = cls(**parameters)
+        estimator.federation_ = Federation(sites)
+        estimator.features_ = {
+            name: site.scaler.features for name, site in sites.items() if site.scaler is not None
+        }
+        estimator._read()
+        return estimator
+
     # --- completing ---------------------------------------------------------------------------
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
@@ -263,6 +310,51 @@ class CooperativeReconstruction(AbstractCompleter):
                 cells[:, hopeless[name]] = np.nan
             made[name] = cells
         return made
+
+    def draw(
+        self, views: MultiView, n_draws: int = 5, *, key: int | Sequence[int] = 0
+    ) -> list[Completed]:
+        """Fill `views` several times, each time with other draws of what the cells could be.
+
+        Analyse each result as if it were complete and pool the estimates by `rubin`. Numbers are
+        predictions plus drawn residuals, coded cells are drawn from their probabilities.
+        """
+        check_is_fitted(self, "features_")
+        self._check_schema(views)
+        if n_draws < 1:
+            raise SettingError(f"n_draws must be at least 1, got {n_draws}")
+        answers = self._ask(views, None)
+        rng = np.random.default_rng(key)
+        hopeless = self._hopeless()
+        done = []
+        for _ in range(n_draws):
+            made = {}
+            for name in views:
+                drawn = self._drawn(name, answers[name], rng)
+                made[name] = self._cells(views, name, drawn)
+                if self.on_unreconstructable != "fill":
+                    made[name][:, hopeless[name]] = np.nan
+            done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
+        return done
+
+    def _drawn(self, name: str, answer: Answer, rng: np.random.Generator) -> Answer:
+        """Return one draw of what a site's answer could be."""
+        residuals = self.sites_[name].model.residuals
+        if residuals is None or not len(answer.tokens):
+            return answer
+        expected = answer.expected.copy()
+        noise = residuals.draw(rng, len(expected))
+        for block in self._scaler(name).blocks:
+            part = slice(block.start, block.stop)
+            if block.kind is Kind.NUMERIC:
+                expected[:, part] += noise[:, part]
+            elif block.kind is Kind.BINARY:
+                expected[:, part] = rng.random((len(expected), 1)) < expected[:, part]
+            else:
+                ends = np.cumsum(expected[:, part], axis=1)
+                at = (rng.random((len(expected), 1)) * ends[:, -1:] > ends).sum(axis=1)
+                expected[:, part] = np.eye(block.stop - block.start)[at]
+        return replace(answer, expected=expected)
 
     def reconstruct(
         self, views: MultiView, name: str, *, masks: str | None = None

@@ -7,7 +7,7 @@ that exists for the same encoder is kept; so a new view costs its own links only
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._predict import link_guess, masked_sum
 from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._site import CooperativeSite, Link, Model, gathered
+from cofill.cooperate._site import CooperativeSite, Link, Model, gathered, rows_of
 from cofill.errors import DataError
 from cofill.nets import (
     MLP,
@@ -28,6 +28,7 @@ from cofill.nets import (
     fit_fusions,
     loss_blocks,
     recipe,
+    refine_fusions,
     train,
 )
 from cofill.privacy import Codes, Release
@@ -36,6 +37,8 @@ from cofill.protocol import Step
 __all__ = ["LEARN"]
 
 _LINK_STREAM = 0x11
+_REFINING_EPOCHS = 10
+_REFINING_STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +61,11 @@ def _learn(
     received = [_receive(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
     desks = [_desk(site) for site in received]
     faithful = [d for d in desks if d.site.settings.is_faithful]
-    others = [d for d in desks if not d.site.settings.is_faithful]
+    known = [d for d in desks if d.site.refines and not d.site.settings.is_faithful]
+    others = [d for d in desks if not (d.site.refines or d.site.settings.is_faithful)]
     learned: dict[int, CooperativeSite] = {}
+    for desk, site in zip(known, _refine(known), strict=True):
+        learned[id(desk)] = site
     for desk, site in zip(faithful, _learn_faithful(faithful, tell), strict=True):
         learned[id(desk)] = site
     for desk, site in zip(others, _learn_best(others, tell), strict=True):
@@ -81,8 +87,20 @@ def _receive(site: CooperativeSite, inbox: tuple[Release, ...]) -> CooperativeSi
                     f"{release.spec.view!r}, which is not known here; refused"
                 )
             release.check(None)
-            codes[release.sender] = release
+            codes[release.sender] = _merged(codes.get(release.sender), release)
     return site.with_(peer_codes=codes)
+
+
+def _merged(old: Codes | None, new: Codes) -> Codes:
+    """Add new codes to those of the same encoder; another encoder's replace them."""
+    if old is None or old.spec != new.spec:
+        return new
+    fresh = rows_of(old.tokens, new.tokens) < 0
+    return replace(
+        old,
+        tokens=np.concatenate([old.tokens, new.tokens[fresh]]),
+        codes=np.concatenate([old.codes, new.codes[fresh]]),
+    )
 
 
 def _desk(site: CooperativeSite) -> _Desk:
@@ -139,11 +157,15 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
         (k, peer)
         for k, desk in enumerate(desks)
         for peer, link in desk.links.items()
-        if link.network is None
+        if link.network is None or desk.site.refines
     ]
     calls: dict[Any, list[tuple[int, str]]] = {}
     for k, peer in places:
-        calls.setdefault(desks[k].site.settings.link_training, []).append((k, peer))
+        site = desks[k].site
+        training = site.settings.link_training
+        if site.refines:
+            training = replace(training, epochs=_REFINING_EPOCHS)
+        calls.setdefault(training, []).append((k, peer))
     for done, (training, chosen) in enumerate(calls.items()):
         tasks = [_link_task(desks[k], peer) for k, peer in chosen]
         trained = train(
@@ -184,7 +206,7 @@ def _link_task(desk: _Desk, peer: str) -> Task:
     hidden = desk.site.settings.widths(targets.shape[1]).link
     key = jax.random.fold_in(jax.random.key(desk.site.seed), _LINK_STREAM)
     return Task(
-        recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
+        desk.links[peer].network or recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
         codes.astype(np.float32),
         targets.astype(np.float32),
         key=jax.random.fold_in(key, desk.site.others.index(peer)),
@@ -218,6 +240,49 @@ def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[C
     fusions = {id(d): next(made) for d in fused}
     new = {id(d): sum(at is d for at, _ in places) for d in desks}
     return [_assemble(desk, fusions.get(id(desk)), new[id(desk)]) for desk in desks]
+
+
+def _refine(desks: Sequence[_Desk]) -> list[CooperativeSite]:
+    """Learn from new rows: sums exactly, networks by a few steps.
+
+    What the old model says of the new rows is out of sample, so that masks' statistics and
+    residuals grow by it.
+    """
+    sites = []
+    for desk in desks:
+        old, site = desk.site.model, desk.site
+        fresh = (rows_of(old.seen, site.tokens) < 0) & desk.present.any(axis=1)
+        guesses, present, truth = _guesses(desk)[:, fresh], desk.present[fresh], desk.targets[fresh]
+        statistics = old.statistics
+        made = None
+        if statistics is not None:
+            made = masked_sum(guesses, statistics, present, site.settings)
+            statistics = statistics + MaskStatistics.of(guesses, truth, present)
+        if old.use_fusion and old.fusion is not None:
+            made = old.fusion.predict(np.hstack(list(desk.codes.values()))[fresh], present)
+        links = dict(desk.links)
+        fusions = {p: link.fusion for p, link in links.items() if link.fusion is not None}
+        problems = [_link_problem(desk, peer) for peer in fusions]
+        models = list(fusions.values())
+        if old.fusion is not None:
+            problems.append(_fusion_problem(desk))
+            models.append(old.fusion)
+        better = refine_fusions(models, problems, site.settings.fusion, steps=_REFINING_STEPS)
+        for peer, fusion in zip(fusions, better, strict=False):
+            links[peer] = replace(links[peer], fusion=fusion)
+        residuals = old.residuals
+        if made is not None and residuals is not None and len(truth):
+            residuals = residuals + Residuals.of(made, truth)
+        model = replace(
+            old,
+            links=links,
+            statistics=statistics,
+            fusion=None if old.fusion is None else better[-1],
+            residuals=residuals,
+            seen=site.tokens,
+        )
+        sites.append(site.with_(model=model))
+    return sites
 
 
 def _fit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -18,6 +19,9 @@ from cofill.privacy import Codes, CodeSpec, blind
 from cofill.views import Scaler, View
 
 __all__ = ["Answer", "CooperativeSite", "Encoder", "Link", "Model"]
+
+# A view never changes, and hashing a million ids takes seconds: each view is blinded once.
+_TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +117,7 @@ class CooperativeSite:
     model: Model = field(default_factory=Model)
     peer_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     peer_codes: Mapping[str, Codes] = field(default_factory=dict)
+    sent: Mapping[str, np.ndarray] = field(default_factory=dict)
     answer: Answer | None = None
     notes: tuple[str, ...] = ()
     refines: bool = False
@@ -121,7 +126,10 @@ class CooperativeSite:
     @property
     def tokens(self) -> np.ndarray:
         """Blinded ids of the view's rows, in the view's order."""
-        return blind(self.view.ids, self.secret)
+        known = _TOKENS.setdefault(self.view, {})
+        if self.secret not in known:
+            known[self.secret] = blind(self.view.ids, self.secret)
+        return known[self.secret]
 
     def encoded(self) -> Float[np.ndarray, "rows width"]:
         """Return the view's rows as the networks see them, NaN where a cell is not known."""

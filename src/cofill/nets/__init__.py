@@ -1,9 +1,15 @@
 """Networks, losses and the one training loop, batched over networks, sites and seeds."""
 
 from cofill.nets._apply import apply_many
-from cofill.nets._fusion import Fusion, FusionProblem, FusionSettings, fit_fusions
+from cofill.nets._fusion import (
+    Fusion,
+    FusionProblem,
+    FusionSettings,
+    fit_fusions,
+    refine_fusions,
+)
 from cofill.nets._group_dropout import GroupDropout, Grouped
-from cofill.nets._linear import patterns_of
+from cofill.nets._linear import Moments, patterns_of
 from cofill.nets._losses import (
     BatchLoss,
     Block,
@@ -14,7 +20,7 @@ from cofill.nets._losses import (
 )
 from cofill.nets._networks import MLP, AbstractNetwork, Autoencoder, Recipe, apply_rows, recipe
 from cofill.nets._settings import DPSettings, TrainSettings
-from cofill.nets._store import load, read_metadata, save
+from cofill.nets._store import load, load_arrays, read_metadata, save
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import Trained, train
 
@@ -31,6 +37,7 @@ __all__ = [
     "FusionSettings",
     "GroupDropout",
     "Grouped",
+    "Moments",
     "Recipe",
     "SquaredError",
     "Task",
@@ -41,10 +48,12 @@ __all__ = [
     "expectations",
     "fit_fusions",
     "load",
+    "load_arrays",
     "loss_blocks",
     "patterns_of",
     "read_metadata",
     "recipe",
+    "refine_fusions",
     "save",
     "split_keys",
     "train",

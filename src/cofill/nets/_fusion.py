@@ -11,7 +11,7 @@ bars and intervals must not be made from fitted ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import train
 
-__all__ = ["Fusion", "FusionProblem", "FusionSettings", "fit_fusions"]
+__all__ = ["Fusion", "FusionProblem", "FusionSettings", "fit_fusions", "refine_fusions"]
 
 _PENALTIES = np.logspace(-5, 1, 13)
 _MOST_PATTERNS = 64
@@ -257,6 +257,44 @@ def fit_fusions(
             )
         )
     return fusions
+
+
+def refine_fusions(
+    fusions: Sequence[Fusion],
+    problems: Sequence[FusionProblem],
+    settings: FusionSettings,
+    *,
+    steps: int = 200,
+) -> list[Fusion]:
+    """Let fusions learn from more rows: ridge regression exactly, networks by a few small steps.
+
+    Each problem holds all rows, old and new. Penalty, blend and weight decay stay as they were;
+    out-of-fold predictions are not made anew.
+    """
+    gentle = replace(settings, steps=steps, learning_rate=settings.learning_rate / 5)
+    ensembles = [
+        [
+            replace(task, network=network)
+            for task, network in zip(
+                _tasks(p, settings, np.ones(len(p.inputs), bool), f.weight_decay or 0.0, n, 1),
+                f.networks,
+                strict=True,
+            )
+        ]
+        for f, p in zip(fusions, problems, strict=True)
+        if (n := len(f.networks))
+    ]
+    owners = [p for f, p in zip(fusions, problems, strict=True) if f.networks]
+    trained = iter(_train(owners, ensembles, gentle, _silent))
+    return [
+        replace(
+            f,
+            moments=Moments.of(p.inputs, p.present, p.targets, p.groups),
+            networks=next(trained) if f.networks else (),
+            patterns=f.patterns | p.served,
+        )
+        for f, p in zip(fusions, problems, strict=True)
+    ]
 
 
 def _is_served(

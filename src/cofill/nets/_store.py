@@ -22,7 +22,7 @@ from safetensors.numpy import save as to_bytes
 
 from cofill.errors import StoreError
 
-__all__ = ["load", "read_metadata", "save"]
+__all__ = ["load", "load_arrays", "read_metadata", "save"]
 
 FORMAT = "cofill.nets"
 VERSION = 1
@@ -102,9 +102,7 @@ def load(path: str | Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     See `save`.
     """
     path = Path(path)
-    header, arrays = _read(path, tensors=True)
-    if _digest(arrays) != header["sha256"]:
-        raise StoreError(f"{path} is damaged: its tensors do not match their checksum.")
+    arrays, metadata = load_arrays(path)
     wanted = {_name(where): leaf for where, leaf in _array_leaves(like)}
     if wanted.keys() != arrays.keys():
         odd = sorted(wanted.keys() ^ arrays.keys())
@@ -123,7 +121,19 @@ def load(path: str | Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     def fill(where: Any, leaf: Any) -> Any:
         return jnp.asarray(arrays[_name(where)]) if hasattr(leaf, "shape") else leaf
 
-    return jax.tree_util.tree_map_with_path(fill, like), header["metadata"]
+    return jax.tree_util.tree_map_with_path(fill, like), metadata
+
+
+def load_arrays(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the arrays of a file by their names, as NumPy holds them, and the metadata.
+
+    A dictionary of arrays that `save` wrote comes back as it was.
+    """
+    path = Path(path)
+    header, arrays = _read(path, tensors=True)
+    if _digest(arrays) != header["sha256"]:
+        raise StoreError(f"{path} is damaged: its tensors do not match their checksum.")
+    return arrays, header["metadata"]
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:

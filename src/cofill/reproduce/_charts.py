@@ -36,6 +36,7 @@ def grouped_bars(
     *,
     axis: str,
     caption: str = "",
+    order: Sequence[str] | None = None,
 ) -> str:
     """Draw one group of bars per view, one bar per method, with ± one standard deviation.
 
@@ -47,6 +48,8 @@ def grouped_bars(
         Names of the groups.
     series
         Per method a mean and a deviation for each group, None where there is none.
+    order
+        All names that charts of this kind have, so that each keeps its colour in all of them.
 
     Examples
     --------
@@ -62,7 +65,9 @@ def grouped_bars(
         max(400, TITLE * len(title) - left) / len(groups),
     )
     width = left + group_width * len(groups) + 24
-    keys, key_height = key(list(series), left, top, group_width * len(groups))
+    named = list(series if order is None else order)
+    colours = {name: colour_of(named.index(name)) for name in series}
+    keys, key_height = key(colours, left, top, group_width * len(groups))
     top += key_height
     known = [v for values in series.values() for v in values if v is not None]
     low = min([0.0, *(m - s for m, s in known)])
@@ -87,10 +92,10 @@ def grouped_bars(
     )
     for g, group in enumerate(groups):
         start = left + g * group_width + (group_width - bar * len(series)) / 2
-        for k, values in enumerate(series.values()):
+        for k, (name, values) in enumerate(series.items()):
             value = values[g]
             if value is not None:
-                parts.append(_bar(start + k * bar, bar, value, y, colour_of(k)))
+                parts.append(_bar(start + k * bar, bar, value, y, colours[name]))
         centre = left + (g + 0.5) * group_width
         parts.append(text(centre, top + tall + 18, group, size=12, anchor="middle"))
     if caption:

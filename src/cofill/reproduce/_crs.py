@@ -132,7 +132,7 @@ def split_individuals(data: Dataset, seed: int, *, share: float = 0.1) -> Repeat
     return Repeat(
         seed,
         data,
-        views.take(np.ones(n, bool)),
+        views.take(~test),
         {v: asked.hide({v: everyone}) for v in views},
         {v: asked[v].cells for v in views},
     )

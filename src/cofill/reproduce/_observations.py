@@ -26,8 +26,6 @@ __all__ = [
 RELATED = 0.3
 """Absolute correlation from which two features of Madelon count as related."""
 
-_PICTURES = 8
-
 
 def collect_masks(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     """Sum up each method's masks over the repeats."""
@@ -118,9 +116,9 @@ def noise_is_flagged(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> No
 
 
 def digit_pictures(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
-    """Keep the digits of the first repeat that were reconstructed best and worst (Fig. 7 and 8).
+    """Keep each class's best and worst reconstructed digit of the first repeat (Fig. 7 and 8).
 
-    The order is that of the squared error of the first method seen, so that all methods show the
+    Best and worst are by the squared error of the first method seen, so that all methods show the
     same digits.
     """
     if repeat.seed != notebook.recorder.seeds[0] or "pix" not in outcome.cells:
@@ -130,17 +128,18 @@ def digit_pictures(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None
     true, made = repeat.truth["pix"], outcome.cells["pix"]
     kept = notebook.notes.setdefault("digits", {})
     if not kept:
-        order = np.argsort(((true - made) ** 2).mean(axis=1), kind="stable")
-        few = min(_PICTURES, len(order) // 2)
         kept["shape"] = list(repeat.train["pix"].image_shape or (true.shape[1], 1))
         kept["by"] = outcome.method
-        kept["best"] = {"rows": order[:few].tolist()}
-        kept["worst"] = {"rows": order[::-1][:few].tolist()}
-        for part in ("best", "worst"):
-            rows = kept[part]["rows"]
-            labels = repeat.labels(repeat.tests["pix"].ids[rows])
-            kept[part]["names"] = [repeat.data.class_names[c] for c in labels]
-            kept[part]["original"] = true[rows].tolist()
+        order = np.argsort(((true - made) ** 2).mean(axis=1), kind="stable")
+        labels = repeat.labels(repeat.tests["pix"].ids)
+        for part, ranked in (("best", order), ("worst", order[::-1])):
+            classes, first = np.unique(labels[ranked], return_index=True)
+            rows = ranked[first]
+            kept[part] = {
+                "rows": rows.tolist(),
+                "names": [repeat.data.class_names[c] for c in classes],
+                "original": true[rows].tolist(),
+            }
     for part in ("best", "worst"):
         kept[part][outcome.method] = made[kept[part]["rows"]].round(2).tolist()
 

@@ -65,7 +65,8 @@ def _bars(record: ResultRecord, metric: str, title: str, axis: str) -> str | Non
         m: [_value(summary.get(f"{m}/{metric}/{w}"), factor) for w in places] for m in methods
     }
     groups = [w.removeprefix("view_") for w in places]
-    return grouped_bars(title, groups, series, axis=axis, caption=_over(record, spread=True))
+    caption = _over(record, spread=True)
+    return grouped_bars(title, groups, series, axis=axis, caption=caption, order=_COMPARED)
 
 
 def _value(found: Any, factor: float) -> tuple[float, float] | None:
@@ -76,6 +77,7 @@ def _value(found: Any, factor: float) -> tuple[float, float] | None:
 
 def _over(record: ResultRecord, *, spread: bool = False) -> str:
     n = len(record.seeds)
+    spread = spread and n > 1
     return f"Mean {'± standard deviation ' * spread}over {n} repeat{'s' * (n != 1)}."
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -67,17 +67,15 @@ def text(
 
 
 def key(
-    names: Sequence[str], left: int | float, top: int | float, room: int | float
+    colours: Mapping[str, str], left: int | float, top: int | float, room: int | float
 ) -> tuple[str, int | float]:
     """Draw the colours of names, in as many lines as they need; also return the height."""
     parts, x, y = [], left, top
-    for k, name in enumerate(names):
+    for name, colour in colours.items():
         wide = 38 + 0.65 * 12 * len(name)
         if x > left and x + wide > left + room:
             x, y = left, y + 18
-        parts.append(
-            f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="11" height="11" fill="{colour_of(k)}"/>'
-        )
+        parts.append(f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="11" height="11" fill="{colour}"/>')
         parts.append(text(x + 16, y, name, size=12, colour=FAINT))
         x += wide
     return "".join(parts), y - top + 14
