@@ -13,6 +13,7 @@ import cofill
 from cofill.cli._complete import complete, methods
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
+from cofill.cli._reproduce import reproduce
 from cofill.errors import CofillError, InputError
 from cofill.places import keep_compiled_programs
 
@@ -63,7 +64,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, methods, demo):
+for _command in (complete, methods, demo, reproduce):
     app.command()(_guarded(_command))
 app.add_typer(datasets, name="datasets")
 

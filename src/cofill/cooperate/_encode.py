@@ -22,7 +22,7 @@ from cofill.nets import (
     SquaredError,
     Task,
     TrainSettings,
-    apply_many,
+    forward,
     loss_blocks,
     recipe,
     train,
@@ -113,10 +113,7 @@ def encode_rows(site: CooperativeSite, rows: np.ndarray) -> Float[np.ndarray, "r
     """Return the codes of some of the site's rows (positions in its view)."""
     if site.encoder is None:
         raise DataError(f"site {site.name!r} has no encoder; fit it first")
-    cells = np.nan_to_num(site.encoded()[rows]).astype(np.float32)
-    if not len(cells):
-        return np.empty((0, site.encoder.spec.width), np.float32)
-    return np.asarray(apply_many([site.encoder.network.encoder], [cells])[0])
+    return forward(site.encoder.network.encoder, np.nan_to_num(site.encoded()[rows]))
 
 
 def _scaler(site: CooperativeSite) -> Scaler:

@@ -19,7 +19,7 @@ from cofill.cooperate._masks import (
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import Answer, CooperativeSite, Link, gathered, rows_of
 from cofill.errors import DataError
-from cofill.nets import apply_many, patterns_of
+from cofill.nets import forward, patterns_of
 from cofill.privacy import BlindedIds, Codes, Release
 from cofill.protocol import Step
 
@@ -138,10 +138,7 @@ def link_guess(
     """Return what a link makes of (scaled) codes."""
     if link.fusion is not None:
         return link.fusion.predict(codes, np.ones((len(codes), 1), bool))
-    if not len(codes):
-        return np.zeros((0, link.network.biases[-1].shape[0]))
-    made = apply_many([link.network], [codes.astype(np.float32)])[0]
-    return np.asarray(made, dtype=np.float64)
+    return forward(link.network, codes).astype(np.float64)
 
 
 def masks_of(

@@ -75,7 +75,9 @@ class CooperativeSettings:
         )
     )
     link_training: TrainSettings = field(
-        default_factory=lambda: TrainSettings(epochs=100, learning_rate=1e-3, batch_size=32)
+        default_factory=lambda: TrainSettings(
+            epochs=200, learning_rate=1e-3, batch_size=32, validation_fraction=0.1, patience=15
+        )
     )
     fusion: FusionSettings = field(default_factory=FusionSettings)
 

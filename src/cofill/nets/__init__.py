@@ -1,6 +1,7 @@
 """Networks, losses and the one training loop, batched over networks, sites and seeds."""
 
 from cofill.nets._apply import apply_many
+from cofill.nets._forward import forward
 from cofill.nets._fusion import (
     Fusion,
     FusionProblem,
@@ -47,6 +48,7 @@ __all__ = [
     "apply_rows",
     "expectations",
     "fit_fusions",
+    "forward",
     "load",
     "load_arrays",
     "loss_blocks",
