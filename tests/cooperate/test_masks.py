@@ -221,12 +221,6 @@ def test_the_cube_by_hand():
     np.testing.assert_allclose(made, corners)
 
 
-PAIRWISE = pytest.mark.xfail(
-    reason="Gram entries are averaged over different rows, so that they need not fit together"
-)
-
-
-@PAIRWISE
 def test_sources_that_never_met_are_not_added_up():
     # Rows 0–49 have the first source only, the others the second; both guess perfectly. A row that
     # has both must not get twice the truth.
@@ -237,7 +231,6 @@ def test_sources_that_never_met_are_not_added_up():
     assert weights.sum() == pytest.approx(1, abs=0.05)
 
 
-@PAIRWISE
 @pytest.mark.parametrize("way", ["closed", "gradient", "iteration"])
 def test_good_sources_seen_with_different_rows_are_no_worse_than_the_best(way):
     weigh = {

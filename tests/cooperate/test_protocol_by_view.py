@@ -285,7 +285,6 @@ def _refuse(self: Gate, release: Release, step: str) -> Release:
     raise ConnectionError("the line is down")
 
 
-@pytest.mark.xfail(reason="fit replaces features_ and federation_ before it has ended")
 @pytest.mark.parametrize("again", ["fit", "fit_many"])
 def test_an_error_while_fitting_again_leaves_the_old_fit(quick, monkeypatch, again):
     views = marked(text_ids=True)

@@ -164,7 +164,6 @@ def test_the_ledger_only_grows():
         assert not hasattr(gate.ledger, way)
 
 
-@pytest.mark.xfail(reason="facts is a plain dict")
 def test_an_entry_of_the_ledger_cannot_be_changed_through_its_facts():
     gate = Gate(Ledger())
     gate.pass_on(codes(), "one")

@@ -38,9 +38,18 @@ class AbstractCompleter(BaseEstimator, ABC):
     def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:
         """Learn from the observed rows and cells of `views`."""
         require_rows(views)
-        self.features_ = {name: view.features for name, view in views.items()}
-        self.notes_: tuple[str, ...] = ()
-        self._fit(views, progress or silent)
+        before = dict(vars(self))
+        try:
+            self.features_ = {name: view.features for name, view in views.items()}
+            self.notes_: tuple[str, ...] = ()
+            self._fit(views, progress or silent)
+        except BaseException:
+            # A fit that fails or is interrupted leaves the estimator as it was.
+            for name in set(vars(self)) - set(before):
+                delattr(self, name)
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
         return self
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
@@ -66,7 +75,10 @@ class AbstractCompleter(BaseEstimator, ABC):
             numeric = [k for k, f in enumerate(views[name].features) if f.kind is Kind.NUMERIC]
             if hidden.any() and numeric:
                 actual = truth[name].cells[known[hidden]][:, numeric]
-                scores.append(r2(actual, done.cells[name][hidden][:, numeric]))
+                made = done.cells[name][hidden][:, numeric]
+                # A cell left empty is scored as if the mean had been filled in.
+                typical = np.nanmean(views[name].cells[:, numeric], axis=0)
+                scores.append(r2(actual, np.where(np.isnan(made), typical, made)))
         if not scores:
             raise DataError("there is nothing to score: no row is missing in views and in truth")
         return float(np.mean(scores))

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from cofill.cooperate._site import CooperativeSite, Encoder, rows_of
+from cofill.cooperate._site import CooperativeSite, Encoder, named_seed, rows_of
 from cofill.errors import DataError
 from cofill.nets import (
     Autoencoder,
@@ -32,8 +32,6 @@ from cofill.protocol import Step
 from cofill.views import Kind, Scaler
 
 __all__ = ["ANNOUNCE", "ENCODE", "SEND_CODES", "encode_rows"]
-
-_STREAM = 0xAE
 
 
 def _encode(
@@ -91,7 +89,7 @@ def _task(site: CooperativeSite) -> Task:
     rows = site.encoded().astype(np.float32)
     widths = (rows.shape[1], *site.settings.widths(rows.shape[1]).encoder)
     activation = "relu" if site.settings.is_faithful else "tanh"
-    key = jax.random.fold_in(jax.random.key(site.seed), _STREAM)
+    key = jax.random.key(named_seed(site.seed, "encoder", site.name))
     return Task(
         recipe(Autoencoder, widths, activation=activation),
         np.nan_to_num(rows),

@@ -143,7 +143,9 @@ class CooperativeReconstruction(AbstractCompleter):
         )
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
-        run_steps(FIT, [self._start(views)], progress=progress)
+        federation = self._start(views)
+        run_steps(FIT, [federation], progress=progress)
+        self.federation_ = federation
         self._read()
 
     def _start(self, views: MultiView) -> Federation[CooperativeSite]:
@@ -168,8 +170,7 @@ class CooperativeReconstruction(AbstractCompleter):
             )
             for name, view in views.items()
         }
-        self.federation_ = Federation(sites)
-        return self.federation_
+        return Federation(sites)
 
     def _read(self) -> None:
         """Take over what the sites have learned."""
@@ -192,7 +193,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     @property
     def trained_(self) -> dict[str, int]:
-        """How many encoders, links and fusions have been trained so far."""
+        """How many encoders, links and fusions the sites that are here have trained so far."""
         counts: dict[str, int] = {}
         for site in self.sites_.values():
             for kind, number in site.trained.items():
@@ -235,6 +236,7 @@ class CooperativeReconstruction(AbstractCompleter):
         if view.name in self.sites_:
             raise DataError(f"there is a view {view.name!r} already; remove it first")
         old = self.sites_
+        require_rows(MultiView([*(site.view for site in old.values()), view]))
         one = next(iter(old.values()))
         new = CooperativeSite(
             view.name, view, one.settings, one.seed, one.secret, others=tuple(old)
@@ -434,9 +436,8 @@ class CooperativeReconstruction(AbstractCompleter):
             return nothing, nothing.copy()
         features, places = (np.array(c) for c in zip(*columns, strict=True))
         radius = conformal_radius(model.residuals.absolute()[:, places], self.interval)
-        known = ~np.isnan(cells).any(axis=1)
-        encoded = np.zeros((len(cells), scaler.width))
-        encoded[known] = scaler.encode(cells[known].astype(np.float64))
+        empty = np.isnan(cells)
+        encoded = np.nan_to_num(scaler.encode(cells.astype(np.float64)))
         ends = []
         for sign in (-1, 1):
             moved = encoded.copy()
@@ -444,7 +445,7 @@ class CooperativeReconstruction(AbstractCompleter):
             end = nothing.copy()
             end[:, features] = scaler.decode(moved)[:, features]
             end[:, features[np.isnan(radius)]] = np.nan
-            end[~known] = np.nan
+            end[empty] = np.nan
             ends.append(end)
         return ends[0], ends[1]
 
@@ -518,6 +519,8 @@ def fit_many(
         require_rows(given)
     federations = [e._start(v) for e, v in zip(estimators, views, strict=True)]
     run_steps(FIT, federations, progress=progress)
+    for estimator, federation in zip(estimators, federations, strict=True):
+        estimator.federation_ = federation
     for estimator, given in zip(estimators, views, strict=True):
         estimator.features_ = {name: view.features for name, view in given.items()}
         estimator._read()

@@ -17,7 +17,14 @@ from jaxtyping import Bool, Float
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._predict import link_guess, masked_sum
 from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._site import CooperativeSite, Link, Model, gathered, rows_of
+from cofill.cooperate._site import (
+    CooperativeSite,
+    Link,
+    Model,
+    gathered,
+    named_seed,
+    rows_of,
+)
 from cofill.errors import DataError
 from cofill.nets import (
     MLP,
@@ -36,7 +43,6 @@ from cofill.protocol import Step
 
 __all__ = ["LEARN"]
 
-_LINK_STREAM = 0x11
 _REFINING_EPOCHS = 10
 _REFINING_STEPS = 200
 
@@ -108,7 +114,7 @@ def _desk(site: CooperativeSite) -> _Desk:
     links, columns, present, notes = {}, {}, [], []
     for peer in site.others:
         sent = site.peer_codes.get(peer)
-        shared = 0 if sent is None else sent.n_individuals
+        shared = 0 if sent is None else int((rows_of(sent.tokens, tokens) >= 0).sum())
         if sent is None or shared < site.settings.min_overlap:
             notes.append(
                 f"view {site.name!r} shares {shared} individuals with view {peer!r}, fewer than "
@@ -204,12 +210,11 @@ def _link_task(desk: _Desk, peer: str) -> Task:
     rows = desk.present[:, list(desk.links).index(peer)]
     codes, targets = desk.codes[peer][rows], desk.targets[rows]
     hidden = desk.site.settings.widths(targets.shape[1]).link
-    key = jax.random.fold_in(jax.random.key(desk.site.seed), _LINK_STREAM)
     return Task(
         desk.links[peer].network or recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
         codes.astype(np.float32),
         targets.astype(np.float32),
-        key=jax.random.fold_in(key, desk.site.others.index(peer)),
+        key=jax.random.key(_seed(desk, peer)),
         name=f"link {peer!r} → {desk.site.name!r}",
     )
 
@@ -345,8 +350,7 @@ def _blocks(desk: _Desk) -> Any:
 
 def _seed(desk: _Desk, peer: str) -> int:
     """Return a seed that depends on the site, its view and the peer, not on who else is there."""
-    words = f"{desk.site.name}\n{peer}".encode()
-    return int(np.random.SeedSequence([desk.site.seed, *words]).generate_state(1)[0] >> 1)
+    return named_seed(desk.site.seed, desk.site.name, peer)
 
 
 def _assemble(desk: _Desk, fusion: Fusion | None, new_links: int) -> CooperativeSite:

@@ -9,7 +9,7 @@ available sources, and the update when rows arrive or a source leaves: none need
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,21 +21,30 @@ __all__ = ["MaskStatistics", "by_gradient", "by_iteration", "closed_form", "equa
 
 @dataclass(frozen=True, eq=False)
 class MaskStatistics:
-    """Sums over rows from which masks are made.
+    """Sums over rows from which masks are made; those of more rows are simply added.
+
+    With errors ``e_j = x_j − y`` the Gram matrix of the guesses is ``E[e_j e_l] + E[e_j y] +
+    E[e_l y] + E[y²]``. Kept apart like this, rows that lack some sources can be used without
+    guesses of sources that never met being taken for independent parts of the truth: where two
+    sources share no row, their errors are taken to be unrelated.
 
     Parameters
     ----------
-    gram
-        Per feature, mean product of the guesses of two sources, over the rows that have both.
-    right
-        Per feature, mean product of a source's guess with the truth, over the rows that have it.
+    products
+        Per feature, sum of ``e_j e_l`` over the rows that have both sources.
     pairs
-        Rows behind each entry of `gram`; its diagonal counts the rows behind `right`.
+        How many rows these are.
+    cross
+        Per feature, sum of ``e_j y`` over the rows that have the source.
+    power, rows
+        Per feature, sum of ``y²`` over all rows, and how many they are.
     """
 
-    gram: Float[np.ndarray, "features sources sources"]
-    right: Float[np.ndarray, "features sources"]
+    products: Float[np.ndarray, "features sources sources"]
     pairs: Float[np.ndarray, "features sources sources"]
+    cross: Float[np.ndarray, "features sources"]
+    power: Float[np.ndarray, " features"]
+    rows: Float[np.ndarray, " features"]
 
     @classmethod
     def of(
@@ -48,38 +57,65 @@ class MaskStatistics:
         sources, rows, _ = guesses.shape
         there = np.ones((rows, sources), bool) if present is None else present
         known = ~np.isnan(truth)
+        y = np.where(known, truth, 0.0).astype(np.float64)
         # (rows, sources, features): a guess counts where its source is there and the truth known.
         counts = (there[:, :, None] & known[:, None, :]).astype(np.float64)
-        x = np.where(counts > 0, guesses.transpose(1, 0, 2), 0.0).astype(np.float64)
-        y = np.where(known, truth, 0.0).astype(np.float64)
-        pairs = np.einsum("rjf,rlf->fjl", counts, counts)
-        gram = np.einsum("rjf,rlf->fjl", x, x) / np.maximum(pairs, 1)
-        own = np.maximum(np.einsum("fjj->fj", pairs), 1)
-        right = np.einsum("rjf,rf->fj", x, y) / own
-        return cls(gram, right, pairs)
+        errors = np.where(counts > 0, guesses.transpose(1, 0, 2) - y[:, None, :], 0.0)
+        return cls(
+            np.einsum("rjf,rlf->fjl", errors, errors, optimize=True),
+            np.einsum("rjf,rlf->fjl", counts, counts, optimize=True),
+            np.einsum("rjf,rf->fj", errors, y, optimize=True),
+            (y**2).sum(axis=0),
+            known.sum(axis=0).astype(np.float64),
+        )
 
     def __add__(self, other: MaskStatistics) -> MaskStatistics:
         """Return the statistics of the rows of both."""
-        pairs = self.pairs + other.pairs
-        below = np.maximum(pairs, 1)
-        own, own_other = (np.einsum("fjj->fj", s.pairs) for s in (self, other))
         return MaskStatistics(
-            (self.gram * self.pairs + other.gram * other.pairs) / below,
-            (self.right * own + other.right * own_other) / np.maximum(own + own_other, 1),
-            pairs,
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
         )
 
     def only(self, sources: Bool[np.ndarray, " sources"] | np.ndarray) -> MaskStatistics:
         """Return the statistics of some of the sources (a mask or positions)."""
         at = np.flatnonzero(sources) if np.asarray(sources).dtype == bool else np.asarray(sources)
-        square = np.ix_(np.arange(len(self.gram)), at, at)
-        return MaskStatistics(self.gram[square], self.right[:, at], self.pairs[square])
+        square = np.ix_(np.arange(len(self.pairs)), at, at)
+        return MaskStatistics(
+            self.products[square], self.pairs[square], self.cross[:, at], self.power, self.rows
+        )
+
+    @property
+    def gram(self) -> Float[np.ndarray, "features sources sources"]:
+        """Mean product of the guesses of two sources."""
+        mean = self.cross / np.maximum(np.einsum("fjj->fj", self.pairs), 1)
+        square = (self.power / np.maximum(self.rows, 1))[:, None, None]
+        errors = self.products / np.maximum(self.pairs, 1)
+        # Means over different rows need not fit together; drop what no set of rows could give.
+        if self._is_ragged:
+            errors = _semidefinite(errors)
+        gram = errors + mean[:, :, None] + mean[:, None, :] + square
+        return _semidefinite(gram) if self._is_ragged else gram
+
+    @property
+    def right(self) -> Float[np.ndarray, "features sources"]:
+        """Mean product of a source's guess with the truth."""
+        mean = self.cross / np.maximum(np.einsum("fjj->fj", self.pairs), 1)
+        return mean + (self.power / np.maximum(self.rows, 1))[:, None]
+
+    @property
+    def _is_ragged(self) -> bool:
+        return bool((self.pairs != self.rows[:, None, None]).any())
 
     def error_gradient(
         self, weights: Float[np.ndarray, "sources features"]
     ) -> Float[np.ndarray, "sources features"]:
         """Return the derivative of the error in each weight, Eq. 6."""
         return 2 * (np.einsum("fjl,lf->jf", self.gram, weights) - self.right.T)
+
+
+def _semidefinite(matrices: np.ndarray) -> np.ndarray:
+    """Return the nearest matrices without negative directions."""
+    values, vectors = np.linalg.eigh(matrices)
+    return np.einsum("fik,fk,fjk->fij", vectors, np.maximum(values, 0.0), vectors)
 
 
 def equal_weights(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
@@ -111,10 +147,11 @@ def closed_form(
     >>> closed_form(MaskStatistics.of(guesses, np.array([[1.0], [0.5], [2.0]]))).ravel().round(3)
     array([1. , 0.5])
     """
-    features, sources, _ = statistics.gram.shape
+    gram = statistics.gram
+    features, sources, _ = gram.shape
     start = equal_weights(sources, features)
-    size = np.einsum("fjj->f", statistics.gram) / max(sources, 1)
-    pulled = statistics.gram + ridge * size[:, None, None] * np.eye(sources)
+    size = np.einsum("fjj->f", gram) / max(sources, 1)
+    pulled = gram + ridge * size[:, None, None] * np.eye(sources)
     right = statistics.right + ridge * size[:, None] * start.T
     return np.einsum("fjl,fl->jf", np.linalg.pinv(pulled, hermitian=True, rcond=1e-10), right)
 
@@ -142,16 +179,18 @@ def by_gradient(
     """
     if learning_rate is not None and learning_rate <= 0:
         raise SettingError(f"learning_rate must be above 0, got {learning_rate}")
-    features, sources, _ = statistics.gram.shape
+    gram, right = statistics.gram, statistics.right.T
+    features, sources, _ = gram.shape
     weights = equal_weights(sources, features)
     if learning_rate is None:
-        largest = np.linalg.eigvalsh(statistics.gram)[:, -1]
+        largest = np.linalg.eigvalsh(gram)[:, -1]
         rate = 0.5 / np.where(largest > 0, largest, 1.0)
     else:
         rate = np.full(features, learning_rate)
     for iteration in range(1, max_iterations + 1):
-        update = rate * statistics.error_gradient(weights)
-        weights = weights - update
+        with np.errstate(over="ignore", invalid="ignore"):
+            update = rate * 2 * (np.einsum("fjl,lf->jf", gram, weights) - right)  # Eq. 6
+            weights = weights - update  # Eq. 7
         if not np.isfinite(weights).all():
             raise SettingError(
                 f"learning_rate must be smaller for these guesses to converge, got {learning_rate}"
@@ -170,15 +209,16 @@ def by_iteration(
     more sources agree much; each weight is used here as soon as it is known, which converges to
     the same fixed point whenever there is one.
     """
-    features, sources, _ = statistics.gram.shape
+    gram, right = statistics.gram, statistics.right
+    features, sources, _ = gram.shape
     weights = equal_weights(sources, features)
     for iteration in range(1, max_iterations + 1):
         moved = 0.0
         for j in range(sources):
-            square = statistics.gram[:, j, j]
-            others = np.einsum("fl,lf->f", statistics.gram[:, j], weights) - square * weights[j]
+            square = gram[:, j, j]
+            others = np.einsum("fl,lf->f", gram[:, j], weights) - square * weights[j]
             best = np.where(
-                square > 0, (statistics.right[:, j] - others) / np.where(square > 0, square, 1), 0.0
+                square > 0, (right[:, j] - others) / np.where(square > 0, square, 1), 0.0
             )
             moved = max(moved, float(np.abs(best - weights[j]).max(initial=0.0)))
             weights[j] = best

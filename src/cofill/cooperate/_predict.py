@@ -150,8 +150,7 @@ def masks_of(
     if settings.masks == "iteration":
         return by_iteration(statistics)[0]
     if settings.masks == "equal":
-        features, sources, _ = statistics.gram.shape
-        return equal_weights(sources, features)
+        return equal_weights(statistics.cross.shape[1], len(statistics.cross))
     return closed_form(statistics)
 
 

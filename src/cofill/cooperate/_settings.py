@@ -11,6 +11,7 @@ __all__ = ["ARCHITECTURES", "METHODS", "Architecture", "CooperativeSettings"]
 
 METHODS = ("auto", "masked", "fused", "faithful")
 MASKS = ("closed", "gradient", "iteration", "equal")
+SCALES = ("standard", "robust", "none")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class CooperativeSettings:
     fusion: FusionSettings = field(default_factory=FusionSettings)
 
     def __post_init__(self) -> None:
-        for name, allowed in (("method", METHODS), ("masks", MASKS)):
+        for name, allowed in (("method", METHODS), ("masks", MASKS), ("scale", SCALES)):
             if getattr(self, name) not in allowed:
                 raise SettingError(
                     f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"

@@ -147,6 +147,12 @@ class CooperativeSite:
         return replace(self, trained={**self.trained, **counts})
 
 
+def named_seed(seed: int, *names: str) -> int:
+    """Return a seed for one purpose, the same whoever else takes part and in whatever order."""
+    words = "\n".join(names).encode()
+    return int(np.random.SeedSequence([seed, *words]).generate_state(1)[0] >> 1)
+
+
 def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the position of each wanted token among tokens, −1 where it is not there."""
     if not len(tokens):

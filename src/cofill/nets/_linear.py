@@ -63,8 +63,14 @@ class Moments:
         pairs = present.astype(np.float64)
         both = np.repeat(np.repeat(pairs.T @ pairs, widths, axis=0), widths, axis=1)
         covariance = (x.T @ x) / np.maximum(both, 1)
+        alone = both < 2
         together = np.repeat(pairs.T @ known.astype(np.float64), widths, axis=0)
         cross = (x.T @ y) / np.maximum(together, 1)
+        if alone.any():
+            # Groups that no row has together meet only through what both say of the targets.
+            spread = np.maximum(known.astype(np.float64).T @ known.astype(np.float64), 1)
+            through = cross @ np.linalg.pinv((y.T @ y) / spread, hermitian=True) @ cross.T
+            covariance = np.where(alone, through, covariance)
         return cls(
             covariance if present.all() else _nearest_semidefinite(covariance),
             cross,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from cofill.errors import SettingError
@@ -26,7 +27,7 @@ class LedgerEntry:
     individuals: int
     bytes: int
     epsilon: float | None
-    facts: dict[str, Any]
+    facts: Mapping[str, Any]
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Ledger:
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the entries as JSON-able values."""
-        return [asdict(entry) for entry in self._entries]
+        return [{**vars(entry), "facts": dict(entry.facts)} for entry in self._entries]
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Gate:
                 bytes=release.n_bytes,
                 # Codes and keyed hashes carry no differential privacy guarantee.
                 epsilon=None,
-                facts=release.facts(),
+                facts=MappingProxyType(release.facts()),
             )
         )
         return release

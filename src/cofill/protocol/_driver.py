@@ -68,6 +68,11 @@ def run_steps(
         arrived: list[list[Release]] = [[] for _ in sites]
         for (f, name), (_, outbox) in zip(places, results, strict=True):
             for release in outbox:
+                if not isinstance(release, Release):
+                    raise SettingError(
+                        f"step {step.name!r}: {type(release).__name__} is no declared type of "
+                        "release and may not leave a site"
+                    )
                 _check_addresses(release, name, federations[f].sites, step.name)
                 passed = gates[f].pass_on(release, step.name)
                 arrived[index[f, release.receiver]].append(passed)
