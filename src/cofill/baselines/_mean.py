@@ -8,7 +8,7 @@ import numpy as np
 
 from cofill.completion import AbstractCompleter
 from cofill.completion._completer import Progress
-from cofill.views import Feature, Kind, MultiView
+from cofill.views import MultiView
 
 __all__ = ["MeanCompleter"]
 
@@ -29,13 +29,11 @@ class MeanCompleter(AbstractCompleter):
     name = "mean"
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
-        self.fills_ = {
-            name: np.array(
-                [_typical(f, view.cells[:, k]) for k, f in enumerate(view.features)],
-                dtype=np.float64,
-            )
-            for name, view in views.items()
-        }
+        self.fills_ = {}
+        for name, view in views.items():
+            whole = np.array([f.is_integer for f in view.features])
+            typical = view.typical()
+            self.fills_[name] = np.where(whole, np.rint(typical), typical)
         progress("mean", 1.0)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
@@ -44,11 +42,3 @@ class MeanCompleter(AbstractCompleter):
             name: np.broadcast_to(fill, (views.n_individuals, len(fill)))
             for name, fill in self.fills_.items()
         }
-
-
-def _typical(feature: Feature, cells: np.ndarray) -> float:
-    known = cells[~np.isnan(cells)]
-    if feature.kind is Kind.NUMERIC:
-        mean = float(known.mean(dtype=np.float64))
-        return float(np.rint(mean)) if feature.is_integer else mean
-    return float(np.bincount(known.astype(np.int64)).argmax())

@@ -77,7 +77,7 @@ class AbstractCompleter(BaseEstimator, ABC):
                 actual = truth[name].cells[known[hidden]][:, numeric]
                 made = done.cells[name][hidden][:, numeric]
                 # A cell left empty is scored as if the mean had been filled in.
-                typical = np.nanmean(views[name].cells[:, numeric], axis=0)
+                typical = views[name].typical()[numeric]
                 scores.append(r2(actual, np.where(np.isnan(made), typical, made)))
         if not scores:
             raise DataError("there is nothing to score: no row is missing in views and in truth")

@@ -17,7 +17,7 @@ from cofill.metrics import (
     mse_per_feature,
     r2_per_feature,
 )
-from cofill.views import Kind, MultiView, Scaler, View, drop_rows
+from cofill.views import Kind, MultiView, Scaler, drop_rows
 
 __all__ = ["evaluate", "score_completed"]
 
@@ -108,7 +108,7 @@ def score_completed(
         guess = completed.cells[name][np.searchsorted(completed.source.ids, ids)]
         left = completed.source[name]
         # A cell that a method leaves empty is scored as if the mean had been filled in.
-        guess = np.where(np.isnan(guess), _typical(left), guess)
+        guess = np.where(np.isnan(guess), left.typical(), guess)
         numeric = [k for k, f in enumerate(view.features) if f.kind is Kind.NUMERIC]
         coded = [k for k, f in enumerate(view.features) if f.kind is not Kind.NUMERIC]
         out: dict[str, dict[str, float]] = {}
@@ -125,18 +125,6 @@ def score_completed(
             }
         scores[name] = out
     return scores
-
-
-def _typical(view: View) -> np.ndarray:
-    """Return the mean of numeric features and the commonest value of coded ones."""
-    values = []
-    for k, feature in enumerate(view.features):
-        known = view.cells[~np.isnan(view.cells[:, k]), k]
-        if feature.kind is Kind.NUMERIC:
-            values.append(known.mean(dtype=np.float64))
-        else:
-            values.append(np.bincount(known.astype(np.int64)).argmax())
-    return np.array(values, dtype=np.float64)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -39,7 +39,9 @@ def _encode(
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Train the autoencoders of the sites that have none."""
     scaled = [
-        s if s.scaler is not None else s.with_(scaler=Scaler.fit(s.view, method=s.settings.scale))
+        s
+        if s.scaler is not None
+        else s.with_(scaler=Scaler.fit(s.view, method=s.settings.scale), typical=s.view.typical())
         for s in sites
     ]
     fresh = [k for k, site in enumerate(scaled) if site.encoder is None]

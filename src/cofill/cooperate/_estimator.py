@@ -49,7 +49,8 @@ class CooperativeReconstruction(AbstractCompleter):
         A name of the paper's Table I, an `Architecture`, or None to choose by the data.
     on_unreconstructable
         Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
-        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway.
+        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway,
+        and individuals whom no other site knows with the mean or the commonest value.
     threshold
         See above; also where `reconstructability_` draws the line.
     min_overlap
@@ -308,9 +309,7 @@ class CooperativeReconstruction(AbstractCompleter):
         made = {}
         for name in views:
             cells = self._cells(views, name, answers[name])
-            if self.on_unreconstructable != "fill":
-                cells[:, hopeless[name]] = np.nan
-            made[name] = cells
+            made[name] = self._settled(name, cells, hopeless[name])
         return made
 
     def draw(
@@ -333,9 +332,8 @@ class CooperativeReconstruction(AbstractCompleter):
             made = {}
             for name in views:
                 drawn = self._drawn(name, answers[name], rng)
-                made[name] = self._cells(views, name, drawn)
-                if self.on_unreconstructable != "fill":
-                    made[name][:, hopeless[name]] = np.nan
+                cells = self._cells(views, name, drawn)
+                made[name] = self._settled(name, cells, hopeless[name])
             done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
         return done
 
@@ -403,6 +401,17 @@ class CooperativeReconstruction(AbstractCompleter):
             name: site.answer or Answer(empty, np.zeros((0, 0)), np.zeros(0, bool))
             for name, site in trial.sites.items()
         }
+
+    def _settled(self, name: str, cells: np.ndarray, hopeless: np.ndarray) -> np.ndarray:
+        """Empty the features that cannot be reconstructed, or fill every cell when so asked."""
+        if self.on_unreconstructable != "fill":
+            cells[:, hopeless] = np.nan
+            return cells
+        typical, scaler = self.sites_[name].typical, self._scaler(name)
+        if typical is None:
+            return cells
+        whole = np.array([f.is_integer for f in scaler.features])
+        return np.where(np.isnan(cells), np.where(whole, np.rint(typical), typical), cells)
 
     def _cells(self, views: MultiView, name: str, answer: Answer) -> np.ndarray:
         tokens = blind(views.ids, self.sites_[name].secret)

@@ -113,6 +113,7 @@ class CooperativeSite:
     secret: bytes
     others: tuple[str, ...] = ()
     scaler: Scaler | None = None
+    typical: Float[np.ndarray, " features"] | None = None
     encoder: Encoder | None = None
     model: Model = field(default_factory=Model)
     peer_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)

@@ -101,6 +101,8 @@ def _pack_site(site: CooperativeSite, arrays: dict[str, np.ndarray], at: str) ->
     if site.scaler is None or site.encoder is None:
         raise StoreError(f"site {site.name!r} is not fitted and cannot be saved; fit it first")
     model = site.model
+    if site.typical is not None:
+        arrays[f"{at}/typical"] = site.typical
     settings = {f.name: _plain(getattr(site.settings, f.name)) for f in fields(site.settings)}
     return {
         "settings": settings,
@@ -166,6 +168,7 @@ def _unpack_site(
         secret=bytes.fromhex(described["secret"]),
         others=tuple(described["others"]),
         scaler=scaler,
+        typical=arrays[f"{name}/typical"],
         encoder=Encoder(network, CodeSpec(**encoder["spec"]), encoder["loss"]),
         model=model,
         notes=tuple(described["notes"]),

@@ -147,6 +147,22 @@ class View:
         """Cells in the shape of images; a view without an image shape is returned flat."""
         return self.cells.reshape(len(self), *(self.image_shape or (self.n_features,)))
 
+    def typical(self) -> Float[np.ndarray, " d"]:
+        """Return the mean of each numeric feature and the commonest value of each coded one.
+
+        NaN where no cell is known; ties go to the first category.
+        """
+        values = np.full(self.n_features, np.nan)
+        for k, feature in enumerate(self.features):
+            known = self.cells[~np.isnan(self.cells[:, k]), k]
+            if not len(known):
+                continue
+            if feature.kind is Kind.NUMERIC:
+                values[k] = known.mean(dtype=np.float64)
+            else:
+                values[k] = np.bincount(known.astype(np.int64)).argmax()
+        return values
+
     def positions(self, ids: np.ndarray) -> np.ndarray:
         """Return the row of each id, −1 where the view does not know it."""
         if not len(self) or not len(ids) or id_type(np.asarray(ids)) != id_type(self.ids):
