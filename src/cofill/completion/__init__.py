@@ -3,7 +3,7 @@
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter
 from cofill.completion._evaluate import evaluate
-from cofill.completion._intervals import with_intervals
+from cofill.completion._intervals import conformal_radius, with_intervals
 from cofill.completion._job import CompletionJob, CompletionResult, run_completion
 from cofill.completion._registry import Method, make, methods, register
 from cofill.completion._rubin import Pooled, rubin
@@ -15,6 +15,7 @@ __all__ = [
     "CompletionResult",
     "Method",
     "Pooled",
+    "conformal_radius",
     "evaluate",
     "make",
     "methods",

@@ -72,7 +72,7 @@ def _loss(site: CooperativeSite) -> Any:
     kinds = {f.kind for f in site.view.features}
     if site.settings.is_faithful or kinds == {Kind.NUMERIC}:
         return SquaredError()
-    return CellLoss(loss_blocks(_scaler(site).blocks))
+    return CellLoss(loss_blocks(site.fitted_scaler.blocks))
 
 
 def _training(site: CooperativeSite) -> TrainSettings:
@@ -114,12 +114,6 @@ def encode_rows(site: CooperativeSite, rows: np.ndarray) -> Float[np.ndarray, "r
     if site.encoder is None:
         raise DataError(f"site {site.name!r} has no encoder; fit it first")
     return forward(site.encoder.network.encoder, np.nan_to_num(site.encoded()[rows]))
-
-
-def _scaler(site: CooperativeSite) -> Scaler:
-    if site.scaler is None:
-        raise DataError(f"site {site.name!r} has no scaler; fit it first")
-    return site.scaler
 
 
 def _announce(

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed
 from cofill.completion._completer import Progress, require_rows
-from cofill.completion._intervals import conformal_radius
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
-from cofill.cooperate._predict import ANSWER, ASK, COMPLETE, masks_of
+from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
 from cofill.cooperate._settings import Architecture, CooperativeSettings
 from cofill.cooperate._site import Answer, CooperativeSite, rows_of
 from cofill.cooperate._store import load_sites, save_sites
+from cofill.cooperate._tables import feature_r2, masks_table, reconstructability_table
+from cofill.cooperate._uncertainty import drawn_answer, interval_ends
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import Ledger, blind
 from cofill.protocol import Federation, run_steps
-from cofill.views import Kind, MultiView, Scaler, View, to_frame
+from cofill.views import MultiView, View
 
 __all__ = ["CooperativeReconstruction", "fit_many"]
 
@@ -298,7 +298,9 @@ class CooperativeReconstruction(AbstractCompleter):
             return done
         lower, upper = {}, {}
         for name in views:
-            lower[name], upper[name] = self._ends(name, done.cells[name])
+            lower[name], upper[name] = interval_ends(
+                self.sites_[name], done.cells[name], self.interval
+            )
         return Completed.merge(
             views, done.cells, method=self.name, lower=lower, upper=upper, notes=done.notes
         )
@@ -331,30 +333,11 @@ class CooperativeReconstruction(AbstractCompleter):
         for _ in range(n_draws):
             made = {}
             for name in views:
-                drawn = self._drawn(name, answers[name], rng)
+                drawn = drawn_answer(self.sites_[name], answers[name], rng)
                 cells = self._cells(views, name, drawn)
                 made[name] = self._settled(name, cells, hopeless[name])
             done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
         return done
-
-    def _drawn(self, name: str, answer: Answer, rng: np.random.Generator) -> Answer:
-        """Return one draw of what a site's answer could be."""
-        residuals = self.sites_[name].model.residuals
-        if residuals is None or not len(answer.tokens):
-            return answer
-        expected = answer.expected.copy()
-        noise = residuals.draw(rng, len(expected))
-        for block in self._scaler(name).blocks:
-            part = slice(block.start, block.stop)
-            if block.kind is Kind.NUMERIC:
-                expected[:, part] += noise[:, part]
-            elif block.kind is Kind.BINARY:
-                expected[:, part] = rng.random((len(expected), 1)) < expected[:, part]
-            else:
-                ends = np.cumsum(expected[:, part], axis=1)
-                at = (rng.random((len(expected), 1)) * ends[:, -1:] > ends).sum(axis=1)
-                expected[:, part] = np.eye(block.stop - block.start)[at]
-        return replace(answer, expected=expected)
 
     def reconstruct(
         self, views: MultiView, name: str, *, masks: str | None = None
@@ -407,7 +390,7 @@ class CooperativeReconstruction(AbstractCompleter):
         if self.on_unreconstructable != "fill":
             cells[:, hopeless] = np.nan
             return cells
-        typical, scaler = self.sites_[name].typical, self._scaler(name)
+        typical, scaler = self.sites_[name].typical, self.sites_[name].fitted_scaler
         if typical is None:
             return cells
         whole = np.array([f.is_integer for f in scaler.features])
@@ -419,7 +402,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _cells_of(self, name: str, answer: Answer, tokens: np.ndarray) -> np.ndarray:
         """Return cells in the user's units for tokens, NaN for those nobody answered."""
-        scaler = self._scaler(name)
+        scaler = self.sites_[name].fitted_scaler
         cells = np.full((len(tokens), len(scaler.features)), np.nan)
         at = rows_of(answer.tokens, tokens)
         there = at >= 0
@@ -428,81 +411,23 @@ class CooperativeReconstruction(AbstractCompleter):
             cells[there] = scaler.decode(answer.expected[at[there]], clip=True)
         return cells
 
-    def _scaler(self, name: str) -> Scaler:
-        scaler = self.sites_[name].scaler
-        if scaler is None:
-            raise DataError(f"site {name!r} has no scaler; fit it first")
-        return scaler
-
-    def _ends(self, name: str, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the intervals around numeric cells, from out-of-fold residuals."""
-        scaler, model = self._scaler(name), self.sites_[name].model
-        nothing = np.full(cells.shape, np.nan)
-        if model.residuals is None or self.interval is None:
-            return nothing, nothing.copy()
-        columns = [(b.feature, b.start) for b in scaler.blocks if b.kind is Kind.NUMERIC]
-        if not columns:
-            return nothing, nothing.copy()
-        features, places = (np.array(c) for c in zip(*columns, strict=True))
-        radius = conformal_radius(model.residuals.absolute()[:, places], self.interval)
-        empty = np.isnan(cells)
-        encoded = np.nan_to_num(scaler.encode(cells.astype(np.float64)))
-        ends = []
-        for sign in (-1, 1):
-            moved = encoded.copy()
-            moved[:, places] += sign * np.nan_to_num(radius)
-            end = nothing.copy()
-            end[:, features] = scaler.decode(moved)[:, features]
-            end[:, features[np.isnan(radius)]] = np.nan
-            end[empty] = np.nan
-            ends.append(end)
-        return ends[0], ends[1]
-
     # --- what was learned ---------------------------------------------------------------------
 
     @property
     def masks_(self) -> Any:
         """Weight of each source view in each feature: view, source, feature, weight."""
         check_is_fitted(self, "features_")
-        rows: list[tuple[str, str, str, float]] = []
-        for name, site in self.sites_.items():
-            if site.model.statistics is None:
-                continue
-            weights = masks_of(site.model.statistics, site.settings)
-            for source, row in zip(site.model.links, weights, strict=True):
-                rows += [
-                    (name, source, feature, float(weight))
-                    for feature, weight in zip(_column_names(self._scaler(name)), row, strict=True)
-                ]
-        return _frame(("view", "source", "feature", "weight"), rows)
+        return masks_table(self.sites_.values())
 
     @property
     def reconstructability_(self) -> Any:
         """Out-of-sample R² of each feature, by all sources together and by each alone."""
         check_is_fitted(self, "features_")
-        rows: list[tuple[str, str, str, float]] = []
-        for name, site in self.sites_.items():
-            scaler = self._scaler(name)
-            scores = {"all": self._r2(name), **{
-                source: _per_feature(scaler, left.r2)
-                for source, left in site.model.link_residuals.items()
-            }}  # fmt: skip
-            for source, values in scores.items():
-                rows += [
-                    (name, f.name, source, float(v))
-                    for f, v in zip(scaler.features, values, strict=True)
-                ]
-        return _frame(("view", "feature", "source", "r2"), rows)
-
-    def _r2(self, name: str) -> np.ndarray:
-        model, scaler = self.sites_[name].model, self._scaler(name)
-        if model.residuals is None:
-            return np.zeros(len(scaler.features))
-        return _per_feature(scaler, model.residuals.r2)
+        return reconstructability_table(self.sites_.values())
 
     def _hopeless(self) -> dict[str, np.ndarray]:
         """Which features of each view cannot be reconstructed."""
-        return {name: self._r2(name) < self.threshold for name in self.sites_}
+        return {name: feature_r2(site) < self.threshold for name, site in self.sites_.items()}
 
 
 FIT = (ENCODE, ANNOUNCE, SEND_CODES, LEARN)
@@ -533,25 +458,3 @@ def fit_many(
     for estimator, given in zip(estimators, views, strict=True):
         estimator.features_ = {name: view.features for name, view in given.items()}
         estimator._read()
-
-
-def _column_names(scaler: Scaler) -> list[str]:
-    """Name each encoded column; a categorical feature's columns name their category too."""
-    names = []
-    for block in scaler.blocks:
-        feature = scaler.features[block.feature]
-        if block.stop - block.start == 1:
-            names.append(feature.name)
-        else:
-            names += [f"{feature.name}={value}" for value in feature.categories]
-    return names
-
-
-def _per_feature(scaler: Scaler, columns: np.ndarray) -> np.ndarray:
-    """Average encoded columns to one value per feature."""
-    return np.array([columns[b.start : b.stop].mean() for b in scaler.blocks])
-
-
-def _frame(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    return to_frame(pa.table({n: list(c) for n, c in zip(names, columns, strict=True)}))

@@ -342,10 +342,7 @@ def _fusion_problem(desk: _Desk) -> FusionProblem:
 
 
 def _blocks(desk: _Desk) -> Any:
-    scaler = desk.site.scaler
-    if scaler is None:
-        raise DataError(f"site {desk.site.name!r} has no scaler; fit it first")
-    return loss_blocks(scaler.blocks)
+    return loss_blocks(desk.site.fitted_scaler.blocks)
 
 
 def _seed(desk: _Desk, peer: str) -> int:

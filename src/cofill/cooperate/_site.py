@@ -132,11 +132,16 @@ class CooperativeSite:
             known[self.secret] = blind(self.view.ids, self.secret)
         return known[self.secret]
 
-    def encoded(self) -> Float[np.ndarray, "rows width"]:
-        """Return the view's rows as the networks see them, NaN where a cell is not known."""
+    @property
+    def fitted_scaler(self) -> Scaler:
+        """The scaler, or a `DataError` before the first step."""
         if self.scaler is None:
             raise DataError(f"site {self.name!r} has not been fitted; fit it first")
-        return self.scaler.encode_view(self.view)[0]
+        return self.scaler
+
+    def encoded(self) -> Float[np.ndarray, "rows width"]:
+        """Return the view's rows as the networks see them, NaN where a cell is not known."""
+        return self.fitted_scaler.encode_view(self.view)[0]
 
     def with_(self, **changes: Any) -> CooperativeSite:
         """Return a copy with some fields changed."""
