@@ -131,7 +131,7 @@ _EXPERIMENTS: dict[str, Experiment] = {
             "mfdd",
             {"original/rf/all": 0.884},
             largest_published=0.075,
-            chunk=4,
+            chunk=20,
             observe=(digit_pictures,),
         ),
         Experiment(
@@ -141,7 +141,7 @@ _EXPERIMENTS: dict[str, Experiment] = {
             partial(_any_seed, "madelon"),
             "madelon",
             {"original/rf/all": 0.606, "mwm/mse/all": "≈ 1", "mwm/mrd/all": "≈ 1"},
-            chunk=2,
+            chunk=10,
             observe=(noise_is_flagged,),
         ),
         Experiment(
