@@ -10,6 +10,7 @@ from cofill.cooperate import (
     by_gradient,
     by_iteration,
     closed_form,
+    closed_forms,
     equal_weights,
 )
 from cofill.errors import SettingError
@@ -248,3 +249,15 @@ def test_good_sources_seen_with_different_rows_are_no_worse_than_the_best(way):
             weights = weigh(MaskStatistics.of(guesses, truth, present))
             error = (np.einsum("jf,jrf->rf", weights, guesses) - truth).std()
         assert error < 0.16
+
+
+def test_many_patterns_at_once_are_the_closed_forms_of_each():
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(300, 4))
+    guesses = truth + rng.normal(size=(5, 300, 4)) * rng.uniform(0.2, 1.0, size=(5, 1, 1))
+    statistics = MaskStatistics.of(guesses, truth)
+    patterns = rng.random((40, 5)) < 0.6
+    patterns[:, 0] |= ~patterns.any(axis=1)
+    for pattern, made in zip(patterns, closed_forms(statistics, patterns), strict=True):
+        np.testing.assert_allclose(made[pattern], closed_form(statistics.only(pattern)), atol=1e-6)
+        assert (made[~pattern] == 0).all()

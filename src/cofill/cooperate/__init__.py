@@ -6,6 +6,7 @@ from cofill.cooperate._masks import (
     by_gradient,
     by_iteration,
     closed_form,
+    closed_forms,
     equal_weights,
 )
 from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeSettings
@@ -19,6 +20,7 @@ __all__ = [
     "by_gradient",
     "by_iteration",
     "closed_form",
+    "closed_forms",
     "equal_weights",
     "fit_many",
 ]

@@ -14,6 +14,7 @@ from cofill.cooperate._masks import (
     by_gradient,
     by_iteration,
     closed_form,
+    closed_forms,
     equal_weights,
 )
 from cofill.cooperate._settings import CooperativeSettings
@@ -162,7 +163,13 @@ def masked_sum(
 ) -> Float[np.ndarray, "rows features"]:
     """Return the weighted sum of the guesses (Eq. 4), with masks for each row's own pattern."""
     made = np.zeros(guesses.shape[1:])
-    for pattern, rows in patterns_of(present):
+    found = list(patterns_of(present))
+    if settings.masks == "closed" and len(found) > 1:
+        many = closed_forms(statistics, np.array([pattern for pattern, _ in found]))
+        for weights, (_, rows) in zip(many, found, strict=True):
+            made[rows] = np.einsum("jf,jrf->rf", weights, guesses[:, rows])
+        return made
+    for pattern, rows in found:
         if pattern.any():
             weights: Any = masks_of(statistics.only(pattern), settings)
             made[rows] = np.einsum("jf,jrf->rf", weights, guesses[pattern][:, rows])

@@ -125,10 +125,14 @@ def patterns_of(
     >>> [rows.tolist() for _, rows in patterns_of(present)]
     [[0, 2], [1]]
     """
+    if not len(present):
+        return
     packed = np.packbits(present, axis=1)
     _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    for k, at in enumerate(first):
-        yield present[at], np.flatnonzero(inverse.ravel() == k)
+    order = np.argsort(inverse.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(first)))
+    for at, rows in zip(first, np.split(order, ends[:-1]), strict=True):
+        yield present[at], rows
 
 
 def _columns(groups: tuple[tuple[int, int], ...], pattern: np.ndarray) -> np.ndarray:
