@@ -153,8 +153,8 @@ def schedule_at(settings: TrainSettings, step: Array, total: Array) -> Array:
 
     Examples
     --------
-    >>> float(schedule_at(TrainSettings(schedule="cosine"), jnp.array(5), jnp.array(10)))
-    0.0005...
+    >>> round(float(schedule_at(TrainSettings(schedule="cosine"), jnp.array(5), jnp.array(10))), 6)
+    0.0005
     """
     if settings.schedule == "constant":
         return jnp.asarray(settings.learning_rate)
