@@ -22,6 +22,10 @@ from cofill.places import keep_compiled_programs
 from cofill.views import MultiView, Scaler, View, load
 
 
+# No early stopping, so that both sides take the same steps.
+LINKS = TrainSettings(epochs=100, batch_size=32, learning_rate=1e-3)
+
+
 def split(dataset, seed):
     order = np.random.default_rng(seed).permutation(dataset.views.n_individuals)
     test = np.zeros(len(order), bool)
@@ -35,7 +39,9 @@ def wdbc(repeats):
     began = time.perf_counter()
     tests = [split(data, seed) for seed in range(repeats)]
     makers = [
-        CooperativeReconstruction(method="faithful", architecture="wdbc", seed=seed)
+        CooperativeReconstruction(
+            method="faithful", architecture="wdbc", link_training=LINKS, seed=seed
+        )
         for seed in range(repeats)
     ]
     fit_many(makers, [data.views.take(~test) for test in tests])
@@ -88,7 +94,7 @@ def wdbc_in_torch():
     for target in rows:
         for source in rows:
             if source != target:
-                fit(chain(15, 15, 10, 10), codes[source], rows[target], settings.link_training)
+                fit(chain(15, 15, 10, 10), codes[source], rows[target], LINKS)
     return time.perf_counter() - began
 
 
