@@ -21,7 +21,6 @@ from cofill.nets import TrainSettings
 from cofill.places import keep_compiled_programs
 from cofill.views import MultiView, Scaler, View, load
 
-
 # No early stopping, so that both sides take the same steps.
 LINKS = TrainSettings(epochs=100, batch_size=32, learning_rate=1e-3)
 
