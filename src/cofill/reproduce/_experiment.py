@@ -73,6 +73,7 @@ def run_experiment(
     recorder = Recorder(
         name,
         seeds=repeats,
+        accelerator=_accelerator(),
         settings={
             "experiment": experiment.description,
             "protocol": experiment.protocol,
@@ -164,3 +165,11 @@ def _finish(notebook: Notebook) -> ResultRecord:
         if value:
             recorder.note(key, value)
     return recorder.finish()
+
+
+def _accelerator() -> str | None:
+    """Return the name of the accelerator that networks train on, None on a CPU."""
+    import jax
+
+    device = jax.devices()[0]
+    return None if device.platform == "cpu" else device.device_kind
