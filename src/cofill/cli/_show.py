@@ -70,17 +70,10 @@ def completed_table(completed: Completed) -> Table:
     ):
         table.add_column(heading, justify="left" if heading == "view" else "right")
     total = completed.source.n_individuals
-    for name, view in completed.source.items():
-        origin = completed.origin(name)
-        filled = (origin == 1).any(axis=1) & ~completed.source.present(name)
-        table.add_row(
-            name,
-            f"{total:,}",
-            f"{len(view):,}",
-            f"{int(filled.sum()):,}",
-            f"{int((origin == 1).sum()):,}",
-            f"{int((origin == 2).sum()):,}",
-        )
+    for name in completed.source:
+        counts = completed.counts(name)
+        shown = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
+        table.add_row(name, f"{total:,}", *(f"{counts[key]:,}" for key in shown))
     return table
 
 

@@ -106,15 +106,26 @@ class Completed:
         known = ~np.isnan(self.cells[name])
         return np.where(observed, 0, np.where(known, 1, 2)).astype(np.uint8)
 
+    def counts(self, name: str) -> dict[str, int]:
+        """Count a view's rows and cells by where they come from."""
+        origin = self.origin(name)
+        filled = (origin == 1).any(axis=1) & ~self.source.present(name)
+        return {
+            "observed_rows": len(self.source[name]),
+            "reconstructed_rows": int(filled.sum()),
+            "reconstructed_cells": int((origin == 1).sum()),
+            "missing_cells": int((origin == 2).sum()),
+            "features": self.source[name].n_features,
+        }
+
     def table(self, name: str) -> pa.Table:
         """Return a completed view in the user's types, with interval columns where there are any.
 
         The ends of an interval are in columns ``<feature>_low`` and ``<feature>_high``.
         """
-        view = self.source[name]
-        table = to_table(self._view(name))
+        view, rows = self.source[name], self._view(name)
+        table = to_table(rows)
         if name in self.lower and name in self.upper:
-            rows = view.with_rows(self.source.ids, self.cells[name])
             at = np.searchsorted(self.source.ids, rows.ids)
             for k, feature in enumerate(view.features):
                 for label, ends in (("low", self.lower), ("high", self.upper)):

@@ -24,6 +24,7 @@ from cofill.views import (
     Source,
     check_new_folder,
     check_new_tables,
+    is_database,
     new_folder,
     read_views,
     write_sql,
@@ -31,8 +32,6 @@ from cofill.views import (
 )
 
 __all__ = ["CompletionJob", "CompletionResult", "run_completion"]
-
-_URL = re.compile(r"^[a-z][a-z0-9+_]*://")
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class CompletionJob:
     @property
     def to_database(self) -> bool:
         """Whether the result goes to a database instead of a folder."""
-        return bool(_URL.match(self.out))
+        return is_database(self.out)
 
 
 @dataclass(frozen=True)
@@ -230,24 +229,12 @@ def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[st
     settings["sources"] = {name: Source(s).label for name, s in job.sources.items()}
     if job.to_database:
         settings["out"] = Source(job.out).label
-    views = {}
-    for name, view in completed.source.items():
-        origin = completed.origin(name)
-        views[name] = {
-            "observed_rows": len(view),
-            "reconstructed_rows": int(
-                ((origin == 1).any(axis=1) & ~completed.source.present(name)).sum()
-            ),
-            "reconstructed_cells": int((origin == 1).sum()),
-            "missing_cells": int((origin == 2).sum()),
-            "features": view.n_features,
-        }
     return {
         "format": "cofill-completion",
         "version": 1,
         "settings": settings,
         "individuals": completed.source.n_individuals,
-        "views": views,
+        "views": {name: completed.counts(name) for name in completed.source},
         "notes": list(completed.notes),
         "versions": versions(),
         "duration_s": round(duration, 3),

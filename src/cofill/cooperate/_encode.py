@@ -57,13 +57,10 @@ def _encode(
             training,
             progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
         )
-        for k, network, loss_at_end in zip(
-            chosen, trained.networks, trained.final_loss, strict=True
-        ):
+        for k, network in zip(chosen, trained.networks, strict=True):
             width = network.encoder.biases[-1].shape[0]
             spec = CodeSpec(scaled[k].name, width, _version(network))
-            encoder = Encoder(network, spec, float(loss_at_end))
-            scaled[k] = scaled[k].with_(encoder=encoder).counted(encoders=1)
+            scaled[k] = scaled[k].with_(encoder=Encoder(network, spec)).counted(encoders=1)
     return [(site, []) for site in scaled]
 
 

@@ -139,7 +139,6 @@ class CooperativeReconstruction(AbstractCompleter):
             architecture=self.architecture,
             scale=self.scale,
             min_overlap=self.min_overlap,
-            threshold=self.threshold,
             **given,
         )
 
@@ -381,7 +380,7 @@ class CooperativeReconstruction(AbstractCompleter):
         self.federation_.ledger = trial.ledger
         empty = np.empty(0, "S32")
         return {
-            name: site.answer or Answer(empty, np.zeros((0, 0)), np.zeros(0, bool))
+            name: site.answer or Answer(empty, np.zeros((0, 0)))
             for name, site in trial.sites.items()
         }
 
@@ -407,7 +406,6 @@ class CooperativeReconstruction(AbstractCompleter):
         at = rows_of(answer.tokens, tokens)
         there = at >= 0
         if there.any():
-            there[there] = answer.linked[at[there]]
             cells[there] = scaler.decode(answer.expected[at[there]], clip=True)
         return cells
 

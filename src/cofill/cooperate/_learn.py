@@ -145,13 +145,12 @@ def _new_link(site: CooperativeSite, sent: Codes) -> Link:
     """Return a link without a learner; the paper feeds codes as they are, ours standardised."""
     width = sent.spec.width
     if site.settings.is_faithful:
-        return Link(sent.spec, np.zeros(width), np.ones(width), n_rows=sent.n_individuals)
+        return Link(sent.spec, np.zeros(width), np.ones(width))
     spread = sent.codes.std(axis=0, dtype=np.float64)
     return Link(
         sent.spec,
         sent.codes.mean(axis=0, dtype=np.float64),
         np.where(spread > 1e-6, spread, 1.0),
-        n_rows=sent.n_individuals,
     )
 
 
@@ -181,10 +180,7 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
             progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
         )
         for (k, peer), network in zip(chosen, trained.networks, strict=True):
-            old = desks[k].links[peer]
-            desks[k].links[peer] = Link(
-                old.spec, old.center, old.scale, network=network, n_rows=old.n_rows
-            )
+            desks[k].links[peer] = replace(desks[k].links[peer], network=network)
     sites = []
     for k, desk in enumerate(desks):
         new = sum(at == k for at, _ in places)
@@ -238,10 +234,7 @@ def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[C
     problems = [_link_problem(d, peer) for d, peer in places] + [_fusion_problem(d) for d in fused]
     made = iter(_fit(problems, [d for d, _ in places] + fused, tell))
     for desk, peer in places:
-        old = desk.links[peer]
-        desk.links[peer] = Link(
-            old.spec, old.center, old.scale, fusion=next(made), n_rows=old.n_rows
-        )
+        desk.links[peer] = replace(desk.links[peer], fusion=next(made))
     fusions = {id(d): next(made) for d in fused}
     new = {id(d): sum(at is d for at, _ in places) for d in desks}
     return [_assemble(desk, fusions.get(id(desk)), new[id(desk)]) for desk in desks]

@@ -112,7 +112,7 @@ def reconstruct(site: CooperativeSite, codes: dict[str, Codes]) -> Answer:
     wanted = np.unique(np.concatenate(sent)) if sent else np.empty(0, "S32")
     width = site.scaler.width if site.scaler is not None else 0
     if not len(wanted):
-        return Answer(wanted, np.zeros((0, width)), np.zeros(0, bool))
+        return Answer(wanted, np.zeros((0, width)))
     parts, present = [], []
     for peer, link in site.model.links.items():
         columns, there = gathered(codes.get(peer), link, wanted)
@@ -130,7 +130,7 @@ def reconstruct(site: CooperativeSite, codes: dict[str, Codes]) -> Answer:
         expected = masked_sum(guesses, model.statistics, there, site.settings)
     else:
         expected = np.full((len(wanted), width), np.nan)
-    return Answer(wanted, expected, np.asarray(there.any(axis=1)))
+    return Answer(wanted, expected)
 
 
 def link_guess(

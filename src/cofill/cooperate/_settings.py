@@ -56,8 +56,6 @@ class CooperativeSettings:
         ``"standard"``, or ``"robust"`` for heavy tails.
     min_overlap
         A link needs so many shared individuals; with fewer it is left out, and said so.
-    threshold
-        A feature whose out-of-sample R² is below this cannot be reconstructed.
     encoder_training, link_training
         The training loop for autoencoders, and for the paper's links.
     fusion
@@ -69,7 +67,6 @@ class CooperativeSettings:
     architecture: str | Architecture | None = None
     scale: str = "standard"
     min_overlap: int = 20
-    threshold: float = 0.05
     encoder_training: TrainSettings = field(
         default_factory=lambda: TrainSettings(
             epochs=300, learning_rate=3e-3, schedule="cosine", batch_size=32

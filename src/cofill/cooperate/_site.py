@@ -30,7 +30,6 @@ class Encoder:
 
     network: Any
     spec: CodeSpec
-    loss: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,6 @@ class Link:
     scale: Float[np.ndarray, " width"]
     network: Any = None
     fusion: Fusion | None = None
-    n_rows: int = 0
 
     def scaled(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
         """Return codes as the link's learner saw them."""
@@ -82,7 +80,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a site has reconstructed: rows for the individuals it asked about.
+    """What a site has reconstructed: a row for everyone of whom some peer sent a code.
 
     Attributes
     ----------
@@ -90,13 +88,10 @@ class Answer:
         The individuals.
     expected
         Encoded cells: numbers, and probabilities of coded cells.
-    linked
-        Whose codes at least one peer sent; the others' rows say nothing.
     """
 
     tokens: np.ndarray
     expected: Float[np.ndarray, "rows width"]
-    linked: Bool[np.ndarray, " rows"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,7 +114,6 @@ def _pack_site(site: CooperativeSite, arrays: dict[str, np.ndarray], at: str) ->
         "id_name": site.view.id_name,
         "encoder": {
             "spec": asdict(site.encoder.spec),
-            "loss": site.encoder.loss,
             "encoder": _pack_mlp(site.encoder.network.encoder, arrays, f"{at}/encoder"),
             "decoder": _pack_mlp(site.encoder.network.decoder, arrays, f"{at}/decoder"),
         },
@@ -169,7 +168,7 @@ def _unpack_site(
         others=tuple(described["others"]),
         scaler=scaler,
         typical=arrays[f"{name}/typical"],
-        encoder=Encoder(network, CodeSpec(**encoder["spec"]), encoder["loss"]),
+        encoder=Encoder(network, CodeSpec(**encoder["spec"])),
         model=model,
         notes=tuple(described["notes"]),
     )
@@ -229,7 +228,6 @@ def _pack_link(link: Link, arrays: dict[str, np.ndarray], at: str) -> dict[str, 
     arrays[f"{at}/center"], arrays[f"{at}/scale"] = link.center, link.scale
     return {
         "spec": asdict(link.spec),
-        "n_rows": link.n_rows,
         "network": None if link.network is None else _pack_mlp(link.network, arrays, f"{at}/mlp"),
         "fusion": _pack_fusion(link.fusion, arrays, f"{at}/fusion"),
     }
@@ -243,7 +241,6 @@ def _unpack_link(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray],
         arrays[f"{at}/scale"],
         network=None if mlp is None else _unpack_mlp(mlp, arrays, f"{at}/mlp"),
         fusion=_unpack_fusion(described["fusion"], arrays, f"{at}/fusion"),
-        n_rows=described["n_rows"],
     )
 
 

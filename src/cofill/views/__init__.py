@@ -9,7 +9,7 @@ from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, by_view, by_view_and_row, pair_up
 from cofill.views._scaling import EncodedBlock, Scaler
-from cofill.views._sources import Source, read_views
+from cofill.views._sources import Source, is_database, read_views
 from cofill.views._sql import check_new_tables, write_sql
 from cofill.views._view import View
 from cofill.views._writers import check_new_folder, new_folder, write_table
@@ -36,6 +36,7 @@ __all__ = [
     "drop_rows",
     "edges",
     "fetch",
+    "is_database",
     "load",
     "new_folder",
     "pair_up",

@@ -15,12 +15,23 @@ from cofill.errors import DataError, SettingError
 from cofill.views._frames import ColumnRules, view_from_table
 from cofill.views._multiview import MultiView
 
-__all__ = ["Source", "read_views"]
+__all__ = ["Source", "is_database", "read_views"]
 
 _CSV, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 _URL = re.compile(r"^[a-z][a-z0-9+_]*://")
 _DELIMITERS = ",;\t|"
 _LARGEST_BLOCK = 2**31 - 1
+
+
+def is_database(text: str) -> bool:
+    """Whether a source or target is a database's URL rather than a file.
+
+    Examples
+    --------
+    >>> is_database("sqlite:///lab.db"), is_database("lab.csv")
+    (True, False)
+    """
+    return bool(_URL.match(text))
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Source:
     @property
     def form(self) -> str:
         """``"csv"``, ``"parquet"`` or ``"sql"``."""
-        if _URL.match(self.text):
+        if is_database(self.text):
             return "sql"
         suffix = Path(self.text).suffix.lower()
         if suffix in _CSV:
@@ -59,7 +70,7 @@ class Source:
     @property
     def label(self) -> str:
         """The source as it may be shown: without a password, without a query's text."""
-        if not _URL.match(self.text):
+        if not is_database(self.text):
             return self.text
         from cofill.views._sql import safe_label
 
