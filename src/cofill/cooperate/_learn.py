@@ -30,6 +30,7 @@ from cofill.nets import (
     MLP,
     Fusion,
     FusionProblem,
+    FusionSettings,
     SquaredError,
     Task,
     fit_fusions,
@@ -241,55 +242,67 @@ def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[C
 
 
 def _refine(desks: Sequence[_Desk]) -> list[CooperativeSite]:
-    """Learn from new rows: sums exactly, networks by a few steps.
+    """Learn from new rows: sums exactly, networks by a few steps, those of all sites together.
 
     What the old model says of the new rows is out of sample, so that masks' statistics and
     residuals grow by it.
     """
-    sites = []
+    places: list[tuple[_Desk, str]] = []
+    models, problems = [], []
     for desk in desks:
-        old, site = desk.site.model, desk.site
-        fresh = (rows_of(old.seen, site.tokens) < 0) & desk.present.any(axis=1)
-        guesses, present, truth = _guesses(desk)[:, fresh], desk.present[fresh], desk.targets[fresh]
-        statistics = old.statistics
-        made = None
-        if statistics is not None:
-            made = masked_sum(guesses, statistics, present, site.settings)
-            statistics = statistics + MaskStatistics.of(guesses, truth, present)
-        if old.use_fusion and old.fusion is not None:
-            made = old.fusion.predict(np.hstack(list(desk.codes.values()))[fresh], present)
-        links = dict(desk.links)
-        fusions = {p: link.fusion for p, link in links.items() if link.fusion is not None}
-        problems = [_link_problem(desk, peer) for peer in fusions]
-        models = list(fusions.values())
-        if old.fusion is not None:
+        for peer, link in desk.links.items():
+            if link.fusion is not None:
+                places.append((desk, peer))
+                models.append(link.fusion)
+                problems.append(_link_problem(desk, peer))
+        if desk.site.model.fusion is not None:
+            places.append((desk, ""))
+            models.append(desk.site.model.fusion)
             problems.append(_fusion_problem(desk))
-            models.append(old.fusion)
-        better = refine_fusions(models, problems, site.settings.fusion, steps=_REFINING_STEPS)
-        for peer, fusion in zip(fusions, better, strict=False):
-            links[peer] = replace(links[peer], fusion=fusion)
-        residuals = old.residuals
-        if made is not None and residuals is not None and len(truth):
-            residuals = residuals + Residuals.of(made, truth)
-        model = replace(
-            old,
-            links=links,
-            statistics=statistics,
-            fusion=None if old.fusion is None else better[-1],
-            residuals=residuals,
-            seen=site.tokens,
+    grown = [_grown(desk) for desk in desks]  # by the old links, before they are replaced
+    fusions: dict[int, Fusion] = {}
+    for settings, chosen in _by_settings([desk for desk, _ in places]).items():
+        better = refine_fusions(
+            [models[k] for k in chosen],
+            [problems[k] for k in chosen],
+            settings,
+            steps=_REFINING_STEPS,
         )
-        sites.append(site.with_(model=model))
-    return sites
+        for k, fusion in zip(chosen, better, strict=True):
+            desk, peer = places[k]
+            if peer:
+                desk.links[peer] = replace(desk.links[peer], fusion=fusion)
+            else:
+                fusions[id(desk)] = fusion
+    return [
+        desk.site.with_(model=replace(model, links=desk.links, fusion=fusions.get(id(desk))))
+        for desk, model in zip(desks, grown, strict=True)
+    ]
+
+
+def _grown(desk: _Desk) -> Model:
+    """Return a site's model with the new rows in its statistics and residuals."""
+    old, site = desk.site.model, desk.site
+    fresh = (rows_of(old.seen, site.tokens) < 0) & desk.present.any(axis=1)
+    present, truth = desk.present[fresh], desk.targets[fresh]
+    statistics, made = old.statistics, None
+    if statistics is not None:
+        guesses = _guesses(desk)[:, fresh]
+        made = masked_sum(guesses, statistics, present, site.settings)
+        statistics = statistics + MaskStatistics.of(guesses, truth, present)
+    if old.use_fusion and old.fusion is not None:
+        made = old.fusion.predict(np.hstack(list(desk.codes.values()))[fresh], present)
+    residuals = old.residuals
+    if made is not None and residuals is not None and len(truth):
+        residuals = residuals + Residuals.of(made, truth)
+    return replace(old, statistics=statistics, residuals=residuals, seen=site.tokens)
 
 
 def _fit(
     problems: Sequence[FusionProblem], desks: Sequence[_Desk], tell: Callable[[float], None]
 ) -> list[Fusion]:
     """Fit problems of sites with equal settings in one call."""
-    calls: dict[Any, list[int]] = {}
-    for k, desk in enumerate(desks):
-        calls.setdefault(desk.site.settings.fusion, []).append(k)
+    calls = _by_settings(desks)
     made: list[Any] = [None] * len(problems)
     for done, (settings, chosen) in enumerate(calls.items()):
         fitted = fit_fusions(
@@ -300,6 +313,14 @@ def _fit(
         for k, fusion in zip(chosen, fitted, strict=True):
             made[k] = fusion
     return made
+
+
+def _by_settings(desks: Sequence[_Desk]) -> dict[FusionSettings, list[int]]:
+    """Return which desks learn by the same settings, and so in one call."""
+    calls: dict[FusionSettings, list[int]] = {}
+    for k, desk in enumerate(desks):
+        calls.setdefault(desk.site.settings.fusion, []).append(k)
+    return calls
 
 
 def _link_problem(desk: _Desk, peer: str) -> FusionProblem:

@@ -1,0 +1,134 @@
+"""What happens after a fit: more rows, draws, saving."""
+
+import numpy as np
+import pytest
+
+from cofill.cooperate import CooperativeReconstruction
+from cofill.cooperate._residuals import Residuals
+from cofill.errors import DataError, SettingError, StoreError
+from cofill.nets import save
+
+METHODS = ["masked", "fused", "auto", "faithful"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_partial_fit_sends_only_new_codes_and_trains_no_encoder(quick, related, method):
+    truth = related(240)
+    first = np.arange(240) < 150
+    model = quick(method=method).fit(truth.take(first))
+    versions = {n: s.encoder.spec.version for n, s in model.sites_.items()}
+    before = len(model.ledger_)
+    assert model.partial_fit(truth.take(~first)) is model
+    sent = [e for e in list(model.ledger_)[before:] if e.kind == "codes"]
+    assert len(sent) == 6
+    assert {e.individuals for e in sent} == {90}
+    assert {n: s.encoder.spec.version for n, s in model.sites_.items()} == versions
+    assert model.trained_["encoders"] == 3
+    assert all(len(s.view) == 240 for s in model.sites_.values())
+
+
+def test_masks_and_ridge_are_updated_exactly(quick, related):
+    # Without networks, links over all rows are the same however the rows arrived, but for the
+    # penalty and the codes' scale, which stay as they were at the first fit.
+    truth = related(240)
+    first = np.arange(240) < 150
+    model = quick(method="masked").fit(truth.take(first))
+    old = model.sites_["a"].model.statistics
+    model.partial_fit(truth.take(~first))
+    new = model.sites_["a"].model.statistics
+    np.testing.assert_array_equal(new.rows - old.rows, 90)
+    assert (new.power > old.power).all()
+    np.testing.assert_array_equal(model.sites_["a"].model.residuals.count, 240)
+
+
+def test_a_partial_fit_with_nothing_new_changes_no_statistics(quick, related):
+    truth = related(150)
+    model = quick(method="masked").fit(truth)
+    old = model.masks_
+    model.partial_fit(truth)
+    assert model.masks_.equals(old)
+
+
+def test_a_first_partial_fit_is_a_fit(quick, related):
+    truth = related(150)
+    one, other = quick().fit(truth), quick().partial_fit(truth)
+    for name in truth:
+        np.testing.assert_array_equal(one.reconstruct(truth, name), other.reconstruct(truth, name))
+
+
+def test_draws_keep_what_is_observed_and_vary_as_the_residuals_do(quick, related):
+    truth = related(400)
+    hidden = np.arange(400) < 100
+    holes = truth.hide({"b": hidden})
+    model = quick(method="masked").fit(holes)
+    draws = model.draw(holes, 30, key=1)
+    observed = ~hidden
+    for done in draws:
+        np.testing.assert_array_equal(done.cells["b"][observed], truth["b"].cells[observed])
+    drawn = np.stack([d.cells["b"][hidden] for d in draws])
+    site = model.sites_["b"]
+    wrong = np.sqrt(site.model.residuals.wrong / site.model.residuals.count)
+    spread = drawn.std(axis=0).mean(axis=0) / np.array(site.scaler.scale)
+    np.testing.assert_allclose(spread, wrong, rtol=0.35)
+    same = model.draw(holes, 1, key=1)[0].cells["b"]
+    np.testing.assert_array_equal(same, draws[0].cells["b"])
+    with pytest.raises(SettingError, match="n_draws"):
+        model.draw(holes, 0)
+
+
+def test_residuals_add_up_and_draw_their_own_distribution():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(3000, 2))
+    made = truth + rng.normal(size=(3000, 2)) @ np.array([[0.5, 0.4], [0.0, 0.3]])
+    truth[::7, 1] = np.nan
+    whole = Residuals.of(made, truth)
+    parts = Residuals.of(made[:1000], truth[:1000]) + Residuals.of(made[1000:], truth[1000:])
+    np.testing.assert_allclose(parts.r2, whole.r2)
+    np.testing.assert_allclose(parts.ordered, whole.ordered)
+    known = ~np.isnan(truth[:, 1])
+    r2 = 1 - ((truth - made)[known, 1] ** 2).sum() / (known.sum() * truth[known, 1].var())
+    assert whole.r2[1] == pytest.approx(r2)
+    drawn = whole.draw(np.random.default_rng(1), 20_000)
+    np.testing.assert_allclose(drawn.std(axis=0), np.nanstd(truth - made, axis=0), rtol=0.05)
+    actual = np.corrcoef((truth - made)[known].T)[0, 1]
+    assert np.corrcoef(drawn.T)[0, 1] == pytest.approx(actual, abs=0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_saved_model_completes_alike_and_holds_no_row(quick, related, tmp_path, method):
+    truth = related(150)
+    holes = truth.hide({"b": np.arange(150) < 30})
+    model = quick(method=method, interval=0.8).fit(holes)
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    loaded = CooperativeReconstruction.load(path)
+    assert loaded.get_params() == model.get_params()
+    one, other = model.complete(holes), loaded.complete(holes)
+    for name in truth:
+        np.testing.assert_array_equal(one.cells[name], other.cells[name])
+        np.testing.assert_array_equal(one.lower[name], other.lower[name])
+    assert loaded.masks_.equals(model.masks_)
+    assert loaded.reconstructability_.equals(model.reconstructability_)
+    assert all(len(site.view) == 0 for site in loaded.sites_.values())
+    content = path.read_bytes()
+    for site in model.sites_.values():
+        for row in (site.view.cells[40], site.encoded()[40]):
+            assert row.astype(np.float64).tobytes() not in content
+            assert row.astype(np.float32).tobytes() not in content
+    with pytest.raises(DataError, match="loaded without its rows"):
+        loaded.partial_fit(holes)
+
+
+def test_damaged_and_foreign_models_are_refused(quick, related, tmp_path):
+    path = tmp_path / "model.safetensors"
+    quick().fit(related(120)).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError):
+        CooperativeReconstruction.load(path)
+    save(path, {"x": np.ones(3)}, {"kind": "something else"})
+    with pytest.raises(StoreError, match="no cooperative model"):
+        CooperativeReconstruction.load(path)
+    save(path, {"x": np.ones(3)}, {"kind": "cofill.cooperative", "kind_version": 99})
+    with pytest.raises(StoreError, match="format 99"):
+        CooperativeReconstruction.load(path)
