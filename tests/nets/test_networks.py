@@ -5,7 +5,7 @@ import pytest
 
 from cofill import nets
 from cofill.errors import SettingError
-from cofill.nets import MLP, Autoencoder, apply_many, apply_rows, recipe
+from cofill.nets import MLP, Autoencoder, apply_rows
 from cofill.nets._dense import flip, product
 
 KEY = jax.random.key(0)
@@ -99,22 +99,6 @@ def test_mlp_names_the_wrong_parameter(given, word):
     given = {"widths": (3, 2)} | given
     with pytest.raises(SettingError, match=f"^{word} must .* got "):
         MLP(given.pop("widths"), key=KEY, **given)
-
-
-@pytest.mark.parametrize("memory_limit", [1, 400, 10**9])
-def test_apply_many_equals_one_by_one(memory_limit):
-    made = [recipe(MLP, (3, 4, 2)), recipe(MLP, (3, 4, 2)), recipe(Autoencoder, (3, 2))]
-    networks = [make(key) for make, key in zip(made, jax.random.split(KEY, 3), strict=True)]
-    rng = np.random.default_rng(0)
-    inputs = [rng.normal(size=(n, 3)).astype(np.float32) for n in (5, 9, 4)]
-    outputs = apply_many(networks, inputs, memory_limit=memory_limit)
-    for network, x, y in zip(networks, inputs, outputs, strict=True):
-        np.testing.assert_allclose(y, apply_rows(network, x), rtol=1e-5, atol=1e-6)
-
-
-def test_apply_many_needs_a_table_a_network():
-    with pytest.raises(SettingError, match="one table a network"):
-        apply_many([MLP((2, 2), key=KEY)], [])
 
 
 def test_public_names_are_there_and_sorted():

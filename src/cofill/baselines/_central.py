@@ -10,7 +10,14 @@ from cofill.baselines._pooled import Pool
 from cofill.completion import AbstractCompleter
 from cofill.completion._completer import Progress
 from cofill.errors import SettingError
-from cofill.nets import Fusion, FusionProblem, FusionSettings, fit_fusions, loss_blocks
+from cofill.nets import (
+    Fusion,
+    FusionProblem,
+    FusionSettings,
+    fit_fusions,
+    loss_blocks,
+    side_by_side,
+)
 from cofill.views import MultiView
 
 __all__ = ["CentralCompleter"]
@@ -102,10 +109,7 @@ class CentralCompleter(AbstractCompleter):
         """Return the other views' columns, which of them each row has, and where each lies."""
         others = [other for other in self.pool_.scalers if other != name]
         parts = [matrix[:, self.pool_.columns[other]] for other in others]
-        ends = np.cumsum([part.shape[1] for part in parts])
-        groups = tuple(
-            (int(end) - part.shape[1], int(end)) for part, end in zip(parts, ends, strict=True)
-        )
+        groups = side_by_side(part.shape[1] for part in parts)
         present = np.zeros((views.n_individuals, len(others)), dtype=bool)
         for g, other in enumerate(others):
             present[:, g] = views.present(other)

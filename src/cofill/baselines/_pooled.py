@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from cofill.nets import side_by_side
 from cofill.views import MultiView, Scaler
 
 __all__ = ["Pool"]
@@ -27,11 +28,8 @@ class Pool:
     @property
     def columns(self) -> dict[str, slice]:
         """Columns of each view in the pooled matrix."""
-        ends = np.cumsum([s.width for s in self.scalers.values()])
-        return {
-            name: slice(int(end) - scaler.width, int(end))
-            for (name, scaler), end in zip(self.scalers.items(), ends, strict=True)
-        }
+        places = side_by_side(scaler.width for scaler in self.scalers.values())
+        return {name: slice(*place) for name, place in zip(self.scalers, places, strict=True)}
 
     def encode(self, views: MultiView) -> Float[np.ndarray, "individuals width"]:
         """Return one row per individual, NaN where a view or a cell is missing."""

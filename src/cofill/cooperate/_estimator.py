@@ -306,10 +306,10 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
         answers = self._ask(views, progress)
-        hopeless = self._hopeless()
+        hopeless, tokens = self._hopeless(), self._tokens(views)
         made = {}
         for name in views:
-            cells = self._cells(views, name, answers[name])
+            cells = self._cells(name, answers[name], tokens)
             made[name] = self._settled(name, cells, hopeless[name])
         return made
 
@@ -327,13 +327,13 @@ class CooperativeReconstruction(AbstractCompleter):
             raise SettingError(f"n_draws must be at least 1, got {n_draws}")
         answers = self._ask(views, None)
         rng = np.random.default_rng(key)
-        hopeless = self._hopeless()
+        hopeless, tokens = self._hopeless(), self._tokens(views)
         done = []
         for _ in range(n_draws):
             made = {}
             for name in views:
                 drawn = drawn_answer(self.sites_[name], answers[name], rng)
-                cells = self._cells(views, name, drawn)
+                cells = self._cells(name, drawn, tokens)
                 made[name] = self._settled(name, cells, hopeless[name])
             done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
         return done
@@ -350,8 +350,7 @@ class CooperativeReconstruction(AbstractCompleter):
         self._check_schema(views)
         without = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
         answers = self._ask(without, None, masks=masks, only=name)
-        tokens = blind(views.ids, self.sites_[name].secret)
-        return self._cells_of(name, answers[name], tokens)
+        return self._cells(name, answers[name], self._tokens(views))
 
     def _ask(
         self,
@@ -395,11 +394,11 @@ class CooperativeReconstruction(AbstractCompleter):
         whole = np.array([f.is_integer for f in scaler.features])
         return np.where(np.isnan(cells), np.where(whole, np.rint(typical), typical), cells)
 
-    def _cells(self, views: MultiView, name: str, answer: Answer) -> np.ndarray:
-        tokens = blind(views.ids, self.sites_[name].secret)
-        return self._cells_of(name, answer, tokens)
+    def _tokens(self, views: MultiView) -> np.ndarray:
+        """Blind everyone's ids, once for all views: the sites share one secret."""
+        return blind(views.ids, next(iter(self.sites_.values())).secret)
 
-    def _cells_of(self, name: str, answer: Answer, tokens: np.ndarray) -> np.ndarray:
+    def _cells(self, name: str, answer: Answer, tokens: np.ndarray) -> np.ndarray:
         """Return cells in the user's units for tokens, NaN for those nobody answered."""
         scaler = self.sites_[name].fitted_scaler
         cells = np.full((len(tokens), len(scaler.features)), np.nan)

@@ -37,6 +37,7 @@ from cofill.nets import (
     loss_blocks,
     recipe,
     refine_fusions,
+    side_by_side,
     train,
 )
 from cofill.privacy import Codes, Release
@@ -115,17 +116,19 @@ def _desk(site: CooperativeSite) -> _Desk:
     links, columns, present, notes = {}, {}, [], []
     for peer in site.others:
         sent = site.peer_codes.get(peer)
-        shared = 0 if sent is None else int((rows_of(sent.tokens, tokens) >= 0).sum())
-        if sent is None or shared < site.settings.min_overlap:
+        old = site.model.links.get(peer)
+        link = codes = there = None
+        if sent is not None:
+            link = old if old is not None and old.spec == sent.spec else _new_link(site, sent)
+            codes, there = gathered(sent, link, tokens)
+        shared = 0 if there is None else int(there.sum())
+        if link is None or there is None or codes is None or shared < site.settings.min_overlap:
             notes.append(
                 f"view {site.name!r} shares {shared} individuals with view {peer!r}, fewer than "
                 f"{site.settings.min_overlap}: that link is left out"
             )
             continue
-        old = site.model.links.get(peer)
-        link = old if old is not None and old.spec == sent.spec else _new_link(site, sent)
-        columns[peer], there = gathered(sent, link, tokens)
-        links[peer] = link
+        links[peer], columns[peer] = link, codes
         present.append(there)
     if not links:
         notes.append(f"view {site.name!r} has no usable link and cannot be reconstructed")
@@ -339,14 +342,10 @@ def _link_problem(desk: _Desk, peer: str) -> FusionProblem:
 
 def _fusion_problem(desk: _Desk) -> FusionProblem:
     rows = desk.present.any(axis=1)
-    ends = np.cumsum([c.shape[1] for c in desk.codes.values()])
-    groups = tuple(
-        (int(end) - c.shape[1], int(end)) for c, end in zip(desk.codes.values(), ends, strict=True)
-    )
     return FusionProblem(
         inputs=np.hstack(list(desk.codes.values()))[rows],
         present=desk.present[rows],
-        groups=groups,
+        groups=side_by_side(c.shape[1] for c in desk.codes.values()),
         targets=desk.targets[rows],
         blocks=_blocks(desk),
         needed=desk.needed[desk.needed.any(axis=1)],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import norm
+from scipy.special import ndtr
 
 __all__ = ["Residuals"]
 
@@ -90,7 +90,7 @@ class Residuals:
         width = len(self.count)
         values, vectors = np.linalg.eigh(self.correlation)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        ranks = norm.cdf(rng.standard_normal((rows, width)) @ root.T)
+        ranks = ndtr(rng.standard_normal((rows, width)) @ root.T)
         known = (~np.isnan(self.ordered)).sum(axis=0)
         at = np.minimum((ranks * known).astype(int), np.maximum(known - 1, 0))
         drawn = np.take_along_axis(self.ordered, at, axis=0) if len(self.ordered) else ranks * 0

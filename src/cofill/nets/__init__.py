@@ -1,6 +1,5 @@
 """Networks, losses and the one training loop, batched over networks, sites and seeds."""
 
-from cofill.nets._apply import apply_many
 from cofill.nets._forward import forward
 from cofill.nets._fusion import (
     Fusion,
@@ -10,7 +9,7 @@ from cofill.nets._fusion import (
     refine_fusions,
 )
 from cofill.nets._group_dropout import GroupDropout, Grouped
-from cofill.nets._linear import Moments, patterns_of
+from cofill.nets._linear import Moments, patterns_of, side_by_side
 from cofill.nets._losses import (
     BatchLoss,
     Block,
@@ -44,7 +43,6 @@ __all__ = [
     "Task",
     "TrainSettings",
     "Trained",
-    "apply_many",
     "apply_rows",
     "expectations",
     "fit_fusions",
@@ -57,6 +55,7 @@ __all__ = [
     "recipe",
     "refine_fusions",
     "save",
+    "side_by_side",
     "split_keys",
     "train",
 ]

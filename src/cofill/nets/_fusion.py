@@ -18,13 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import expit, softmax
 
 from cofill.errors import DataError, SettingError
 from cofill.nets._forward import forward
 from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, ridge_predict
-from cofill.nets._losses import Block, CellLoss
+from cofill.nets._losses import Block, CellLoss, expectations
 from cofill.nets._networks import MLP, recipe
 from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys
@@ -169,6 +168,11 @@ class FusionProblem:
         own = self.present[:, None, :]
         shown = own & drawn
         return np.where(shown.any(axis=2, keepdims=True), shown, own)
+
+    @cached_property
+    def shown(self) -> Bool[np.ndarray, "rows draws groups"]:
+        """The patterns among which each step of training draws, for every row."""
+        return self.draw(_DRAWS)
 
     @cached_property
     def thinned(self) -> Bool[np.ndarray, "rows groups"]:
@@ -389,7 +393,7 @@ def _tasks(
 ) -> list[Task]:
     """Return the members of one ensemble, to be trained on some of a problem's rows."""
     columns = _flagged(problem.inputs[rows], problem.present[rows], problem.groups)
-    inputs = Grouped(columns, problem.draw(_DRAWS)[rows]) if problem.needs_thinning else columns
+    inputs = Grouped(columns, problem.shown[rows]) if problem.needs_thinning else columns
     targets = problem.targets[rows].astype(np.float32)
     widths = (columns.shape[1], *settings.hidden, targets.shape[1])
     network = recipe(MLP, widths, residual=True, dropout=settings.dropout)
@@ -442,19 +446,8 @@ def _ensemble(networks: Sequence[Any], inputs: np.ndarray, blocks: tuple[Block, 
     """Return the mean of what the networks expect."""
     total = np.zeros((len(inputs), blocks[-1].stop))
     for network in networks:
-        total += _expected(forward(network, inputs), blocks)
+        total += expectations(forward(network, inputs), blocks)
     return total / len(networks)
-
-
-def _expected(made: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
-    """Turn logits into probabilities, as `expectations` does, without compiling."""
-    for block in blocks:
-        part = slice(block.start, block.stop)
-        if block.kind == "bernoulli":
-            made[:, part] = expit(made[:, part])
-        elif block.kind == "categorical":
-            made[:, part] = softmax(made[:, part], axis=1)
-    return made
 
 
 def _as_probabilities(made: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:

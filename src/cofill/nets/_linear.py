@@ -9,13 +9,14 @@ ordinary ridge regression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["Moments", "patterns_of", "ridge_predict"]
+__all__ = ["Moments", "patterns_of", "ridge_predict", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,18 @@ def patterns_of(
     ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(first)))
     for at, rows in zip(first, np.split(order, ends[:-1]), strict=True):
         yield present[at], rows
+
+
+def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the columns ``(start, stop)`` of parts put one beside the other.
+
+    Examples
+    --------
+    >>> side_by_side([2, 3])
+    ((0, 2), (2, 5))
+    """
+    stops = list(accumulate(widths))
+    return tuple(zip([0, *stops[:-1]], stops, strict=True)) if stops else ()
 
 
 def _columns(groups: tuple[tuple[int, int], ...], pattern: np.ndarray) -> np.ndarray:

@@ -12,14 +12,16 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
+from scipy.special import expit, softmax
 
 from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
-__all__ = ["BatchLoss", "Block", "CellLoss", "Loss", "SquaredError", "expectations"]
+__all__ = ["BatchLoss", "Block", "CellLoss", "Loss", "SquaredError", "expectations", "loss_blocks"]
 
 KINDS = ("squared", "bernoulli", "categorical")
 
@@ -177,23 +179,26 @@ Loss = Callable[..., Any] | BatchLoss
 
 
 def expectations(
-    outputs: Float[Array, "*batch columns"], blocks: Sequence[Block]
-) -> Float[Array, "*batch columns"]:
+    outputs: Float[np.ndarray, "rows columns"] | Float[Array, "rows columns"],
+    blocks: Sequence[Block],
+) -> Float[np.ndarray, "rows columns"]:
     """Turn raw outputs into expected cells: logits into probabilities, numbers unchanged.
+
+    Done on the host: a compiled version would compile anew for every number of rows.
 
     Examples
     --------
-    >>> import jax.numpy as jnp
-    >>> expectations(jnp.zeros((1, 3)), [Block("squared", 0, 1), Block("categorical", 1, 3)])
-    Array([[0. , 0.5, 0.5]], dtype=float32)
+    >>> expectations(np.zeros((1, 3)), [Block("squared", 0, 1), Block("categorical", 1, 3)])
+    array([[0. , 0.5, 0.5]])
     """
+    made = np.array(outputs)
     for block in blocks:
         part = slice(block.start, block.stop)
         if block.kind == "bernoulli":
-            outputs = outputs.at[..., part].set(jax.nn.sigmoid(outputs[..., part]))
+            made[:, part] = expit(made[:, part])
         elif block.kind == "categorical":
-            outputs = outputs.at[..., part].set(jax.nn.softmax(outputs[..., part], axis=-1))
-    return outputs
+            made[:, part] = softmax(made[:, part], axis=1)
+    return made
 
 
 def loss_blocks(encoded: Sequence[EncodedBlock]) -> tuple[Block, ...]:
