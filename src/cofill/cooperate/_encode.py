@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from cofill.cooperate._site import CooperativeSite, Encoder, named_seed, rows_of
+from cofill.cooperate._site import CooperativeSite, Encoder, named_seed
 from cofill.errors import DataError
 from cofill.nets import (
     Autoencoder,
@@ -27,7 +27,7 @@ from cofill.nets import (
     recipe,
     train,
 )
-from cofill.privacy import BlindedIds, Codes, CodeSpec, Release
+from cofill.privacy import BlindedIds, Codes, CodeSpec, Release, in_order, rows_of
 from cofill.protocol import Step
 from cofill.views import Kind, Scaler
 
@@ -119,7 +119,7 @@ def _announce(
     """Tell every other site, blinded, whom this one has."""
     out = []
     for site in sites:
-        tokens = np.sort(site.tokens)  # sorted, so that the order of rows is not told
+        tokens = in_order(site.tokens)  # sorted, so that the order of rows is not told
         sent: list[Release] = [
             BlindedIds(sender=site.name, receiver=other, tokens=tokens, purpose="present")
             for other in site.others
@@ -140,9 +140,10 @@ def _send_codes(
         before = dict(site.sent)
         for peer, theirs in heard.items():
             had = before.get(peer, tokens[:0])
-            shared = np.flatnonzero((rows_of(theirs, tokens) >= 0) & (rows_of(had, tokens) < 0))
+            told = in_order(theirs)  # not in the order of rows
+            rows = rows_of(tokens, told)
+            shared = rows[(rows >= 0) & (rows_of(had, told) < 0)]
             if len(shared) and site.encoder is not None:
-                shared = shared[np.argsort(tokens[shared])]
                 before[peer] = np.concatenate([had, tokens[shared]])
                 sent.append(
                     Codes(
@@ -153,8 +154,8 @@ def _send_codes(
                         codes=encode_rows(site, shared),
                     )
                 )
-        told = {**site.peer_tokens, **heard}
-        out.append((site.with_(peer_tokens=told, sent=before), sent))
+        known = {**site.peer_tokens, **heard}
+        out.append((site.with_(peer_tokens=known, sent=before), sent))
     return out
 
 

@@ -17,13 +17,13 @@ from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
 from cofill.cooperate._settings import Architecture, CooperativeSettings
-from cofill.cooperate._site import Answer, CooperativeSite, rows_of
+from cofill.cooperate._site import Answer, CooperativeSite
 from cofill.cooperate._store import load_sites, save_sites
 from cofill.cooperate._tables import feature_r2, masks_table, reconstructability_table
 from cofill.cooperate._uncertainty import drawn_answer, interval_ends
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
-from cofill.privacy import Ledger, blind
+from cofill.privacy import Ledger, blind, no_tokens, rows_of
 from cofill.protocol import Federation, run_steps
 from cofill.views import MultiView, View
 
@@ -297,12 +297,25 @@ class CooperativeReconstruction(AbstractCompleter):
             return done
         lower, upper = {}, {}
         for name in views:
-            lower[name], upper[name] = interval_ends(
-                self.sites_[name], done.cells[name], self.interval
-            )
+            lower[name], upper[name] = self.intervals(name, done.cells[name], self.interval)
         return Completed.merge(
             views, done.cells, method=self.name, lower=lower, upper=upper, notes=done.notes
         )
+
+    def intervals(
+        self, name: str, cells: Float[np.ndarray, "individuals d"], level: float = 0.9
+    ) -> tuple[Float[np.ndarray, "individuals d"], Float[np.ndarray, "individuals d"]]:
+        """Return the ends of intervals around a view's reconstructed cells, in the user's units.
+
+        They hold a cell's true value with probability `level`, on average over rows that are
+        missing as the known rows could have been. Coded and empty cells have none (NaN).
+        """
+        check_is_fitted(self, "features_")
+        if not 0 < level < 1:
+            raise SettingError(f"level must be between 0 and 1, got {level}")
+        if name not in self.sites_:
+            raise SettingError(f"there is no view {name!r}; there is {', '.join(self.sites_)}")
+        return interval_ends(self.sites_[name], cells, level)
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
         answers = self._ask(views, progress)
@@ -377,9 +390,8 @@ class CooperativeReconstruction(AbstractCompleter):
         run_steps(ASKING, [trial], progress=progress)
         self.ledger_ = trial.ledger
         self.federation_.ledger = trial.ledger
-        empty = np.empty(0, "S32")
         return {
-            name: site.answer or Answer(empty, np.zeros((0, 0)))
+            name: site.answer or Answer(no_tokens(), np.zeros((0, 0)))
             for name, site in trial.sites.items()
         }
 

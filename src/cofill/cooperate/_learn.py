@@ -23,7 +23,6 @@ from cofill.cooperate._site import (
     Model,
     gathered,
     named_seed,
-    rows_of,
 )
 from cofill.errors import DataError
 from cofill.nets import (
@@ -40,7 +39,7 @@ from cofill.nets import (
     side_by_side,
     train,
 )
-from cofill.privacy import Codes, Release
+from cofill.privacy import Codes, Release, rows_of, union
 from cofill.protocol import Step
 
 __all__ = ["LEARN"]
@@ -133,8 +132,9 @@ def _desk(site: CooperativeSite) -> _Desk:
     if not links:
         notes.append(f"view {site.name!r} has no usable link and cannot be reconstructed")
     theirs = [site.peer_tokens[peer] for peer in links]
-    strangers = np.setdiff1d(np.concatenate(theirs), tokens) if theirs else np.empty(0, "S32")
-    needed = [np.isin(strangers, one) for one in theirs]
+    strangers = union(theirs)
+    strangers = strangers[rows_of(tokens, strangers) < 0]
+    needed = [rows_of(one, strangers) >= 0 for one in theirs]
     return _Desk(
         site.with_(notes=tuple(notes)),
         site.encoded(),

@@ -18,10 +18,10 @@ from cofill.cooperate._masks import (
     equal_weights,
 )
 from cofill.cooperate._settings import CooperativeSettings
-from cofill.cooperate._site import Answer, CooperativeSite, Link, gathered, rows_of
+from cofill.cooperate._site import Answer, CooperativeSite, Link, gathered
 from cofill.errors import DataError
 from cofill.nets import forward, patterns_of
-from cofill.privacy import BlindedIds, Codes, Release
+from cofill.privacy import BlindedIds, Codes, Release, in_order, rows_of, union
 from cofill.protocol import Step
 
 __all__ = ["ANSWER", "ASK", "COMPLETE", "link_guess", "masked_sum", "masks_of"]
@@ -41,7 +41,7 @@ def _ask(
         asked: list[Release] = []
         for peer in site.model.links:
             wanted = heard.get(peer, tokens[:0])
-            wanted = np.sort(wanted[rows_of(whole, wanted) < 0])
+            wanted = in_order(wanted[rows_of(whole, wanted) < 0])
             if len(wanted):
                 asked.append(
                     BlindedIds(sender=site.name, receiver=peer, tokens=wanted, purpose="ask")
@@ -108,8 +108,7 @@ COMPLETE = Step("complete", _complete)
 
 def reconstruct(site: CooperativeSite, codes: dict[str, Codes]) -> Answer:
     """Return expected cells of everyone for whom some peer sent a code."""
-    sent = [c.tokens for c in codes.values()]
-    wanted = np.unique(np.concatenate(sent)) if sent else np.empty(0, "S32")
+    wanted = union(c.tokens for c in codes.values())
     width = site.scaler.width if site.scaler is not None else 0
     if not len(wanted):
         return Answer(wanted, np.zeros((0, width)))

@@ -15,7 +15,7 @@ from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.errors import DataError
 from cofill.nets import Fusion
-from cofill.privacy import Codes, CodeSpec, blind
+from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
 from cofill.views import Scaler, View
 
 __all__ = ["Answer", "CooperativeSite", "Encoder", "Link", "Model"]
@@ -75,7 +75,7 @@ class Model:
     use_fusion: bool = False
     residuals: Residuals | None = None
     link_residuals: Mapping[str, Residuals] = field(default_factory=dict)
-    seen: np.ndarray = field(default_factory=lambda: np.empty(0, "S32"))
+    seen: np.ndarray = field(default_factory=no_tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,16 +152,6 @@ def named_seed(seed: int, *names: str) -> int:
     """Return a seed for one purpose, the same whoever else takes part and in whatever order."""
     words = "\n".join(names).encode()
     return int(np.random.SeedSequence([seed, *words]).generate_state(1)[0] >> 1)
-
-
-def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the position of each wanted token among tokens, −1 where it is not there."""
-    if not len(tokens):
-        return np.full(len(wanted), -1)
-    order = np.argsort(tokens)
-    at = np.minimum(np.searchsorted(tokens[order], wanted), len(tokens) - 1)
-    found = order[at]
-    return np.where(tokens[found] == wanted, found, -1)
 
 
 def gathered(

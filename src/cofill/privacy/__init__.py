@@ -1,7 +1,8 @@
 """What may leave a site: declared types of releases, the gate they pass, the ledger."""
 
 from cofill.privacy._ledger import Gate, Ledger, LedgerEntry
-from cofill.privacy._release import BlindedIds, Codes, CodeSpec, Release, blind
+from cofill.privacy._release import BlindedIds, Codes, CodeSpec, Release
+from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
 
 __all__ = [
     "BlindedIds",
@@ -12,4 +13,8 @@ __all__ = [
     "LedgerEntry",
     "Release",
     "blind",
+    "in_order",
+    "no_tokens",
+    "rows_of",
+    "union",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,30 +10,7 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 
-__all__ = ["BlindedIds", "CodeSpec", "Codes", "Release", "blind"]
-
-_TOKEN_BYTES = 16
-
-
-def blind(ids: np.ndarray, secret: bytes) -> np.ndarray:
-    """Return a keyed hash of each id (HMAC-SHA-256, cut to 16 bytes), in the order of the ids.
-
-    Sites that share the secret find the individuals they have in common; whoever lacks it cannot
-    tell who they are. Sites that have it can test any id they can think of: this is the weaker
-    way of alignment, and private set intersection the stronger.
-
-    Examples
-    --------
-    >>> blind(np.array([1, 2]), b"secret").dtype
-    dtype('S32')
-    """
-    maker = hmac.new(secret, digestmod=hashlib.sha256)
-    tokens = []
-    for value in ids.tolist():
-        one = maker.copy()
-        one.update(f"{type(value).__name__}:{value}".encode())
-        tokens.append(one.hexdigest()[: 2 * _TOKEN_BYTES])
-    return np.array(tokens, dtype=f"S{2 * _TOKEN_BYTES}")
+__all__ = ["BlindedIds", "CodeSpec", "Codes", "Release"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

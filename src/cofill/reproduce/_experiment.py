@@ -13,7 +13,7 @@ from cofill.metrics import Recorder, ResultRecord, paired_test
 from cofill.reproduce._catalogue import Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
 from cofill.reproduce._methods import METHODS, chosen, families
-from cofill.reproduce._observations import collect_masks, mean_masks
+from cofill.reproduce._observations import collect_masks, covered, mean_masks
 from cofill.reproduce._write import check_folder, write_experiment
 
 __all__ = ["largest_difference", "paired_by_view", "run_experiment"]
@@ -90,7 +90,7 @@ def run_experiment(
         prepare,
         families(wanted, architecture=experiment.architecture, masks=experiment.masks),
         chunk=experiment.chunk,
-        observe=[collect_masks, *experiment.observe],
+        observe=[collect_masks, covered, *experiment.observe],
         progress=progress or silent,
     )
     record = _finish(notebook)

@@ -15,6 +15,7 @@ from cofill.reproduce._crs import Notebook, Outcome, Repeat
 
 __all__ = [
     "collect_masks",
+    "covered",
     "cube_masks",
     "digit_pictures",
     "informative_features",
@@ -22,6 +23,9 @@ __all__ = [
     "noise_is_flagged",
     "subtypes",
 ]
+
+LEVEL = 0.9
+"""Level of the intervals whose coverage is measured."""
 
 RELATED = 0.3
 """Absolute correlation from which two features of Madelon count as related."""
@@ -53,6 +57,26 @@ def mean_masks(notebook: Notebook) -> dict[str, Any]:
         }
         for method, found in sums.items()
     }
+
+
+def covered(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
+    """Record the share of hidden numeric cells that lie in their interval, and its mean width.
+
+    Widths are in standardised units, as the errors are. Only methods with intervals of their own
+    take part, and of the cooperative ones only `best`: the paper's has in-sample residuals.
+    """
+    if outcome.method != "best":
+        return
+    for view, cells in outcome.cells.items():
+        lower, upper = outcome.fitted.estimator.intervals(view, cells, LEVEL)
+        known = ~np.isnan(lower) & ~np.isnan(repeat.truth[view])
+        if not known.any():
+            continue
+        inside = (lower <= repeat.truth[view]) & (repeat.truth[view] <= upper)
+        width = repeat.standardised(view, upper) - repeat.standardised(view, lower)
+        record = notebook.recorder.add
+        record("best", "coverage", f"view_{view}", float(inside[known].mean()), seed=repeat.seed)
+        record("best", "width", f"view_{view}", float(np.nanmean(width)), seed=repeat.seed)
 
 
 def cube_masks(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:

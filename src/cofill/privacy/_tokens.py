@@ -1,0 +1,95 @@
+"""Blinded ids as arrays of 16-byte tokens: how they are made, ordered and found.
+
+Tokens are keyed hashes, so their first eight bytes, read as one integer, tell them apart but for
+chance. Sorting and searching integers instead of strings keeps alignment of millions of
+individuals at a fraction of a second; whole tokens are compared before two count as one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Int
+
+__all__ = ["blind", "in_order", "no_tokens", "rows_of", "union"]
+
+_BYTES = 16
+
+
+def blind(ids: np.ndarray, secret: bytes) -> np.ndarray:
+    """Return a keyed hash of each id (BLAKE2b, 16 bytes), in the order of the ids.
+
+    Sites that share the secret (at most 64 bytes) find the individuals they have in common;
+    whoever lacks it cannot tell who they are. Sites that have it can test any id they can think
+    of: this is the weaker way of alignment, and private set intersection the stronger.
+
+    Examples
+    --------
+    >>> blind(np.array([1, 2]), b"secret").dtype
+    dtype('S16')
+    """
+    keyed = hashlib.blake2b(key=secret, digest_size=_BYTES)
+    tokens = []
+    for value in ids.tolist():
+        one = keyed.copy()
+        one.update(f"{type(value).__name__}:{value}".encode())
+        tokens.append(one.digest())
+    return np.array(tokens, dtype=f"S{_BYTES}")
+
+
+def no_tokens() -> np.ndarray:
+    """Return an empty array of tokens."""
+    return np.empty(0, f"S{_BYTES}")
+
+
+def in_order(tokens: np.ndarray) -> np.ndarray:
+    """Return the tokens in an order that depends on their values only.
+
+    Examples
+    --------
+    >>> tokens = blind(np.arange(5), b"secret")
+    >>> bool((in_order(tokens) == in_order(tokens[::-1])).all())
+    True
+    """
+    return tokens[_order(tokens)]
+
+
+def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"]:
+    """Return the position of each wanted token among different tokens, −1 where it is not there.
+
+    Examples
+    --------
+    >>> tokens = blind(np.array(["ann", "bob"]), b"secret")
+    >>> rows_of(tokens, blind(np.array(["bob", "eve"]), b"secret"))
+    array([ 1, -1])
+    """
+    if not len(tokens) or not len(wanted):
+        return np.full(len(wanted), -1)
+    order = _order(tokens)
+    ordered, sought = _words(tokens)[order], _words(wanted)
+    if (ordered[1:] == ordered[:-1]).any():  # two tokens begin alike: compare them whole
+        ordered, sought = tokens[order], wanted
+    found = order[np.minimum(np.searchsorted(ordered, sought), len(tokens) - 1)]
+    return np.where(tokens[found] == wanted, found, -1)
+
+
+def union(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the tokens that are in any of the parts, each once, in order."""
+    everyone = no_tokens()
+    for part in parts:
+        everyone = np.concatenate([everyone, part[rows_of(everyone, part) < 0]])
+    return in_order(everyone)
+
+
+def _words(tokens: np.ndarray) -> np.ndarray:
+    """Return the first eight bytes of each token as an integer that sorts as the bytes do."""
+    return np.ascontiguousarray(tokens).view(">u8").reshape(len(tokens), -1)[:, 0].astype(np.uint64)
+
+
+def _order(tokens: np.ndarray) -> np.ndarray:
+    words = _words(tokens)
+    order = np.argsort(words, kind="stable")
+    ordered = words[order]
+    return order if (ordered[1:] != ordered[:-1]).all() else np.argsort(tokens, kind="stable")
