@@ -292,39 +292,31 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
         """Fill what is missing in `views`; individuals need not be those of `fit`."""
-        done = super().complete(views, progress=progress)
+        check_is_fitted(self, "features_")
+        self._check_schema(views)
         if self.interval is None or views.is_complete:
-            return done
-        lower, upper = {}, {}
-        for name in views:
-            lower[name], upper[name] = self.intervals(name, done.cells[name], self.interval)
+            return super().complete(views, progress=progress)
+        answers, tokens = self._ask(views, progress), self._tokens(views)
+        made, lower, upper = self._filled(views, answers, tokens), {}, {}
+        for name, cells in made.items():
+            ends = self._ends(name, answers[name], tokens, self.interval)
+            lower[name], upper[name] = (np.where(np.isnan(cells), np.nan, end) for end in ends)
         return Completed.merge(
-            views, done.cells, method=self.name, lower=lower, upper=upper, notes=done.notes
+            views, made, method=self.name, lower=lower, upper=upper, notes=self.notes_
         )
 
-    def intervals(
-        self, name: str, cells: Float[np.ndarray, "individuals d"], level: float = 0.9
-    ) -> tuple[Float[np.ndarray, "individuals d"], Float[np.ndarray, "individuals d"]]:
-        """Return the ends of intervals around a view's reconstructed cells, in the user's units.
-
-        They hold a cell's true value with probability `level`, on average over rows that are
-        missing as the known rows could have been. Coded and empty cells have none (NaN).
-        """
-        check_is_fitted(self, "features_")
-        if not 0 < level < 1:
-            raise SettingError(f"level must be between 0 and 1, got {level}")
-        if name not in self.sites_:
-            raise SettingError(f"there is no view {name!r}; there is {', '.join(self.sites_)}")
-        return interval_ends(self.sites_[name], cells, level)
-
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
-        answers = self._ask(views, progress)
-        hopeless, tokens = self._hopeless(), self._tokens(views)
-        made = {}
-        for name in views:
-            cells = self._cells(name, answers[name], tokens)
-            made[name] = self._settled(name, cells, hopeless[name])
-        return made
+        return self._filled(views, self._ask(views, progress), self._tokens(views))
+
+    def _filled(
+        self, views: MultiView, answers: Mapping[str, Answer], tokens: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return every view's cells by what the sites answered."""
+        hopeless = self._hopeless()
+        return {
+            name: self._settled(name, self._cells(name, answers[name], tokens), hopeless[name])
+            for name in views
+        }
 
     def draw(
         self, views: MultiView, n_draws: int = 5, *, key: int | Sequence[int] = 0
@@ -340,14 +332,11 @@ class CooperativeReconstruction(AbstractCompleter):
             raise SettingError(f"n_draws must be at least 1, got {n_draws}")
         answers = self._ask(views, None)
         rng = np.random.default_rng(key)
-        hopeless, tokens = self._hopeless(), self._tokens(views)
+        tokens = self._tokens(views)
         done = []
         for _ in range(n_draws):
-            made = {}
-            for name in views:
-                drawn = drawn_answer(self.sites_[name], answers[name], rng)
-                cells = self._cells(name, drawn, tokens)
-                made[name] = self._settled(name, cells, hopeless[name])
+            drawn = {n: drawn_answer(self.sites_[n], answers[n], rng) for n in views}
+            made = self._filled(views, drawn, tokens)
             done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
         return done
 
@@ -361,9 +350,27 @@ class CooperativeReconstruction(AbstractCompleter):
         """
         check_is_fitted(self, "features_")
         self._check_schema(views)
+        return self._cells(name, self._without(views, name, masks), self._tokens(views))
+
+    def intervals(
+        self, views: MultiView, name: str, level: float = 0.9
+    ) -> tuple[Float[np.ndarray, "individuals d"], Float[np.ndarray, "individuals d"]]:
+        """Return the ends of intervals around what `reconstruct` makes, in the user's units.
+
+        They hold a cell's true value with probability `level`, on average over rows that are
+        missing as the known rows could have been. Coded and empty cells have none (NaN).
+        """
+        check_is_fitted(self, "features_")
+        self._check_schema(views)
+        if not 0 < level < 1:
+            raise SettingError(f"level must be between 0 and 1, got {level}")
+        answer = self._without(views, name)
+        return self._ends(name, answer, self._tokens(views), level)
+
+    def _without(self, views: MultiView, name: str, masks: str | None = None) -> Answer:
+        """Return what the other views' codes say about everyone's row in one view."""
         without = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
-        answers = self._ask(without, None, masks=masks, only=name)
-        return self._cells(name, answers[name], self._tokens(views))
+        return self._ask(without, None, masks=masks, only=name)[name]
 
     def _ask(
         self,
@@ -419,6 +426,18 @@ class CooperativeReconstruction(AbstractCompleter):
         if there.any():
             cells[there] = scaler.decode(answer.expected[at[there]], clip=True)
         return cells
+
+    def _ends(
+        self, name: str, answer: Answer, tokens: np.ndarray, level: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of intervals for tokens, NaN for those nobody answered."""
+        found = interval_ends(self.sites_[name], answer.expected, level)
+        at = rows_of(answer.tokens, tokens)
+        there = at >= 0
+        ends = np.full((2, len(tokens), found[0].shape[1]), np.nan)
+        for end, values in zip(ends, found, strict=True):
+            end[there] = values[at[there]]
+        return ends[0], ends[1]
 
     # --- what was learned ---------------------------------------------------------------------
 

@@ -15,30 +15,35 @@ __all__ = ["drawn_answer", "interval_ends"]
 
 
 def interval_ends(
-    site: CooperativeSite, cells: Float[np.ndarray, "rows features"], level: float
+    site: CooperativeSite, expected: Float[np.ndarray, "rows width"], level: float
 ) -> tuple[Float[np.ndarray, "rows features"], Float[np.ndarray, "rows features"]]:
-    """Return the ends of the intervals around numeric cells, from out-of-fold residuals.
+    """Return the ends of the intervals around what a site expects, from out-of-fold residuals.
 
-    Coded cells, empty cells and features with too few known residuals get none (NaN).
+    The intervals lie around the expected number itself, not around the rounded or clipped cell
+    that is filled in: the residuals are of those. Around whole numbers the ends are the first
+    and the last whole number inside. Coded cells, empty cells and features with too few known
+    residuals get none (NaN).
     """
     scaler, residuals = site.fitted_scaler, site.model.residuals
-    nothing = np.full(cells.shape, np.nan)
+    nothing = np.full((len(expected), len(scaler.features)), np.nan)
     columns = [(b.feature, b.start) for b in scaler.blocks if b.kind is Kind.NUMERIC]
     if residuals is None or not columns:
         return nothing, nothing.copy()
     features, places = (np.array(c) for c in zip(*columns, strict=True))
     radius = conformal_radius(residuals.absolute()[:, places], level)
-    encoded = np.nan_to_num(scaler.encode(cells.astype(np.float64)))
+    whole = np.array([scaler.features[k].is_integer for k in features])
     ends = []
-    for sign in (-1, 1):
-        moved = encoded.copy()
-        moved[:, places] += sign * np.nan_to_num(radius)
+    for sign, inwards in ((-1, np.ceil), (1, np.floor)):
+        moved = np.array(expected, dtype=np.float64)
+        moved[:, places] += sign * radius
         end = nothing.copy()
-        end[:, features] = scaler.decode(moved)[:, features]
-        end[:, features[np.isnan(radius)]] = np.nan
-        end[np.isnan(cells)] = np.nan
+        end[:, features] = scaler.decode(moved, whole=False)[:, features]
+        end[:, features[whole]] = inwards(end[:, features[whole]])
         ends.append(end)
-    return ends[0], ends[1]
+    lower, upper = ends
+    none = lower > upper  # no whole number lies inside: the nearest one it is
+    nearest = scaler.decode(np.nan_to_num(np.asarray(expected, dtype=np.float64)))
+    return np.where(none, nearest, lower), np.where(none, nearest, upper)
 
 
 def drawn_answer(site: CooperativeSite, answer: Answer, rng: np.random.Generator) -> Answer:

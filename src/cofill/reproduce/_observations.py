@@ -67,8 +67,8 @@ def covered(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     """
     if outcome.method != "best":
         return
-    for view, cells in outcome.cells.items():
-        lower, upper = outcome.fitted.estimator.intervals(view, cells, LEVEL)
+    for view, asked in repeat.tests.items():
+        lower, upper = outcome.fitted.estimator.intervals(asked, view, LEVEL)
         known = ~np.isnan(lower) & ~np.isnan(repeat.truth[view])
         if not known.any():
             continue

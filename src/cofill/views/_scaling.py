@@ -200,20 +200,21 @@ class Scaler:
         encoded: Float[np.ndarray, "n width"],
         *,
         clip: bool = False,
+        whole: bool = True,
         dtype: type[np.floating] = np.float64,
     ) -> Float[np.ndarray, "n d"]:
         """Return the cells of an encoded matrix: the inverse of `encode`.
 
-        Integers are rounded, a binary cell is 1 from 0.5 on, a categorical cell is its largest
-        column. `clip` keeps numeric cells within the range seen at fit. Without it an encoded
-        value too large for a number becomes the largest one, never infinite.
+        Integers are rounded unless `whole` is false, a binary cell is 1 from 0.5 on, a categorical
+        cell is its largest column. `clip` keeps numeric cells within the range seen at fit.
+        Without it an encoded value too large for a number becomes the largest one, never infinite.
         """
         _require_columns(encoded, self.width, "encoded", "the scaler's width")
         out = np.empty((len(encoded), len(self.features)), dtype=dtype)
         numeric, columns = self._numeric
         values = (self.center, self.scale, self.low, self.high)
         center, scale, low, high = (np.asarray(v)[numeric] for v in values)
-        whole = np.flatnonzero([self.features[k].is_integer for k in numeric])
+        integers = np.flatnonzero([self.features[k].is_integer and whole for k in numeric])
         for part in _chunks(len(encoded), max(self.width, len(self.features))):
             if len(numeric):
                 block = encoded[part][:, columns].astype(np.float64)
@@ -224,7 +225,7 @@ class Scaler:
                     block += center
                 if clip:
                     np.clip(block, low, high, out=block)
-                block[:, whole] = np.rint(block[:, whole])
+                block[:, integers] = np.rint(block[:, integers])
                 out[part, numeric] = _finite(block, dtype)
             for coded in self._coded:
                 given = encoded[part, coded.start : coded.stop]

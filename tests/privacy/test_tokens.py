@@ -1,0 +1,48 @@
+"""Ordering and finding tokens, against sets and sorted lists."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cofill.privacy import blind, in_order, no_tokens, rows_of, union
+
+PEOPLE = st.lists(st.integers(0, 40), unique=True, max_size=30)
+
+
+def tokens_of(people: list[int]) -> np.ndarray:
+    return blind(np.array(people, dtype=np.int64), b"k")
+
+
+@given(PEOPLE, PEOPLE)
+def test_positions_are_those_of_a_dictionary(here, wanted):
+    at = {person: k for k, person in enumerate(here)}
+    found = rows_of(tokens_of(here), tokens_of(wanted))
+    assert found.tolist() == [at.get(person, -1) for person in wanted]
+
+
+@given(PEOPLE, PEOPLE, PEOPLE)
+def test_a_union_names_everyone_once_in_sorted_order(one, two, three):
+    found = union(tokens_of(p) for p in (one, two, three))
+    assert found.tolist() == sorted(tokens_of(sorted({*one, *two, *three})).tolist())
+
+
+@given(PEOPLE)
+def test_the_order_is_that_of_the_digits(people):
+    tokens = tokens_of(people)
+    np.testing.assert_array_equal(in_order(tokens), np.sort(tokens))
+
+
+@pytest.mark.parametrize("beginning", [b"0" * 16, b"f" * 16])
+def test_tokens_that_begin_alike_are_told_apart(beginning):
+    tokens = np.array([beginning + bytes(f"{k:016x}", "ascii") for k in (3, 1, 2)], "S32")
+    other = np.array([beginning + b"0" * 15 + b"9"], "S32")
+    assert rows_of(tokens, tokens[::-1]).tolist() == [2, 1, 0]
+    assert rows_of(tokens, other).tolist() == [-1]
+    assert in_order(tokens).tolist() == sorted(tokens.tolist())
+
+
+def test_nobody_is_found_among_nobody():
+    assert rows_of(no_tokens(), tokens_of([1])).tolist() == [-1]
+    assert rows_of(tokens_of([1]), no_tokens()).tolist() == []
+    assert len(union([])) == 0
