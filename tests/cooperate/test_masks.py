@@ -261,3 +261,29 @@ def test_many_patterns_at_once_are_the_closed_forms_of_each():
     for pattern, made in zip(patterns, closed_forms(statistics, patterns), strict=True):
         np.testing.assert_allclose(made[pattern], closed_form(statistics.only(pattern)), atol=1e-6)
         assert (made[~pattern] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_heavy_tails_and_holes_do_not_make_weights_explode(seed):
+    """Sums of squares over two sets of rows differ by far when a few rows hold most of them."""
+    rng = np.random.default_rng(seed)
+    truth = np.exp(2.0 * rng.normal(size=(3000, 1)))
+    truth = (truth - truth.mean()) / truth.std()
+    guesses = np.stack([c * truth + d * rng.normal(size=truth.shape) for c, d in CLOSE])
+    present = rng.random((3000, 3)) < 0.9
+    holed = MaskStatistics.of(guesses, truth, present)
+    patterns = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1]], bool)
+    whole = MaskStatistics.of(guesses, truth)
+    for pattern, weights in zip(patterns, closed_forms(holed, patterns), strict=True):
+        best = closed_form(whole.only(pattern))
+        lost = _mean_error(guesses, truth, weights) / _mean_error(guesses[pattern], truth, best)
+        assert np.abs(weights).max() < 8  # 5 is the best of the poor source alone
+        assert lost < 1.5
+
+
+CLOSE = ((0.02, 0.1), (0.1, 0.1), (0.7, 0.3))
+"""Slope and noise of a hopeless, a poor and a good source."""
+
+
+def _mean_error(guesses, truth, weights):
+    return float(np.mean((np.einsum("jf,jrf->rf", weights, guesses) - truth) ** 2))

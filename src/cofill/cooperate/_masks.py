@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _TRACE = 1e-9
+_LEAST = 0.02  # smallest eigenvalue of correlations from different rows
 _AT_ONCE = 256  # patterns solved together
 
 
@@ -33,26 +34,33 @@ _AT_ONCE = 256  # patterns solved together
 class MaskStatistics:
     """Sums over rows from which masks are made; those of more rows are simply added.
 
-    With errors ``e_j = x_j − y`` the Gram matrix of the guesses is ``E[e_j e_l] + E[e_j y] +
-    E[e_l y] + E[y²]``. Kept apart like this, rows that lack some sources can be used without
-    guesses of sources that never met being taken for independent parts of the truth: where two
-    sources share no row, their errors are taken to be unrelated.
+    Where every row has every source the Gram matrix of the guesses is their sum of products. Where
+    rows lack some sources, each entry comes from the rows that can give it, and entries from
+    different rows need not fit together: heavy tails alone make sums of squares over two sets of
+    rows differ by far, and weights that play off such differences are without bounds. So every
+    source is measured against the truth of its own rows, two sources by their correlation on the
+    rows that have both, and the correlations are shrunk until no direction is left that some rows
+    could not have. Sources that never met are taken to err independently.
 
     Parameters
     ----------
     products
-        Per feature, sum of ``e_j e_l`` over the rows that have both sources.
+        Per feature, sum of ``x_j x_l`` over the rows that have both sources.
+    squares
+        Per feature, sum of ``x_j²`` over the rows that have both j and l.
     pairs
         How many rows these are.
-    cross
-        Per feature, sum of ``e_j y`` over the rows that have the source.
+    cross, truths
+        Per feature, sums of ``x_j y`` and of ``y²`` over the rows that have the source.
     power, rows
         Per feature, sum of ``y²`` over all rows, and how many they are.
     """
 
     products: Float[np.ndarray, "features sources sources"]
+    squares: Float[np.ndarray, "features sources sources"]
     pairs: Float[np.ndarray, "features sources sources"]
     cross: Float[np.ndarray, "features sources"]
+    truths: Float[np.ndarray, "features sources"]
     power: Float[np.ndarray, " features"]
     rows: Float[np.ndarray, " features"]
 
@@ -70,11 +78,13 @@ class MaskStatistics:
         y = np.where(known, truth, 0.0).astype(np.float64)
         # (rows, sources, features): a guess counts where its source is there and the truth known.
         counts = (there[:, :, None] & known[:, None, :]).astype(np.float64)
-        errors = np.where(counts > 0, guesses.transpose(1, 0, 2) - y[:, None, :], 0.0)
+        x = np.where(counts > 0, guesses.transpose(1, 0, 2), 0.0)
         return cls(
-            np.einsum("rjf,rlf->fjl", errors, errors, optimize=True),
+            np.einsum("rjf,rlf->fjl", x, x, optimize=True),
+            np.einsum("rjf,rlf->fjl", x**2, counts, optimize=True),
             np.einsum("rjf,rlf->fjl", counts, counts, optimize=True),
-            np.einsum("rjf,rf->fj", errors, y, optimize=True),
+            np.einsum("rjf,rf->fj", x, y, optimize=True),
+            np.einsum("rjf,rf->fj", counts, y**2, optimize=True),
             (y**2).sum(axis=0),
             known.sum(axis=0).astype(np.float64),
         )
@@ -90,26 +100,46 @@ class MaskStatistics:
         at = np.flatnonzero(sources) if np.asarray(sources).dtype == bool else np.asarray(sources)
         square = np.ix_(np.arange(len(self.pairs)), at, at)
         return MaskStatistics(
-            self.products[square], self.pairs[square], self.cross[:, at], self.power, self.rows
+            self.products[square],
+            self.squares[square],
+            self.pairs[square],
+            self.cross[:, at],
+            self.truths[:, at],
+            self.power,
+            self.rows,
         )
 
     @property
     def gram(self) -> Float[np.ndarray, "features sources sources"]:
         """Mean product of the guesses of two sources."""
-        mean = self.cross / np.maximum(np.einsum("fjj->fj", self.pairs), 1)
-        square = (self.power / np.maximum(self.rows, 1))[:, None, None]
-        errors = self.products / np.maximum(self.pairs, 1)
-        # Means over different rows need not fit together; drop what no set of rows could give.
-        if self._is_ragged:
-            errors = _semidefinite(errors)
-        gram = errors + mean[:, :, None] + mean[:, None, :] + square
-        return _semidefinite(gram) if self._is_ragged else gram
+        if not self._is_ragged:
+            return self.products / np.maximum(self.rows, 1)[:, None, None]
+        size = np.sqrt(np.einsum("fjj->fj", self.squares) / self._own)
+        both = np.sqrt(self.squares * self.squares.transpose(0, 2, 1))
+        together = self.products / np.where(both > 0, both, 1.0)
+        # x = y + e with unrelated errors: E[x_j x_l] = E[x_j y] + E[x_l y] − E[y²].
+        agreed = self.cross / self._own
+        unmet = agreed[:, :, None] + agreed[:, None, :] - 1.0
+        sizes = size[:, :, None] * size[:, None, :]
+        unmet = np.clip(unmet / np.where(sizes > 0, sizes, 1.0), -1.0, 1.0)
+        together = _shrunk(np.where(self.pairs > 0, together, unmet))
+        return together * sizes * self._scale[:, None, None]
 
     @property
     def right(self) -> Float[np.ndarray, "features sources"]:
         """Mean product of a source's guess with the truth."""
-        mean = self.cross / np.maximum(np.einsum("fjj->fj", self.pairs), 1)
-        return mean + (self.power / np.maximum(self.rows, 1))[:, None]
+        if not self._is_ragged:
+            return self.cross / np.maximum(self.rows, 1)[:, None]
+        return self.cross / self._own * self._scale[:, None]
+
+    @property
+    def _own(self) -> Float[np.ndarray, "features sources"]:
+        """Sum of squares of the truth on a source's own rows."""
+        return np.where(self.truths > 0, self.truths, 1.0)
+
+    @property
+    def _scale(self) -> Float[np.ndarray, " features"]:
+        return self.power / np.maximum(self.rows, 1)
 
     @property
     def _is_ragged(self) -> bool:
@@ -122,10 +152,14 @@ class MaskStatistics:
         return 2 * (np.einsum("fjl,lf->jf", self.gram, weights) - self.right.T)
 
 
-def _semidefinite(matrices: np.ndarray) -> np.ndarray:
-    """Return the nearest matrices without negative directions."""
-    values, vectors = np.linalg.eigh(matrices)
-    return np.einsum("fik,fk,fjk->fij", vectors, np.maximum(values, 0.0), vectors)
+def _shrunk(correlations: np.ndarray) -> np.ndarray:
+    """Pull correlations towards none until the smallest eigenvalue is at least `_LEAST`."""
+    sources = correlations.shape[-1]
+    unit = np.eye(sources)
+    correlations = np.where(unit > 0, 1.0, correlations)
+    least = np.linalg.eigvalsh(correlations)[:, 0]
+    share = np.clip((_LEAST - least) / np.maximum(1.0 - least, _LEAST), 0.0, 1.0)[:, None, None]
+    return (1 - share) * correlations + share * unit
 
 
 def equal_weights(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
