@@ -73,9 +73,10 @@ class TestEmbedded:
 
     def test_listing(self):
         found = {d.name: d for d in datasets()}
-        assert [n for n, d in found.items() if d.is_here] == ["wdbc", "digits", "cube"]
+        embedded = ["wdbc", "digits", "cube", "behaviour"]
+        assert [n for n, d in found.items() if d.is_here] == embedded
         assert found["mnist"].where == "not here"
-        for name in ("wdbc", "digits", "cube"):
+        for name in embedded:
             views = load(name).views
             assert (views.names, views.n_individuals) == (
                 found[name].views,

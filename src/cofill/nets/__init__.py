@@ -8,6 +8,7 @@ from cofill.nets._fusion import (
     fit_fusions,
     refine_fusions,
 )
+from cofill.nets._gan import GANSettings, draw_rows, fit_generators
 from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, side_by_side
 from cofill.nets._losses import (
@@ -35,6 +36,7 @@ __all__ = [
     "Fusion",
     "FusionProblem",
     "FusionSettings",
+    "GANSettings",
     "GroupDropout",
     "Grouped",
     "Moments",
@@ -44,8 +46,10 @@ __all__ = [
     "TrainSettings",
     "Trained",
     "apply_rows",
+    "draw_rows",
     "expectations",
     "fit_fusions",
+    "fit_generators",
     "forward",
     "load",
     "load_arrays",

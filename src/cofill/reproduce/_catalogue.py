@@ -1,8 +1,9 @@
 """The experiments by name: data, repeats, protocol, and what the paper printed.
 
-Figures are those of Maurel, Lefebvre and Sublime, "Deep Cooperative Reconstruction with Security
-Constraints in multi-view environments" (ICDMW 2020): Tables II and III and section VI. Its Figures
-6 and 9 survive as pictures only, so errors and differences stand beside the statements of the text.
+Those on released means are in `_mean_experiments`. Figures here are those of Maurel, Lefebvre and
+Sublime, "Deep Cooperative Reconstruction with Security Constraints in multi-view environments"
+(ICDMW 2020): Tables II and III and section VI. Its Figures 6 and 9 survive as pictures only, so
+errors and differences stand beside the statements of the text.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.reproduce._crs import Observe, Repeat, hidden_rows, split_individuals
+from cofill.reproduce._mean_experiments import MEAN_EXPERIMENTS, MeanExperiment
 from cofill.reproduce._observations import cube_masks, digit_pictures, noise_is_flagged, subtypes
 from cofill.views import Dataset, load
 
@@ -66,18 +68,20 @@ class Experiment:
     observe: Sequence[Observe] = ()
 
 
-def experiments() -> tuple[Experiment, ...]:
-    """Return every experiment.
+def experiments() -> tuple[Experiment | MeanExperiment, ...]:
+    """Return every experiment: on reconstruction, then on released means.
 
     Examples
     --------
-    >>> [e.name for e in experiments()]
+    >>> [e.name for e in experiments()][:6]
     ['cube', 'wdbc', 'mfdd', 'madelon', 'tcga', 'credit']
+    >>> [e.name for e in experiments()][6:]
+    ['growpu-mnist', 'growpu-behaviour', 'growpu-classifiers', 'growpu-subset', 'nnpu-table1']
     """
     return tuple(_EXPERIMENTS.values())
 
 
-def find_experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment | MeanExperiment:
     """Return an experiment, or raise a `SettingError` with the nearest name."""
     if name not in _EXPERIMENTS:
         close = get_close_matches(name, _EXPERIMENTS, n=1)
@@ -94,7 +98,7 @@ def _cube(seed: int) -> Dataset:
     return load("cube", key=seed)
 
 
-_EXPERIMENTS: dict[str, Experiment] = {
+_EXPERIMENTS: dict[str, Experiment | MeanExperiment] = {
     e.name: e
     for e in (
         Experiment(
@@ -165,5 +169,6 @@ _EXPERIMENTS: dict[str, Experiment] = {
             protocol="10 % of the rows of each view hidden; everything is fitted on the rest",
             chunk=1,
         ),
+        *MEAN_EXPERIMENTS,
     )
 }

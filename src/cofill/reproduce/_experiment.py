@@ -10,8 +10,10 @@ from typing import Any
 from cofill.completion._completer import Progress, silent
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord, paired_test
+from cofill.reproduce._attacks import ATTACKS
 from cofill.reproduce._catalogue import Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
+from cofill.reproduce._mean_experiments import MeanExperiment, run_mean_experiment
 from cofill.reproduce._methods import METHODS, chosen, families
 from cofill.reproduce._observations import collect_masks, covered, mean_masks
 from cofill.reproduce._write import check_folder, write_experiment
@@ -59,10 +61,49 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     repeats = _seeds(experiment, seeds, quick)
-    wanted = chosen(methods)
-    shared = experiment.load(repeats[0])
     if out is not None:
         check_folder(Path(out), name, overwrite=overwrite)
+    told = progress or silent
+    if isinstance(experiment, MeanExperiment):
+        record = _run_means(experiment, repeats, quick, methods, told)
+    else:
+        record = _run_views(experiment, repeats, quick, methods, told)
+    if out is not None:
+        write_experiment(record, experiment, Path(out))
+    return record
+
+
+def _run_means(
+    experiment: MeanExperiment,
+    repeats: Sequence[int],
+    quick: bool,
+    methods: Sequence[str] | None,
+    progress: Progress,
+) -> ResultRecord:
+    recorder = Recorder(
+        experiment.name,
+        seeds=repeats,
+        accelerator=_accelerator(),
+        settings={
+            "experiment": experiment.description,
+            "protocol": experiment.protocol,
+            "methods": {n: w for n, w in ATTACKS.items() if methods is None or n in methods},
+            "quick": quick,
+        },
+    )
+    run_mean_experiment(experiment, recorder, quick=quick, methods=methods, progress=progress)
+    return recorder.finish()
+
+
+def _run_views(
+    experiment: Experiment,
+    repeats: Sequence[int],
+    quick: bool,
+    methods: Sequence[str] | None,
+    progress: Progress,
+) -> ResultRecord:
+    wanted = chosen(methods)
+    shared = experiment.load(repeats[0])
     if quick and methods is None:
         width = sum(view.n_features for view in shared.views.values())
         wanted = tuple(m for m in wanted if m != "iterative" or width <= _WIDE)
@@ -71,7 +112,7 @@ def run_experiment(
         return experiment.prepare(experiment.load(seed) if experiment.fresh else shared, seed)
 
     recorder = Recorder(
-        name,
+        experiment.name,
         seeds=repeats,
         accelerator=_accelerator(),
         settings={
@@ -91,12 +132,9 @@ def run_experiment(
         families(wanted, architecture=experiment.architecture, masks=experiment.masks),
         chunk=experiment.chunk,
         observe=[collect_masks, covered, *experiment.observe],
-        progress=progress or silent,
+        progress=progress,
     )
-    record = _finish(notebook)
-    if out is not None:
-        write_experiment(record, experiment, Path(out))
-    return record
+    return _finish(notebook)
 
 
 def paired_by_view(record: ResultRecord, one: str, other: str) -> dict[str, Any]:
@@ -139,7 +177,9 @@ def largest_difference(record: ResultRecord) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _seeds(experiment: Experiment, seeds: int | Sequence[int] | None, quick: bool) -> list[int]:
+def _seeds(
+    experiment: Experiment | MeanExperiment, seeds: int | Sequence[int] | None, quick: bool
+) -> list[int]:
     if seeds is None:
         seeds = 2 if quick else experiment.repeats
     if isinstance(seeds, int):

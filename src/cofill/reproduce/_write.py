@@ -9,6 +9,7 @@ from pathlib import Path
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, ResultTable, table
 from cofill.reproduce._catalogue import Experiment
+from cofill.reproduce._mean_experiments import MeanExperiment
 from cofill.reproduce._pictures import pictures
 
 __all__ = ["check_folder", "page", "result_tables", "write_experiment"]
@@ -21,6 +22,11 @@ _TABLES = {
     "Masks": ("mask_shared", "mask_nonshared"),
     "Noise": ("informative_auc", "probes_flagged", "informative_flagged"),
     "Cells left open (scored as the training mean)": ("left_open",),
+}
+
+_MEAN_TABLES = {
+    "Records whose class was guessed (fractions)": ("accuracy",),
+    "What the attacks expected of themselves, without labels": ("sureness",),
 }
 
 
@@ -41,7 +47,9 @@ def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
         raise DataError(f"the folder {out} may not be written to; give another --out")
 
 
-def write_experiment(record: ResultRecord, experiment: Experiment, out: Path) -> list[str]:
+def write_experiment(
+    record: ResultRecord, experiment: Experiment | MeanExperiment, out: Path
+) -> list[str]:
     """Write record, page and pictures; return the names of the files, the record last."""
     drawn = {f"{record.name}_{part}.svg": svg for part, svg in pictures(record).items()}
     files = {**drawn, f"{record.name}.md": page(record, experiment, list(drawn))}
@@ -57,14 +65,17 @@ def write_experiment(record: ResultRecord, experiment: Experiment, out: Path) ->
     return [*files, f"{record.name}.json"]
 
 
-def result_tables(record: ResultRecord, experiment: Experiment) -> dict[str, ResultTable]:
+def result_tables(
+    record: ResultRecord, experiment: Experiment | MeanExperiment
+) -> dict[str, ResultTable]:
     """Return the tables of a record by title, the paper's figures beside ours."""
     ours = {key.split("/")[0] for key in record.values}
     known = {key.split("/")[1] for key in record.values}
     # A figure of a method that was not run has nothing to stand beside.
     published = {k: v for k, v in experiment.published.items() if k.split("/")[0] in ours}
     made = {}
-    for title, metrics in _TABLES.items():
+    tables = _MEAN_TABLES if isinstance(experiment, MeanExperiment) else _TABLES
+    for title, metrics in tables.items():
         shown = [m for m in metrics if m in known]
         if shown:
             made[title] = table(record, shown, published)
@@ -76,7 +87,7 @@ def result_tables(record: ResultRecord, experiment: Experiment) -> dict[str, Res
     return made
 
 
-def page(record: ResultRecord, experiment: Experiment, files: list[str]) -> str:
+def page(record: ResultRecord, experiment: Experiment | MeanExperiment, files: list[str]) -> str:
     """Write the Markdown page of a record."""
     seeds = len(record.seeds)
     lines = [
@@ -106,7 +117,9 @@ def page(record: ResultRecord, experiment: Experiment, files: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _largest(largest: Mapping[str, Mapping[str, float | str]], exp: Experiment) -> ResultTable:
+def _largest(
+    largest: Mapping[str, Mapping[str, float | str]], exp: Experiment | MeanExperiment
+) -> ResultTable:
     rows, cells = [], []
     beside = exp.largest_published is not None
     for method, found in largest.items():

@@ -1,0 +1,53 @@
+"""Attacks on what is released: who is positive, from the mean of the positives.
+
+::
+
+    _base          the interface of attacks, noise, checks
+    _risks         losses and the risks of positive-unlabelled learning
+    _classifiers   networks of attacks, and the loop that trains all runs together
+    _pu            uPU and nnPU
+    _growpu        growPU, the attack of the paper
+    _floor         K-means
+    _oracle        supervised learning: the ceiling
+    _spread        mean and covariance of records, dense, sparse or in pieces
+    _discriminant  Fisher's discriminant from the mean, in closed form
+    _likelihood    logistic regression from the mean
+    _kernel        leave-one-out kernel regression
+    _selftraining  likelihood, then self-training: the strongest
+"""
+
+from cofill.attack._base import AbstractMeanAttack, AttackFailed, Noise
+from cofill.attack._classifiers import Runs
+from cofill.attack._discriminant import Discriminant
+from cofill.attack._floor import KMeansFloor, kmeans_accuracy
+from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
+from cofill.attack._likelihood import Likelihood
+from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
+from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._selftraining import SelfTraining
+from cofill.attack._spread import Spread, spread_of, spread_of_pieces
+
+__all__ = [
+    "NNPU",
+    "UPU",
+    "AbstractMeanAttack",
+    "AttackFailed",
+    "Discriminant",
+    "GrowPU",
+    "GrowSettings",
+    "KMeansFloor",
+    "Likelihood",
+    "Noise",
+    "Oracle",
+    "OracleSettings",
+    "PUSettings",
+    "Runs",
+    "SelfTraining",
+    "Spread",
+    "kmeans_accuracy",
+    "spread_of",
+    "spread_of_pieces",
+    "train_growpu",
+    "train_pu",
+    "train_supervised",
+]

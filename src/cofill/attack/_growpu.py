@@ -1,0 +1,395 @@
+"""growPU: overfit the mean, grow the few records it resembles into a class, then balance.
+
+Exhibits 1 to 3 of Su, Huynh, Chen, Lu and Lu (KDD 2020). Every run goes through three stages:
+
+- *pre-train*: the mean, with the weight of a whole batch, against a batch of unlabelled records
+  taken for negative, until at most π_pre of a batch is still classified positive;
+- *growth*: the classifier's own labels of a batch, weighted so that both classes count by their
+  prior, until π_grow of a batch is classified positive;
+- *fine-tune*: the same for a number of steps, with the class that has too few records favoured.
+
+The exhibits leave open or misprint a few things. This is how they are read here:
+
+- The last stage draws from the unlabelled records; line 25 of Exhibit 1 draws from the batch.
+- The share classified positive is that of a batch's unlabelled records. With the copies of the mean
+  in it, as line 12 has it, it could not fall below one half. It is read from the next step's batch,
+  before that step learns, so that one look at a batch gives both the share and its labels.
+- Pre-training goes on while the mean itself is on the negative side: a classifier that happens to
+  begin with all records negative has learned nothing yet.
+- "while 1" ends after `t_grow` steps; the outcome then is ``"growth limit"``, and fine-tuning
+  follows all the same, as it does after the limit of pre-training (``"pre-train limit"``).
+- A batch without records of a class leaves that class its mean, or nothing: the count that w_n is
+  divided by is taken as at least one.
+- "Train" is one step of gradient descent on the weighted logistic loss, scaled as the risk of
+  section 5: the classes' mean losses, weighted by their priors. With the sigmoid loss of uPU and
+  nnPU a linear classifier grows to no more than eight in ten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from cofill.attack._base import Noise, Records
+from cofill.attack._classifiers import (
+    ASIDE,
+    AbstractNetworkAttack,
+    AbstractRule,
+    Given,
+    Progress,
+    Runs,
+    Training,
+    given_runs,
+    logits,
+    require,
+    train_runs,
+)
+from cofill.attack._risks import LOSSES
+from cofill.nets import MLP
+
+__all__ = ["GrowPU", "GrowSettings", "Memory", "grow_weights", "train_growpu"]
+
+PRE_TRAIN, GROWTH, FINE_TUNE, OVER = range(4)
+
+
+@dataclass(frozen=True)
+class GrowSettings(Training):
+    """Settings of growPU; the defaults are those of Table 3 where classes are equally frequent.
+
+    Parameters
+    ----------
+    pi_pre, pi_grow
+        Shares classified positive at which pre-training and growth end; None for 0.1 and 0.9 times
+        the prior.
+    alpha
+        How far the share may be from the prior before fine-tuning favours a class; None for 0.1
+        times the prior.
+    gamma
+        Discount of the other class's weight then.
+    t_pre, t_grow, t_tune
+        Most steps of pre-training and growth, and the steps of fine-tuning.
+    loss
+        ``"logistic"``, ``"sigmoid"`` or ``"linear"``.
+
+    Examples
+    --------
+    >>> settings = GrowSettings(classifier="3lp-300")
+    >>> settings.pre(0.5), settings.grow(0.5), settings.tolerance(0.5)
+    (0.05, 0.45, 0.05)
+    """
+
+    pi_pre: float | None = None
+    pi_grow: float | None = None
+    alpha: float | None = None
+    gamma: float | int = 0.5
+    t_pre: int = 10_000
+    t_grow: int = 10_000
+    t_tune: int = 10_000
+    loss: str = "logistic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("pi_pre", "pi_grow", "alpha"):
+            value = getattr(self, name)
+            require(name, value, "at least 0 and below 1", value is None or 0 <= value < 1)
+        require("gamma", self.gamma, "above 0 and at most 1", 0 < self.gamma <= 1)
+        for name in ("t_pre", "t_grow", "t_tune"):
+            require(name, getattr(self, name), "1 or more", getattr(self, name) >= 1)
+        require("loss", repr(self.loss), f"one of {', '.join(LOSSES)}", self.loss in LOSSES)
+
+    def pre(self, prior: Any) -> Any:
+        """Return the share at which pre-training ends."""
+        return 0.1 * prior if self.pi_pre is None else self.pi_pre
+
+    def grow(self, prior: Any) -> Any:
+        """Return the share at which growth ends."""
+        return 0.9 * prior if self.pi_grow is None else self.pi_grow
+
+    def tolerance(self, prior: Any) -> Any:
+        """Return how far the share may be from the prior."""
+        return 0.1 * prior if self.alpha is None else self.alpha
+
+
+class Memory(NamedTuple):
+    """What a run of growPU remembers."""
+
+    stage: Any
+    count: Any  # steps taken in this stage
+    lengths: Any  # steps taken in each stage
+    limited: Any  # whether pre-training and growth met their limits
+
+
+def grow_weights(
+    positives: Any, negatives: Any, prior: Any, *, tune: Any, alpha: Any, gamma: Any
+) -> tuple[Any, Any]:
+    """Return the weights w_p and w_n of a batch's records (Exhibit 3, lines 7 to 10).
+
+    Parameters
+    ----------
+    positives, negatives
+        How many of the batch are classified so.
+    prior
+        Share of positives.
+    tune
+        Whether this is fine-tuning.
+    alpha, gamma
+        Tolerance and discount.
+
+    Examples
+    --------
+    >>> w_p, w_n = grow_weights(24, 476, 0.5, tune=False, alpha=0.05, gamma=0.5)
+    >>> float(w_p), round(float(w_n), 4)
+    (1.0, 0.0525)
+    """
+    share = positives / (positives + negatives)
+    w_n = (1 - prior) * (positives + 1) / (prior * jnp.maximum(negatives, 1))
+    few = tune & (share <= prior - alpha)
+    many = tune & (share >= prior + alpha)
+    return jnp.where(many, gamma, 1.0), jnp.where(few, gamma * w_n, w_n)
+
+
+@dataclass(frozen=True)
+class GrowRule(AbstractRule[GrowSettings]):
+    """How a run of growPU learns."""
+
+    training: GrowSettings
+    phases: ClassVar[tuple[str, ...]] = ("pre-train", "growth", "fine-tune")
+
+    def most_steps(self, steps: int) -> int:
+        """Return the steps of the longest run, and one in which it ends."""
+        return self.training.t_pre + self.training.t_grow + self.training.t_tune + 1
+
+    def first(self) -> Memory:
+        """Begin with pre-training."""
+        none = jnp.array(0, jnp.int32)
+        return Memory(none, none, jnp.zeros(3, jnp.int32), jnp.zeros(2, bool))
+
+    def phase(self, memory: Memory) -> Int[Array, ""]:
+        """Return the stage."""
+        return memory.stage
+
+    def look(
+        self, network: MLP, given: Given, memory: Memory, rows: Float[Array, "batch d"]
+    ) -> tuple[Memory, tuple[Array, Array]]:
+        """Label the batch by the classifier, and go to the next stage if it is time."""
+        settings = self.training
+        mean = logits(network, given.positives)[0] > 0
+        positive = logits(network, rows) > 0
+        share = positive.mean()
+        begun = memory.count > 0
+        reached = jnp.stack(
+            [
+                begun & mean & (share <= settings.pre(given.prior)),
+                begun & (share >= settings.grow(given.prior)),
+            ]
+        )
+        limit = memory.count >= jnp.array([settings.t_pre, settings.t_grow])
+        leaves = jnp.concatenate(
+            [reached | limit, jnp.array([memory.count >= settings.t_tune, False])]
+        )[memory.stage]
+        here = jnp.arange(2) == memory.stage
+        stage = memory.stage + leaves
+        new = Memory(
+            stage=stage,
+            count=jnp.where(leaves, 0, memory.count) + 1,
+            lengths=memory.lengths + (jnp.arange(3) == stage),
+            limited=memory.limited | (here & limit & ~reached),
+        )
+        return new, (stage, positive)
+
+    def loss(
+        self,
+        network: MLP,
+        given: Given,
+        seen: tuple[Array, Array],
+        rows: Float[Array, "batch d"],
+        index: Int[Array, " batch"],
+        key: Array,
+    ) -> Float[Array, ""]:
+        """Return the weighted loss of the batch and the mean."""
+        settings, (stage, positive) = self.training, seen
+        loss = LOSSES[settings.loss]
+        own = logits(network, rows, key)
+        mean = loss(logits(network, given.positives, jax.random.fold_in(key, ASIDE))[0], 1)
+        # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
+        pre = (mean + loss(own, -1).mean()) / 2
+        count = positive.sum()
+        w_p, w_n = grow_weights(
+            count,
+            len(rows) - count,
+            given.prior,
+            tune=stage == FINE_TUNE,
+            alpha=settings.tolerance(given.prior),
+            gamma=settings.gamma,
+        )
+        total = w_p * mean + jnp.where(positive, w_p * loss(own, 1), w_n * loss(own, -1)).sum()
+        return jnp.where(stage == PRE_TRAIN, pre, given.prior / (count + 1) * total)
+
+
+def train_growpu(
+    records: Float[np.ndarray | Array, "sets n d"],
+    which: Any,
+    means: Float[np.ndarray | Array, "runs d"],
+    prior: Any,
+    keys: Any,
+    settings: GrowSettings | None = None,
+    *,
+    labels: Bool[np.ndarray, "sets n"] | None = None,
+    progress: Progress | None = None,
+) -> Runs:
+    """Train growPU in all runs at once, each in its own stage.
+
+    A run's outcome is ``"degenerate"`` if all records end in one class, else ``"growth limit"`` or
+    ``"pre-train limit"`` if that stage did not reach its share, else ``"ok"``. Its memory tells how
+    many steps each stage took.
+
+    Parameters
+    ----------
+    records
+        Sets of records without labels.
+    which
+        Each run's set.
+    means
+        Each run's released mean.
+    prior
+        Share of positives, one for all runs or one a run.
+    keys
+        Each run's random key.
+    settings
+        How to train.
+    labels
+        Who is positive, for the curve of accuracy only.
+    progress
+        Called between blocks of steps.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> runs = train_growpu(
+    ...     x[None], [0], x[positive].mean(axis=0)[None], 0.5, jax.random.key(0)[None],
+    ...     GrowSettings(batch=100, learning_rate=0.1, t_pre=50, t_tune=50),
+    ... )
+    >>> runs.outcomes, runs.memory.lengths[0].tolist()
+    (('pre-train limit',), [50, 1, 50])
+    """
+    means = np.asarray(means, np.float32)
+    given = given_runs(which, means[:, None], prior, keys, sets=len(records))
+    rule = GrowRule(settings or GrowSettings())
+    runs = train_runs(rule, records, given, labels=labels, progress=progress)
+    outcomes = [
+        outcome
+        if outcome != "ok"
+        else "growth limit"
+        if grow
+        else "pre-train limit"
+        if pre
+        else "ok"
+        for outcome, (pre, grow) in zip(runs.outcomes, runs.memory.limited, strict=True)
+    ]
+    return replace(runs, outcomes=tuple(outcomes))
+
+
+class GrowPU(AbstractNetworkAttack):
+    """The attack of the paper: pre-train on the mean, grow, fine-tune.
+
+    Parameters
+    ----------
+    classifier, batch, optimizer, learning_rate, weight_decay, activation, dropout
+        As in `Training`. Columns should be of similar size; the paper's lie between −1 and 1.
+    pi_pre, pi_grow, alpha, gamma, t_pre, t_grow, t_tune, loss
+        As in `GrowSettings`.
+    seed
+        Of everything random.
+
+    Attributes
+    ----------
+    stage_steps_
+        Steps that pre-training, growth and fine-tuning took.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> attack = GrowPU(batch=100, learning_rate=0.1, t_pre=50, t_tune=50)
+    >>> attack.fit(x, mean=x[positive].mean(axis=0), prior=0.5).outcome_
+    'pre-train limit'
+    >>> attack.notes_
+    ['pre-training took its limit of 50 steps without narrowing down to the share of 0.05']
+    """
+
+    name: ClassVar[str] = "growPU"
+
+    stage_steps_: tuple[int, int, int]
+
+    def __init__(
+        self,
+        *,
+        classifier: str = "linear",
+        batch: int = 500,
+        optimizer: str = "sgd",
+        learning_rate: float | int = 1e-3,
+        weight_decay: float | int = 0.0,
+        activation: str = "tanh",
+        dropout: float | int = 0.2,
+        pi_pre: float | None = None,
+        pi_grow: float | None = None,
+        alpha: float | None = None,
+        gamma: float | int = 0.5,
+        t_pre: int = 10_000,
+        t_grow: int = 10_000,
+        t_tune: int = 10_000,
+        loss: str = "logistic",
+        seed: int = 0,
+    ) -> None:
+        self.classifier = classifier
+        self.batch = batch
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.activation = activation
+        self.dropout = dropout
+        self.pi_pre = pi_pre
+        self.pi_grow = pi_grow
+        self.alpha = alpha
+        self.gamma = gamma
+        self.t_pre = t_pre
+        self.t_grow = t_grow
+        self.t_tune = t_tune
+        self.loss = loss
+        self.seed = seed
+
+    def settings(self) -> GrowSettings:
+        """Return the settings of the training, checked."""
+        return self._settings(GrowSettings)
+
+    def _fit(
+        self,
+        records: Records,
+        mean: Float[np.ndarray, " features"],
+        prior: float,
+        noise: Noise | None,
+    ) -> None:
+        settings = self.settings()
+        runs = train_growpu(records[None], [0], mean[None], prior, self._keys(), settings)
+        self._keep(runs)
+        pre, grow, tune = (int(steps) for steps in runs.memory.lengths[0])
+        self.stage_steps_ = pre, grow, tune
+        limited = runs.memory.limited[0]
+        if limited[0]:
+            self.notes_.append(
+                f"pre-training took its limit of {pre} steps without narrowing down to the share "
+                f"of {settings.pre(prior):g}"
+            )
+        if limited[1]:
+            self.notes_.append(
+                f"growth took its limit of {grow} steps without reaching the share of "
+                f"{settings.grow(prior):g}"
+            )

@@ -1,0 +1,145 @@
+"""Logistic regression without labels: the released mean is all its likelihood needs.
+
+The likelihood of labels y under ``p = expit(w·x + b)`` is ``Σ y(w·x + b) − Σ log(1 + exp(w·x +
+b))``, and the first sum is nπ(w·m + b), with the released mean m and the share π of positives.
+Labels enter in no other way. So whoever knows a noiseless mean can fit the very regression that
+somebody with all labels would fit to these records: the linear oracle is no ceiling but the start.
+
+With noise, each eigenvector of the records' covariance is held back by a ridge that makes the
+first Newton step equal the discriminant's shrunk direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit
+
+from cofill.attack._base import AbstractMeanAttack, Noise, Records
+from cofill.attack._discriminant import shrinkage
+from cofill.attack._spread import Spread, spread_of
+
+__all__ = ["Likelihood", "Logistic", "fit_logistic"]
+
+_ROWS = 16_384
+_STEPS = 50
+_KEPT = 30_000_000  # numbers up to which turned records are kept between steps
+_RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
+_STIFF = 1e12
+
+
+class Logistic:
+    """A fitted regression: weights in the records' own units and an intercept."""
+
+    def __init__(self, weights: Float[np.ndarray, " features"], intercept: float) -> None:
+        self.weights = weights
+        self.intercept = intercept
+
+    def logits(self, records: Records) -> Float[np.ndarray, " records"]:
+        """Return the log-odds of being positive."""
+        return np.asarray(records @ self.weights, dtype=np.float64).ravel() + self.intercept
+
+
+def fit_logistic(
+    records: Records,
+    spread: Spread,
+    mean: Float[np.ndarray, " features"],
+    prior: float,
+    noise: Noise | None,
+) -> Logistic:
+    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors."""
+    kept = spread.values > 1e-9 * spread.values.max()
+    vectors, values = spread.vectors[:, kept], spread.values[kept]
+    seen = vectors.T @ (mean - spread.mean)
+    count = spread.count
+    ridge = np.full(len(values), _RIDGE * count)
+    stated = 0.0 if noise is None else noise.variance
+    believed, variance = shrinkage(seen, values, stated)
+    if variance > 0:
+        believed = np.maximum(believed, 1e-12)
+        ridge += np.minimum(count * prior * (1 - prior) * values * (1 / believed - 1), _STIFF)
+    ridge = np.append(ridge, 0.0)
+    target = prior * count * np.append(seen, 1.0)
+    weights = np.zeros(len(target))
+    weights[-1] = np.log(prior / (1 - prior))
+
+    def value(at: np.ndarray) -> float:
+        total = sum(float(np.logaddexp(0.0, part @ at).sum()) for part in turned())
+        return total - float(target @ at) + 0.5 * float(ridge @ at**2)
+
+    def turned() -> Iterable[np.ndarray]:
+        return kept_pieces or _turned(records, spread.mean, vectors)
+
+    few = records.shape[0] * len(values) <= _KEPT
+    kept_pieces = list(_turned(records, spread.mean, vectors)) if few else []
+
+    here = value(weights)
+    for _ in range(_STEPS):
+        slope = ridge * weights - target
+        curvature = np.diag(ridge + 1e-9 * count)
+        for part in turned():
+            share = expit(part @ weights)
+            slope += part.T @ share
+            curvature += (part * (share * (1 - share))[:, None]).T @ part
+        step = np.linalg.solve(curvature, slope)
+        size, there = 1.0, value(weights - step)
+        while there > here - 1e-4 * size * float(slope @ step) and size > 1e-6:
+            size /= 2
+            there = value(weights - size * step)
+        weights = weights - size * step
+        if here - there < 1e-6 * count:
+            break
+        here = there
+    own = vectors @ weights[:-1]
+    return Logistic(own, float(weights[-1] - spread.mean @ own))
+
+
+def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield pieces of the records along the eigenvectors, with a last column of ones."""
+    for start in range(0, records.shape[0], _ROWS):
+        part = records[start : start + _ROWS]
+        along = np.asarray(part @ vectors) - mean @ vectors
+        yield np.column_stack([along, np.ones(len(along))])
+
+
+class Likelihood(AbstractMeanAttack):
+    """Maximum likelihood from the released mean: the linear oracle's own fit, without labels.
+
+    Attributes
+    ----------
+    sureness_
+        Accuracy that the attack expects of its labels.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(400) < 100
+    >>> records = rng.normal(size=(400, 5)) + 2 * truth[:, None]
+    >>> attack = Likelihood().fit(records, mean=records[truth].mean(axis=0), prior=0.25)
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> oracle = LogisticRegression(C=1e6).fit(records, truth)
+    >>> bool((attack.labels_ == oracle.predict(records)).all())
+    True
+    """
+
+    name = "likelihood"
+    accepts_sparse = True
+
+    def _fit(
+        self,
+        records: Records,
+        mean: Float[np.ndarray, " features"],
+        prior: float,
+        noise: Noise | None,
+    ) -> None:
+        self.model_ = fit_logistic(records, spread_of(records), mean, prior, noise)
+
+    def _score(self, records: Records) -> Float[np.ndarray, " records"]:
+        return expit(self.model_.logits(records))
+
+    @property
+    def sureness_(self) -> float:
+        """Accuracy that the attack expects of its labels, without having seen a label."""
+        return float(np.maximum(self.scores_, 1 - self.scores_).mean())

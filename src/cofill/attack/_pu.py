@@ -1,0 +1,284 @@
+"""The attack by positive-unlabelled learning: uPU and nnPU, with the mean as the only positive.
+
+uPU makes the unbiased risk small (Marthinus du Plessis, Gang Niu and Masashi Sugiyama, 2014), nnPU
+its non-negative version (Kiryo et al., 2017). With rows instead of a mean both are what they were
+made for: learning from a few labelled positives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from cofill.attack._base import Noise, Records
+from cofill.attack._classifiers import (
+    ASIDE,
+    AbstractNetworkAttack,
+    AbstractRule,
+    Given,
+    Progress,
+    Runs,
+    Training,
+    given_runs,
+    logits,
+    require,
+    train_runs,
+)
+from cofill.attack._risks import LOSSES, SYMMETRIC, non_negative_objective, pu_risk
+from cofill.nets import MLP
+
+__all__ = ["NNPU", "UPU", "PUSettings", "train_pu"]
+
+
+@dataclass(frozen=True)
+class PUSettings(Training):
+    """Settings of uPU and nnPU.
+
+    Parameters
+    ----------
+    epochs
+        Passes over the records.
+    non_negative
+        Whether the negatives' part of the risk is kept from falling below zero: nnPU, else uPU.
+    loss
+        ``"sigmoid"`` or ``"linear"``; it must be symmetric.
+    beta, gamma
+        Of nnPU: how far below zero the negatives' part may fall, and the discount of the steps that
+        lead it up again.
+
+    Examples
+    --------
+    >>> PUSettings(classifier="3lp-300", non_negative=False).batch
+    500
+    """
+
+    epochs: int = 1_000
+    non_negative: bool = True
+    loss: str = "sigmoid"
+    beta: float | int = 0.0
+    gamma: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("epochs", self.epochs, "1 or more", self.epochs >= 1)
+        require("loss", repr(self.loss), f"one of {', '.join(SYMMETRIC)}", self.loss in SYMMETRIC)
+        require("beta", self.beta, "0 or more", 0 <= self.beta < np.inf)
+        require("gamma", self.gamma, "at least 0 and at most 1", 0 <= self.gamma <= 1)
+
+
+@dataclass(frozen=True)
+class PURule(AbstractRule[PUSettings]):
+    """How a run of uPU or nnPU learns: all known positives, or a batch of them, in every step."""
+
+    training: PUSettings
+
+    def most_steps(self, steps: int) -> int:
+        """Return the steps of all passes."""
+        return self.training.epochs * steps
+
+    def loss(
+        self,
+        network: MLP,
+        given: Given,
+        seen: tuple[()],
+        rows: Float[Array, "batch d"],
+        index: Int[Array, " batch"],
+        key: Array,
+    ) -> Float[Array, ""]:
+        """Return the risk, or the function whose gradient nnPU follows."""
+        settings, known = self.training, given.positives
+        loss = LOSSES[settings.loss]
+        aside = jax.random.fold_in(key, ASIDE)
+        if len(known) > len(rows):
+            known = jax.random.choice(aside, known, (len(rows),), replace=False)
+        positive, unlabelled = logits(network, known, aside), logits(network, rows, key)
+        if not settings.non_negative:
+            return pu_risk(positive, unlabelled, given.prior, loss)
+        return non_negative_objective(
+            positive, unlabelled, given.prior, loss, beta=settings.beta, gamma=settings.gamma
+        )[1]
+
+
+def train_pu(
+    records: Float[np.ndarray | Array, "sets n d"],
+    which: Any,
+    positives: Float[np.ndarray | Array, "runs p d"],
+    prior: Any,
+    keys: Any,
+    settings: PUSettings | None = None,
+    *,
+    labels: Bool[np.ndarray, "sets n"] | None = None,
+    progress: Progress | None = None,
+) -> Runs:
+    """Train uPU or nnPU in all runs at once.
+
+    Parameters
+    ----------
+    records
+        Sets of records without labels.
+    which
+        Each run's set.
+    positives
+        Each run's known positives; a released mean is one row.
+    prior
+        Share of positives, one for all runs or one a run.
+    keys
+        Each run's random key.
+    settings
+        How to train.
+    labels
+        Who is positive, for the curve of accuracy only.
+    progress
+        Called between blocks of steps.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> runs = train_pu(
+    ...     x[None], [0], x[positive].mean(axis=0)[None, None], 0.5, jax.random.key(0)[None],
+    ...     PUSettings(epochs=50, batch=100, learning_rate=0.1),
+    ... )
+    >>> runs.outcomes, bool((runs.labels[0] == positive).mean() > 0.95)
+    (('ok',), True)
+    """
+    given = given_runs(which, positives, prior, keys, sets=len(records))
+    rule = PURule(settings or PUSettings())
+    return train_runs(rule, records, given, labels=labels, progress=progress)
+
+
+class AbstractPU(AbstractNetworkAttack):
+    """What uPU and nnPU have in common as attacks."""
+
+    def settings(self) -> PUSettings:
+        """Return the settings of the training, checked."""
+        raise NotImplementedError
+
+    def _fit(
+        self,
+        records: Records,
+        mean: Float[np.ndarray, " features"],
+        prior: float,
+        noise: Noise | None,
+    ) -> None:
+        positives = mean[None, None]
+        self._keep(train_pu(records[None], [0], positives, prior, self._keys(), self.settings()))
+
+
+class UPU(AbstractPU):
+    """Unbiased positive-unlabelled learning with the released mean as the only positive.
+
+    A flexible classifier ends with all records negative and only the mean positive: that is the
+    smallest risk, and the attack then fails with `AttackFailed`.
+
+    Parameters
+    ----------
+    classifier, epochs, batch, optimizer, learning_rate, weight_decay, activation, dropout, loss
+        As in `PUSettings`. Columns should be of similar size; the paper's lie between −1 and 1.
+    seed
+        Of everything random.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> attack = UPU(epochs=50, batch=100, learning_rate=0.1)
+    >>> attack.fit(x, mean=x[positive].mean(axis=0), prior=0.5).outcome_
+    'ok'
+    """
+
+    name: ClassVar[str] = "uPU"
+
+    def __init__(
+        self,
+        *,
+        classifier: str = "linear",
+        epochs: int = 1_000,
+        batch: int = 500,
+        optimizer: str = "sgd",
+        learning_rate: float | int = 1e-3,
+        weight_decay: float | int = 0.0,
+        activation: str = "tanh",
+        dropout: float | int = 0.2,
+        loss: str = "sigmoid",
+        seed: int = 0,
+    ) -> None:
+        self.classifier = classifier
+        self.epochs = epochs
+        self.batch = batch
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.activation = activation
+        self.dropout = dropout
+        self.loss = loss
+        self.seed = seed
+
+    def settings(self) -> PUSettings:
+        """Return the settings of the training, checked."""
+        return self._settings(PUSettings, non_negative=False)
+
+
+class NNPU(AbstractPU):
+    """Non-negative positive-unlabelled learning with the released mean as the only positive.
+
+    Parameters
+    ----------
+    classifier, epochs, batch, optimizer, learning_rate, weight_decay, activation, dropout, loss
+        As in `PUSettings`. Columns should be of similar size; the paper's lie between −1 and 1.
+    beta, gamma
+        How far the negatives' part of the risk may fall below zero, and the discount of the steps
+        that lead it up again.
+    seed
+        Of everything random.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> attack = NNPU(epochs=50, batch=100, learning_rate=0.1)
+    >>> attack.fit(x, mean=x[positive].mean(axis=0), prior=0.5).predict(np.array([[3.0, 3.0]]))
+    array([ True])
+    """
+
+    name: ClassVar[str] = "nnPU"
+
+    def __init__(
+        self,
+        *,
+        classifier: str = "linear",
+        epochs: int = 1_000,
+        batch: int = 500,
+        optimizer: str = "sgd",
+        learning_rate: float | int = 1e-3,
+        weight_decay: float | int = 0.0,
+        activation: str = "tanh",
+        dropout: float | int = 0.2,
+        loss: str = "sigmoid",
+        beta: float | int = 0.0,
+        gamma: float | int = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.classifier = classifier
+        self.epochs = epochs
+        self.batch = batch
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.activation = activation
+        self.dropout = dropout
+        self.loss = loss
+        self.beta = beta
+        self.gamma = gamma
+        self.seed = seed
+
+    def settings(self) -> PUSettings:
+        """Return the settings of the training, checked."""
+        return self._settings(PUSettings)

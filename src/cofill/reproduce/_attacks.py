@@ -1,0 +1,270 @@
+"""The attacks of an experiment on a released mean, all seeds and means of one attack as one batch.
+
+A *case* is one seed: records, who is positive, and the means that were released. The attacks that
+train networks take all cases and means together; the others go through them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.attack import (
+    AbstractMeanAttack,
+    AttackFailed,
+    Discriminant,
+    GrowSettings,
+    Likelihood,
+    Noise,
+    OracleSettings,
+    PUSettings,
+    Runs,
+    SelfTraining,
+    kmeans_accuracy,
+    train_growpu,
+    train_pu,
+    train_supervised,
+)
+from cofill.errors import SettingError
+
+__all__ = ["ATTACKS", "Case", "Given", "Guesses", "run_attack"]
+
+ATTACKS: Mapping[str, str] = {
+    "kmeans": "two clusters, matched to the classes as well as can be: the floor",
+    "upu": "positive-unlabelled learning with the mean as the only positive",
+    "nnpu": "the same with a risk that is kept from falling below zero",
+    "growpu": "the paper's attack: pre-train, grow, fine-tune",
+    "discriminant": "closed form: Fisher's direction from the mean and the covariance of all",
+    "likelihood": "logistic regression, of whose likelihood the mean is the only label",
+    "best": "likelihood, then self-training with a leave-one-out kernel regression",
+    "oracle": "supervised learning from every label: the ceiling",
+}
+FOLDS = 5
+_CLOSED: Mapping[str, Callable[..., AbstractMeanAttack]] = {
+    "discriminant": Discriminant,
+    "likelihood": Likelihood,
+    "best": SelfTraining,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A released mean and what is known of its noise."""
+
+    mean: Float[np.ndarray, " features"]
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One seed's records and released means.
+
+    Parameters
+    ----------
+    seed
+        Of everything in the case.
+    records, truth
+        All records, and who is positive: for the judge only.
+    means
+        What was released, by name.
+    seen
+        The records that the attacker has at training; all of them for None. Every record is
+        attacked.
+    """
+
+    seed: int
+    records: Float[np.ndarray, "records features"]
+    truth: Bool[np.ndarray, " records"]
+    means: Mapping[str, Given]
+    seen: np.ndarray | None = None
+
+    @property
+    def known(self) -> np.ndarray:
+        """Records at training."""
+        return self.records if self.seen is None else self.records[self.seen]
+
+
+@dataclass
+class Guesses:
+    """What an attack made of all cases.
+
+    Parameters
+    ----------
+    accuracy
+        Per mean and case the share of the records whose class was guessed.
+    outcomes
+        The same, in a word or two.
+    sureness
+        Per mean and case the accuracy the attack expected of itself, where it does.
+    curves
+        Training runs with curves, by mean, of the first case.
+    """
+
+    accuracy: dict[str, list[float]] = field(default_factory=dict)
+    outcomes: dict[str, list[str]] = field(default_factory=dict)
+    sureness: dict[str, list[float]] = field(default_factory=dict)
+    curves: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, where: str, right: float, outcome: str, sure: float | None = None) -> None:
+        """Note one guess."""
+        self.accuracy.setdefault(where, []).append(right)
+        self.outcomes.setdefault(where, []).append(outcome)
+        if sure is not None:
+            self.sureness.setdefault(where, []).append(sure)
+
+
+def run_attack(
+    name: str,
+    classifier: str,
+    cases: Sequence[Case],
+    *,
+    prior: float,
+    batch: int,
+    settings: Mapping[str, Any] | None = None,
+    tell: Callable[[float], None],
+) -> Guesses:
+    """Run one attack on every mean of every case.
+
+    Parameters
+    ----------
+    name
+        One of `ATTACKS`.
+    classifier
+        Of the attacks that train networks: ``"linear"``, ``"3lp-300"``, …
+    cases
+        With the same numbers of records.
+    prior
+        Share of positives.
+    batch
+        Records a step.
+    settings
+        Others than the defaults of the attack's training.
+    tell
+        Called with the share done.
+    """
+    if name not in ATTACKS:
+        raise SettingError(f"there is no attack {name!r}; there is {', '.join(ATTACKS)}")
+    if name in _CLOSED:
+        return _closed(_CLOSED[name], cases, prior, tell)
+    if name == "kmeans":
+        made = Guesses()
+        for k, case in enumerate(cases):
+            tell(k / len(cases))
+            right = kmeans_accuracy(case.records, case.truth, seed=case.seed)
+            for where in case.means:
+                made.add(where, right, "ok")
+        return made
+    return _trained(name, classifier, cases, prior, {"batch": batch, **(settings or {})}, tell)
+
+
+def _closed(
+    make: Callable[..., AbstractMeanAttack],
+    cases: Sequence[Case],
+    prior: float,
+    tell: Callable[[float], None],
+) -> Guesses:
+    made = Guesses()
+    for k, case in enumerate(cases):
+        tell(k / len(cases))
+        for where, given in case.means.items():
+            try:
+                attack = make().fit(case.known, mean=given.mean, prior=prior, noise=given.noise)
+            except AttackFailed:
+                made.add(where, _of_one_class(case), "degenerate")
+                continue
+            guess = attack.labels_ if case.seen is None else attack.predict(case.records)
+            right = float((guess == case.truth).mean())
+            made.add(where, right, attack.outcome_, float(getattr(attack, "sureness_", np.nan)))
+    return made
+
+
+def _of_one_class(case: Case) -> float:
+    """Return the accuracy of calling everybody negative: what a degenerate guess is worth."""
+    return float((~case.truth).mean())
+
+
+def _trained(
+    name: str,
+    classifier: str,
+    cases: Sequence[Case],
+    prior: float,
+    settings: Mapping[str, Any],
+    tell: Callable[[float], None],
+) -> Guesses:
+    records = np.stack([case.known for case in cases])
+    labels = np.stack(
+        [case.truth if case.seen is None else case.truth[case.seen] for case in cases]
+    )
+    places = [(k, where) for k, case in enumerate(cases) for where in case.means]
+    which = np.array([k for k, _ in places])
+    means = np.stack([cases[k].means[where].mean for k, where in places]).astype(np.float32)
+    keys = jax.vmap(jax.random.key)(np.array([cases[k].seed for k, _ in places]))
+
+    def report(done: int, most: int) -> None:
+        tell(done / max(most, 1))
+
+    training = {"classifier": classifier, **settings}
+    if name == "oracle":
+        return _oracle(cases, training, report)
+    if name == "growpu":
+        made = GrowSettings(**training)
+        runs = train_growpu(
+            records, which, means, prior, keys, made, labels=labels, progress=report
+        )
+    else:
+        made = PUSettings(**training, non_negative=name == "nnpu")
+        runs = train_pu(
+            records, which, means[:, None], prior, keys, made, labels=labels, progress=report
+        )
+    return _judged(runs, cases, places)
+
+
+def _oracle(
+    cases: Sequence[Case],
+    training: Mapping[str, Any],
+    report: Callable[[int, int], None],
+) -> Guesses:
+    """Learn from the labels of some folds, judge the other one: nobody's own label is used."""
+    records = np.stack([case.records for case in cases])
+    labels = np.stack([case.truth for case in cases])
+    which = np.repeat(np.arange(len(cases)), FOLDS)
+    held = np.concatenate([_folds(case) for case in cases])
+    keys = jax.vmap(jax.random.key)(np.repeat([case.seed for case in cases], FOLDS))
+    made = OracleSettings(**training)
+    runs = train_supervised(records, which, labels, keys, made, held_out=held, progress=report)
+    right = ((runs.labels == labels[which]) & held).reshape(len(cases), -1).sum(axis=1)
+    found = Guesses()
+    for case, count in zip(cases, right, strict=True):
+        for where in case.means:
+            found.add(where, float(count / len(case.truth)), "ok")
+    return found
+
+
+def _folds(case: Case) -> Bool[np.ndarray, "folds records"]:
+    """Return a partition of the records."""
+    number = np.random.default_rng([case.seed, 5]).permutation(len(case.truth)) % FOLDS
+    return number == np.arange(FOLDS)[:, None]
+
+
+def _judged(runs: Runs, cases: Sequence[Case], places: Sequence[tuple[int, str]]) -> Guesses:
+    made = Guesses()
+    for run, (k, where) in enumerate(places):
+        case = cases[k]
+        guess = runs.labels[run]
+        if case.seen is not None:
+            from cofill.nets import forward
+
+            guess = forward(runs.network(run), case.records)[:, 0] > 0
+        made.add(where, float((guess == case.truth).mean()), runs.outcomes[run])
+        if k == 0 and len(runs.steps):
+            made.curves[where] = {
+                "steps": runs.steps.tolist(),
+                "share": runs.share[run].round(4).tolist(),
+                "accuracy": None if runs.accuracy is None else runs.accuracy[run].round(4).tolist(),
+            }
+    return made

@@ -1,0 +1,146 @@
+"""The records of the experiments on released means, and the means in the paper's variations.
+
+Section 6.1.2 of the growPU paper: the mean of all positives; the mean that a generator trained on
+the positives simulates, for a mean of other people of the same kind; and the mean with Laplace
+noise of scale (max − min) / (n ε) on each coordinate, which the paper calls ε-differentially
+private. It is so for each coordinate, not for the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.attack import Noise
+from cofill.nets import GANSettings, draw_rows, fit_generators
+from cofill.reproduce._attacks import Case, Given
+from cofill.views import load
+from cofill.views._behaviour import behaviour
+
+__all__ = ["EPSILON", "KINDS", "SOURCES", "cases_of"]
+
+EPSILON = 0.01
+KINDS = ("noiseless", "distribution", "noisy")
+_POSITIVE, _NEGATIVE = 5, 3
+
+Source = Callable[[int, int], tuple[Float[np.ndarray, "records d"], Bool[np.ndarray, " records"]]]
+
+
+@cache
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    data = load("mnist", part="train")
+    chosen = np.isin(data.labels, [_POSITIVE, _NEGATIVE])
+    images = data.views["image"].cells[chosen].astype(np.float32)
+    top = float(images.max())
+    return images / (top / 2) - 1, data.labels[chosen]
+
+
+def _mnist(seed: int, of_each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw as many fives as threes, pixels in [−1, 1]."""
+    images, labels = _digits()
+    rng = np.random.default_rng([seed, _POSITIVE, _NEGATIVE])
+    parts = [rng.permutation(np.flatnonzero(labels == d))[:of_each] for d in (_POSITIVE, _NEGATIVE)]
+    rows = rng.permutation(np.concatenate(parts))
+    return images[rows], labels[rows] == _POSITIVE
+
+
+def _behaviour(seed: int, of_each: int) -> tuple[np.ndarray, np.ndarray]:
+    records, truth = behaviour(of_each, key=seed)
+    return records.astype(np.float32), truth
+
+
+SOURCES: dict[str, tuple[Source, int, int]] = {
+    "mnist": (_mnist, 5_000, 500),
+    "behaviour": (_behaviour, 10_000, 1_000),
+}
+"""Records of a seed, how many of each class, and the paper's batch."""
+
+
+def cases_of(
+    source: str,
+    seeds: Sequence[int],
+    kinds: Sequence[str],
+    *,
+    of_each: int | None = None,
+    share_seen: float = 1.0,
+    generator: GANSettings | None = None,
+) -> list[Case]:
+    """Return the cases of an experiment.
+
+    Parameters
+    ----------
+    source
+        ``"mnist"`` (fives are positive, threes are not) or ``"behaviour"``.
+    seeds
+        One case for each.
+    kinds
+        Of means, among `KINDS`.
+    of_each
+        Records of each class; the paper's number when left out.
+    share_seen
+        Share of the records that the attacker trains on.
+    generator
+        How the generator of the distribution's mean is trained.
+    """
+    draw, usual, _ = SOURCES[source]
+    drawn = [draw(seed, of_each or usual) for seed in seeds]
+    simulated: Sequence[np.ndarray | None] = [None] * len(drawn)
+    if "distribution" in kinds:
+        simulated = _simulated(drawn, seeds, generator or GANSettings())
+    return [
+        Case(
+            seed,
+            records,
+            truth,
+            _means(records, truth, seed, kinds, made),
+            None if share_seen >= 1 else _some(seed, len(records), share_seen),
+        )
+        for (records, truth), seed, made in zip(drawn, seeds, simulated, strict=True)
+    ]
+
+
+def _means(
+    records: np.ndarray,
+    truth: np.ndarray,
+    seed: int,
+    kinds: Sequence[str],
+    simulated: np.ndarray | None,
+) -> dict[str, Given]:
+    mean = records[truth].mean(axis=0, dtype=np.float64)
+    made: dict[str, Given] = {}
+    for kind in kinds:
+        if kind == "noiseless":
+            made[kind] = Given(mean)
+        elif kind == "noisy":
+            extent = float(records.max() - records.min())
+            noise = Noise("laplace", extent / (int(truth.sum()) * EPSILON))
+            # The words after the seed keep this stream apart from that of the records.
+            added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
+            made[kind] = Given(mean + added, noise)
+        elif simulated is not None:
+            made[kind] = Given(simulated)
+    return made
+
+
+def _simulated(
+    drawn: Sequence[tuple[np.ndarray, np.ndarray]], seeds: Sequence[int], settings: GANSettings
+) -> list[np.ndarray]:
+    """Return for each seed the mean of as many generated positives as there are real ones.
+
+    Generated cells are rounded where the real ones are whole numbers.
+    """
+    positives = np.stack([records[truth] for records, truth in drawn])
+    keys = jax.vmap(jax.random.key)(np.array(seeds))
+    made = draw_rows(fit_generators(positives, keys, settings), positives.shape[1], keys, settings)
+    if (positives == np.rint(positives)).all():
+        made = np.rint(made)
+    return [rows.mean(axis=0, dtype=np.float64) for rows in made]
+
+
+def _some(seed: int, count: int, share: float) -> np.ndarray:
+    chosen = np.random.default_rng([seed, 10]).permutation(count)[: round(share * count)]
+    return np.sort(chosen)
