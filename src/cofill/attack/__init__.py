@@ -14,6 +14,7 @@
     _likelihood    logistic regression from the mean
     _kernel        leave-one-out kernel regression
     _selftraining  likelihood, then self-training: the strongest
+    _job           from files to files
 """
 
 from cofill.attack._base import AbstractMeanAttack, AttackFailed, Noise
@@ -21,6 +22,7 @@ from cofill.attack._classifiers import Runs
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
+from cofill.attack._job import MEAN_ATTACKS, MeanAttackJob, MeanAttackResult, run_mean_attack
 from cofill.attack._likelihood import Likelihood
 from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
@@ -28,6 +30,7 @@ from cofill.attack._selftraining import SelfTraining
 from cofill.attack._spread import Spread, spread_of, spread_of_pieces
 
 __all__ = [
+    "MEAN_ATTACKS",
     "NNPU",
     "UPU",
     "AbstractMeanAttack",
@@ -37,6 +40,8 @@ __all__ = [
     "GrowSettings",
     "KMeansFloor",
     "Likelihood",
+    "MeanAttackJob",
+    "MeanAttackResult",
     "Noise",
     "Oracle",
     "OracleSettings",
@@ -45,6 +50,7 @@ __all__ = [
     "SelfTraining",
     "Spread",
     "kmeans_accuracy",
+    "run_mean_attack",
     "spread_of",
     "spread_of_pieces",
     "train_growpu",

@@ -90,10 +90,10 @@ class Classifier:
 class Training:
     """What the training of every attack's classifier has in common.
 
-    The paper states the batch and the dropout, but neither optimiser nor step nor activation. Plain
-    gradient descent with steps of 0.001 and tanh is what comes nearest to all its figures on images
-    at once; Adam overfits the mean in tens of steps where the paper needs two thousand, and
-    rectifiers lose in self-training what tanh keeps.
+    The paper states the batch and the dropout, but no optimiser, step, activation or initial
+    weights. The defaults, here and in the settings of each attack, were chosen among a few by how
+    near they come to the paper's figures on images, all with the same optimiser and step. Adam, for
+    one, overfits the mean in tens of steps where the paper's classifiers need two thousand.
 
     Parameters
     ----------

@@ -30,6 +30,7 @@ from cofill.attack._spread import Spread, spread_of
 __all__ = ["Direction", "Discriminant", "calibrated", "direction_of", "quantile_cut", "shrinkage"]
 
 _TRACE = 1e-6  # ridge relative to the trace of Σ: directions without variance have no say
+_HARDLY = 1e-3  # variance of a direction in which classes cannot differ, relative to the largest
 _FLATTEST, _STEEPEST = 1e-2, 1e3
 
 
@@ -92,13 +93,17 @@ def shrinkage(
 
     A mean may also be off in ways nobody stated: rounded, of other people, made by a generator.
     That shows where records hardly vary and no difference of classes can be; so the variance of
-    the noise is at least the one stated, and more where the likelihood says so.
+    the noise is at least the one stated, and more where the likelihood says so. Where records vary
+    in every direction nothing shows, and what was stated is believed.
     """
+    shows = values.min() <= _HARDLY * values.max()
+    if not shows and not variance:
+        return np.ones_like(seen), 0.0
     size = np.log(np.maximum(values, values.max() * 1e-9))
 
     def parts(given: np.ndarray) -> tuple[np.ndarray, float]:
         true = np.exp(np.clip(given[0] + given[1] * size, -700, 700))
-        return true, variance + float(np.exp(np.clip(given[2], -700, 700)))
+        return true, variance + float(np.exp(np.clip(given[2], -700, 700))) * shows
 
     def surprise(given: np.ndarray) -> float:
         true, noise = parts(given)

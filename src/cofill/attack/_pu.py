@@ -38,6 +38,8 @@ __all__ = ["NNPU", "UPU", "PUSettings", "train_pu"]
 class PUSettings(Training):
     """Settings of uPU and nnPU.
 
+    Hidden layers have rectifiers, as in the networks nnPU was published with.
+
     Parameters
     ----------
     epochs
@@ -56,6 +58,7 @@ class PUSettings(Training):
     500
     """
 
+    activation: str = "relu"
     epochs: int = 1_000
     non_negative: bool = True
     loss: str = "sigmoid"
@@ -204,7 +207,7 @@ class UPU(AbstractPU):
         optimizer: str = "sgd",
         learning_rate: float | int = 1e-3,
         weight_decay: float | int = 0.0,
-        activation: str = "tanh",
+        activation: str = "relu",
         dropout: float | int = 0.2,
         loss: str = "sigmoid",
         seed: int = 0,
@@ -259,7 +262,7 @@ class NNPU(AbstractPU):
         optimizer: str = "sgd",
         learning_rate: float | int = 1e-3,
         weight_decay: float | int = 0.0,
-        activation: str = "tanh",
+        activation: str = "relu",
         dropout: float | int = 0.2,
         loss: str = "sigmoid",
         beta: float | int = 0.0,

@@ -4,9 +4,10 @@ growPU's idea, to let a classifier grow from its own guesses under a known share
 a far better start and without its instability: first guesses are those of the regression that the
 released mean allows, every record is judged by a regression that left its own guess out, and the
 records judged highest, as many as there were guesses, are the next guess. The smoother is fixed,
-so that rounds are nearly free and go on until no guess changes. Kernel and ridge are those that
-predict the first guesses best out of sample, and the result is kept only if it agrees with the
-released mean as well as chance lets the truth agree: no label is used in any choice.
+so that rounds are nearly free and go on until guesses repeat themselves. Kernel and ridge are those
+that predict the first guesses best out of sample, and the result is kept only if it agrees with the
+released mean about as well as the first guesses, or as chance lets the truth agree: no label is
+used in any choice.
 
 The number of guesses is how many records are more likely positive than not, which is the share of
 positives where classes are apart, and is not where many records are alike.
@@ -98,7 +99,7 @@ class SelfTraining(AbstractMeanAttack):
         likely = expit(self.model_.logits(records))
         self.changed_: list[float] = []
         self.gap_: tuple[float, float] | None = None
-        if np.maximum(likely, 1 - likely).mean() > _CERTAIN:
+        if direction.variance == 0 and np.maximum(likely, 1 - likely).mean() > _CERTAIN:
             return likely  # guesses that the mean leaves no doubt about have nothing to learn
         start = likely > 0.5
         if start.all() or not start.any():
@@ -121,6 +122,11 @@ class SelfTraining(AbstractMeanAttack):
         self.kernel_, self.weights_ = kernel, smoother.weights(_signs(ended))
         places = direction.places(rows)
         self.slope_, self.cut_ = calibrated(judged, places, direction.cautious, cut=cut)
+        if expit(self.slope_ * np.abs(judged - cut)).mean() > _CERTAIN:
+            # Even certain guesses agree with the mean, so that it says nothing of certainty: they
+            # claim no more than the likelihood's guesses do.
+            claimed = float(np.maximum(likely, 1 - likely).mean())
+            self.slope_ = _slope_for(np.abs(judged - cut), claimed)
         if len(some) == count:
             return expit(self.slope_ * (judged - cut))
         scores = self._score(records)
@@ -154,14 +160,16 @@ class SelfTraining(AbstractMeanAttack):
     ) -> tuple[Float[np.ndarray, " some"], float, list[float]]:
         """Return the last judgements, the cut between guesses, and the changes in each round."""
         share = float(start.mean())
-        guess, changed = start, []
+        before = guess = start
+        changed: list[float] = []
         while True:
             judged = smoother.left_out(_signs(guess)).astype(np.float64)
             after, cut = quantile_cut(judged, share)
             changed.append(float((after != guess).mean()))
-            if not changed[-1] or len(changed) == self.rounds:
+            # A few records at the cut may change places for ever.
+            if (after == before).all() or not changed[-1] or len(changed) == self.rounds:
                 return judged, cut, changed
-            guess = after
+            before, guess = guess, after
 
     @property
     def sureness_(self) -> float:
@@ -171,6 +179,15 @@ class SelfTraining(AbstractMeanAttack):
 
 def _signs(guess: np.ndarray) -> np.ndarray:
     return np.where(guess, np.float32(1), np.float32(-1))
+
+
+def _slope_for(away: Float[np.ndarray, " some"], sureness: float) -> float:
+    """Return the slope at which probabilities so far from the cut have this mean sureness."""
+    low, high = 1e-6, 1e6
+    for _ in range(60):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if expit(middle * away).mean() < sureness else (low, middle)
+    return float(np.sqrt(low * high))
 
 
 def _scales(spread: Spread) -> list[np.ndarray]:

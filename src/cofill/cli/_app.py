@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import cofill
+from cofill.cli._attack import attack, mean
 from cofill.cli._complete import complete, methods
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
@@ -66,6 +67,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 for _command in (complete, methods, demo, reproduce):
     app.command()(_guarded(_command))
+attack.command()(_guarded(mean))
+app.add_typer(attack, name="attack")
 app.add_typer(datasets, name="datasets")
 
 

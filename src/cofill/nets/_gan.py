@@ -48,7 +48,7 @@ class GANSettings:
     hidden: tuple[int, ...] = (256, 512)
     steps: int = 5000
     batch: int = 128
-    learning_rate: float = 2e-4
+    learning_rate: float | int = 2e-4
 
     def __post_init__(self) -> None:
         for name in ("noise", "steps", "batch"):

@@ -32,7 +32,7 @@ from cofill.attack import (
 )
 from cofill.errors import SettingError
 
-__all__ = ["ATTACKS", "Case", "Given", "Guesses", "run_attack"]
+__all__ = ["ATTACKS", "Case", "Given", "Guesses", "check_attacks", "run_attack"]
 
 ATTACKS: Mapping[str, str] = {
     "kmeans": "two clusters, matched to the classes as well as can be: the floor",
@@ -118,6 +118,15 @@ class Guesses:
             self.sureness.setdefault(where, []).append(sure)
 
 
+def check_attacks(names: Sequence[str] | None) -> None:
+    """Raise a `SettingError` unless every name is one of `ATTACKS`; None stands for all."""
+    for name in names or ():
+        if name not in ATTACKS:
+            raise SettingError(f"there is no attack {name!r}; there is {', '.join(ATTACKS)}")
+    if names is not None and not names:
+        raise SettingError("methods must name at least one attack, got none")
+
+
 def run_attack(
     name: str,
     classifier: str,
@@ -147,8 +156,7 @@ def run_attack(
     tell
         Called with the share done.
     """
-    if name not in ATTACKS:
-        raise SettingError(f"there is no attack {name!r}; there is {', '.join(ATTACKS)}")
+    check_attacks([name])
     if name in _CLOSED:
         return _closed(_CLOSED[name], cases, prior, tell)
     if name == "kmeans":

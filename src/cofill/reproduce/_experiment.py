@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 from cofill.completion._completer import Progress, silent
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord, paired_test
-from cofill.reproduce._attacks import ATTACKS
+from cofill.reproduce._attacks import ATTACKS, check_attacks
 from cofill.reproduce._catalogue import Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
 from cofill.reproduce._mean_experiments import MeanExperiment, run_mean_experiment
 from cofill.reproduce._methods import METHODS, chosen, families
 from cofill.reproduce._observations import collect_masks, covered, mean_masks
+from cofill.reproduce._released import cases_of
 from cofill.reproduce._write import check_folder, write_experiment
 
 __all__ = ["largest_difference", "paired_by_view", "run_experiment"]
@@ -61,13 +62,16 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     repeats = _seeds(experiment, seeds, quick)
-    if out is not None:
-        check_folder(Path(out), name, overwrite=overwrite)
     told = progress or silent
+
+    def ready() -> None:  # asked when settings and data are known to be good
+        if out is not None:
+            check_folder(Path(out), name, overwrite=overwrite)
+
     if isinstance(experiment, MeanExperiment):
-        record = _run_means(experiment, repeats, quick, methods, told)
+        record = _run_means(experiment, repeats, quick, methods, told, ready)
     else:
-        record = _run_views(experiment, repeats, quick, methods, told)
+        record = _run_views(experiment, repeats, quick, methods, told, ready)
     if out is not None:
         write_experiment(record, experiment, Path(out))
     return record
@@ -79,7 +83,12 @@ def _run_means(
     quick: bool,
     methods: Sequence[str] | None,
     progress: Progress,
+    ready: Callable[[], None],
 ) -> ResultRecord:
+    check_attacks(methods)
+    for part in experiment.parts:
+        cases_of(part.source, repeats[:1], (), of_each=1)
+    ready()
     recorder = Recorder(
         experiment.name,
         seeds=repeats,
@@ -101,9 +110,11 @@ def _run_views(
     quick: bool,
     methods: Sequence[str] | None,
     progress: Progress,
+    ready: Callable[[], None],
 ) -> ResultRecord:
     wanted = chosen(methods)
     shared = experiment.load(repeats[0])
+    ready()
     if quick and methods is None:
         width = sum(view.n_features for view in shared.views.values())
         wanted = tuple(m for m in wanted if m != "iterative" or width <= _WIDE)

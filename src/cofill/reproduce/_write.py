@@ -10,6 +10,7 @@ from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, ResultTable, table
 from cofill.reproduce._catalogue import Experiment
 from cofill.reproduce._mean_experiments import MeanExperiment
+from cofill.reproduce._mean_pictures import mean_pictures, portraits
 from cofill.reproduce._pictures import pictures
 
 __all__ = ["check_folder", "page", "result_tables", "write_experiment"]
@@ -51,7 +52,13 @@ def write_experiment(
     record: ResultRecord, experiment: Experiment | MeanExperiment, out: Path
 ) -> list[str]:
     """Write record, page and pictures; return the names of the files, the record last."""
-    drawn = {f"{record.name}_{part}.svg": svg for part, svg in pictures(record).items()}
+    if isinstance(experiment, MeanExperiment):
+        made = mean_pictures(record)
+        for source in dict.fromkeys(part.source for part in experiment.parts):
+            made |= {f"{source}_{part}": svg for part, svg in portraits(source).items()}
+    else:
+        made = pictures(record)
+    drawn = {f"{record.name}_{part}.svg": svg for part, svg in made.items()}
     files = {**drawn, f"{record.name}.md": page(record, experiment, list(drawn))}
     stale = set(out.glob(f"{record.name}_*.svg")) - {out / f for f in drawn}
     try:

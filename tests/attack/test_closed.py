@@ -1,0 +1,210 @@
+"""Spread, discriminant, likelihood, kernel and self-training, against oracles with labels."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from cofill.attack import (
+    AttackFailed,
+    Discriminant,
+    Likelihood,
+    Noise,
+    SelfTraining,
+    spread_of,
+    spread_of_pieces,
+)
+from cofill.attack._discriminant import calibrated, direction_of, quantile_cut, shrinkage
+from cofill.attack._kernel import Smoother, kernel_of
+from cofill.errors import DataError, SettingError
+
+ATTACKS = (Discriminant, Likelihood, SelfTraining)
+
+
+def blobs(count=600, features=6, apart=1.5, share=0.5, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.random(count) < share
+    x = rng.normal(size=(count, features)) @ rng.normal(size=(features, features))
+    return x + apart * np.outer(truth, rng.normal(size=features)), truth
+
+
+def digits(positive=5, negative=3):
+    x, y = load_digits(return_X_y=True)
+    chosen = np.isin(y, [positive, negative])
+    return x[chosen] / 8 - 1, y[chosen] == positive
+
+
+# --- spread -----------------------------------------------------------------------------------
+
+
+def covariance(spread):
+    return spread.vectors * spread.values @ spread.vectors.T
+
+
+@pytest.mark.parametrize("shape", [(50, 7), (9, 30)], ids=["tall", "wide"])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_spread_is_that_of_numpy(shape, make):
+    x = np.random.default_rng(0).poisson(0.7, size=shape).astype(float) + 1.0
+    found = spread_of(make(x))
+    np.testing.assert_allclose(found.mean, x.mean(axis=0))
+    np.testing.assert_allclose(covariance(found), np.cov(x.T, bias=True), atol=1e-10)
+    np.testing.assert_allclose(
+        found.vectors.T @ found.vectors, np.eye(len(found.values)), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_pieces_add_up(make):
+    x = np.random.default_rng(1).poisson(0.5, size=(90, 5)).astype(float)
+    pieces = spread_of_pieces(make(x[start : start + 20]) for start in range(0, 90, 20))
+    np.testing.assert_allclose(covariance(pieces), np.cov(x.T, bias=True), atol=1e-12)
+    assert pieces.count == 90
+
+
+def test_pieces_of_other_widths_and_no_pieces_are_refused():
+    with pytest.raises(DataError, match="5 columns of the first, got 4"):
+        spread_of_pieces([np.ones((3, 5)), np.ones((3, 4))])
+    with pytest.raises(DataError, match="no records"):
+        spread_of_pieces([])
+
+
+# --- directions -------------------------------------------------------------------------------
+
+
+def test_without_noise_the_direction_is_fishers():
+    x, truth = blobs()
+    found = direction_of(spread_of(x), x[truth].mean(axis=0), None)
+    within = sum(np.cov(x[truth == side].T, bias=True) * (truth == side).mean() for side in (0, 1))
+    fisher = np.linalg.solve(within, x[truth].mean(axis=0) - x[~truth].mean(axis=0))
+    cosine = found.weights @ fisher / np.linalg.norm(found.weights) / np.linalg.norm(fisher)
+    assert cosine > 0.9999
+    assert found.variance == 0
+
+
+def test_noise_that_nobody_stated_is_found():
+    rng = np.random.default_rng(0)
+    values = np.geomspace(1e-4, 10, 60)
+    seen = np.sqrt(0.1 * values) * rng.normal(size=60) + 0.1 * rng.normal(size=60)
+    kept, variance = shrinkage(seen, values, 0.0)
+    assert 0.004 < variance < 0.02  # 0.01
+    assert (np.diff(kept) > 0).all()
+    assert kept[0] < 0.05 < 0.9 < kept[-1]
+    assert shrinkage(seen, values, 0.5)[1] >= 0.5
+
+
+def test_a_cut_leaves_the_share_above_it():
+    places = np.random.default_rng(0).normal(size=1000)
+    chosen, cut = quantile_cut(places, 0.3)
+    assert chosen.sum() == 300
+    assert places[chosen].min() > cut > places[~chosen].max()
+
+
+@pytest.mark.parametrize("slope", [0.5, 2.0])
+def test_calibration_finds_the_slope_and_cut_of_logistic_labels(slope):
+    rng = np.random.default_rng(3)
+    judged = rng.normal(size=60_000)
+    truth = rng.random(60_000) < 1 / (1 + np.exp(-slope * (judged - 0.7)))
+    found = calibrated(judged, judged, judged[truth].mean(), prior=truth.mean())
+    assert found == pytest.approx((slope, 0.7), rel=0.1)
+
+
+# --- attacks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_likelihood_is_that_of_somebody_with_all_labels(share):
+    x, truth = blobs(share=share)
+    attack = Likelihood().fit(x, mean=x[truth].mean(axis=0), prior=truth.mean())
+    oracle = LogisticRegression(C=1e8, max_iter=5000, tol=1e-8).fit(x, truth)
+    np.testing.assert_allclose(attack.scores_, oracle.predict_proba(x)[:, 1], atol=0.01)
+    assert attack.sureness_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.05)
+
+
+def test_more_features_than_records_give_every_label_away():
+    x = np.random.default_rng(0).normal(size=(60, 200))
+    truth = np.random.default_rng(1).random(60) < 0.5  # nothing to do with the records
+    attack = Likelihood().fit(x, mean=x[truth].mean(axis=0), prior=truth.mean())
+    assert (attack.labels_ == truth).all()
+    assert (
+        SelfTraining().fit(x, mean=x[truth].mean(axis=0), prior=truth.mean()).labels_ == truth
+    ).all()
+
+
+@pytest.mark.parametrize("make", ATTACKS)
+def test_labels_that_have_nothing_to_do_with_few_features_stay_hidden(make):
+    rng = np.random.default_rng(0)
+    x, truth = rng.normal(size=(4000, 3)), rng.random(4000) < 0.5
+    attack = make().fit(x, mean=x[truth].mean(axis=0), prior=0.5)
+    assert abs((attack.labels_ == truth).mean() - 0.5) < 0.04
+    if make is not SelfTraining:
+        assert attack.sureness_ < 0.55
+
+
+@pytest.mark.parametrize("make", ATTACKS)
+def test_sparse_and_dense_records_give_the_same_guesses(make):
+    rng = np.random.default_rng(0)
+    truth = rng.random(500) < 0.4
+    x = rng.poisson(np.where(truth[:, None], 0.6, 0.25), size=(500, 30)).astype(float)
+    given = {"mean": x[truth].mean(axis=0), "prior": 0.4}
+    dense, thin = make().fit(x, **given), make().fit(sparse.csr_array(x), **given)
+    assert (dense.labels_ == thin.labels_).mean() > 0.99
+    assert (dense.labels_ == truth).mean() > 0.85
+
+
+def test_self_training_finds_what_no_line_can():
+    x, truth = digits()
+    mean = x[truth].mean(axis=0) + Noise("laplace", 0.1).draw(64, np.random.default_rng(0))
+    given = {"mean": mean, "prior": 0.5, "noise": Noise("laplace", 0.1)}
+    line, grown = Likelihood().fit(x, **given), SelfTraining().fit(x, **given)
+    right = [float((attack.labels_ == truth).mean()) for attack in (line, grown)]
+    assert right[1] > 0.98 > right[0]
+    assert grown.changed_[0] > grown.changed_[-1] < 0.01
+    assert len(grown.changed_) < grown.rounds  # it ends by itself
+    fresh = SelfTraining(most=200).fit(x, **given)
+    assert (fresh.labels_ == truth).mean() > 0.95
+    assert (grown.predict(x) == grown.labels_).mean() > 0.99
+
+
+def test_the_same_seed_gives_the_same_guesses_and_clones_have_no_memory():
+    x, truth = digits()
+    given = {"mean": x[truth].mean(axis=0), "prior": 0.5}
+    one, two = SelfTraining(seed=3).fit(x, **given), SelfTraining(seed=3).fit(x, **given)
+    np.testing.assert_array_equal(one.scores_, two.scores_)
+    assert not hasattr(clone(one), "scores_")
+
+
+@pytest.mark.parametrize("share", [0.02, 0.9])
+def test_unbalanced_classes(share):
+    x, truth = blobs(count=3000, apart=4.0, share=share)
+    attack = SelfTraining().fit(x, mean=x[truth].mean(axis=0), prior=truth.mean())
+    assert (attack.labels_ == truth).mean() > 0.97
+    assert abs(attack.labels_.mean() - truth.mean()) < 0.02
+
+
+def test_settings_are_checked_and_nonsense_is_not_returned():
+    x, truth = blobs()
+    with pytest.raises(SettingError, match="rounds must be at least 2, got 1"):
+        SelfTraining(rounds=1).fit(x, mean=x[truth].mean(axis=0), prior=0.5)
+    with pytest.raises(AttackFailed, match="took all 600 records"):
+        Likelihood().fit(x, mean=x.mean(axis=0), prior=0.01)
+
+
+# --- kernel -----------------------------------------------------------------------------------
+
+
+def test_leaving_one_out_is_leaving_one_out():
+    x, truth = digits()
+    kernel = kernel_of(x, np.ones(64), 40, 0)
+    features = kernel.features(x).astype(np.float64)
+    y = np.where(truth, 1.0, -1.0)
+    smoother = Smoother.of(features, 0.3)
+    left = smoother.left_out(y)
+    for k in (0, 17, 100):
+        rest = np.arange(len(x)) != k
+        gram = features[rest].T @ features[rest] + 0.3 * np.eye(40)
+        alone = features[k] @ np.linalg.solve(gram, features[rest].T @ y[rest])
+        assert left[k] == pytest.approx(alone, abs=1e-6)
+    weights = np.linalg.solve(features.T @ features + 0.3 * np.eye(40), features.T @ y)
+    np.testing.assert_allclose(smoother.weights(y), weights, atol=1e-6)

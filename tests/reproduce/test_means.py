@@ -1,0 +1,153 @@
+"""The experiments on released means: what attackers may see, figures, records, pages, pictures."""
+
+import numpy as np
+import pytest
+
+from cofill.attack import Noise
+from cofill.errors import SettingError
+from cofill.metrics import Recorder, ResultRecord
+from cofill.nets import GANSettings
+from cofill.reproduce import find_experiment, run_experiment
+from cofill.reproduce._attacks import ATTACKS, Case, Given, run_attack
+from cofill.reproduce._mean_experiments import (
+    MEAN_EXPERIMENTS,
+    MeanExperiment,
+    Part,
+    run_mean_experiment,
+)
+from cofill.reproduce._mean_pictures import mean_pictures, portraits
+from cofill.reproduce._released import cases_of
+
+FAST = {
+    "growpu": {"t_pre": 200, "t_grow": 200, "t_tune": 200, "learning_rate": 0.05},
+    "upu": {"epochs": 30, "learning_rate": 0.05},
+    "nnpu": {"epochs": 30, "learning_rate": 0.05},
+    "oracle": {"epochs": 30, "learning_rate": 0.01},
+}
+
+
+def case(seed=0, seen=None):
+    rng = np.random.default_rng(seed)
+    truth = np.arange(400) % 2 == 0
+    records = (rng.normal(size=(400, 4)) + np.where(truth, 1.5, -1.5)[:, None]).astype(np.float32)
+    mean = records[truth].mean(axis=0, dtype=np.float64)
+    means = {"noiseless": Given(mean), "noisy": Given(mean + 0.05, Noise("laplace", 0.05))}
+    return Case(seed, records, truth, means, seen)
+
+
+@pytest.mark.parametrize("seen", [None, np.arange(100)], ids=["all", "some"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_every_attack_guesses_every_record_of_every_case(attack, seen):
+    told = []
+    made = run_attack(
+        attack,
+        "linear",
+        [case(0, seen), case(1, seen)],
+        prior=0.5,
+        batch=50,
+        settings=FAST.get(attack),
+        tell=told.append,
+    )
+    assert set(made.accuracy) == {"noiseless", "noisy"}
+    for values in made.accuracy.values():
+        assert len(values) == 2
+        assert min(values) > 0.9
+    assert set(made.sureness) == (
+        {"noiseless", "noisy"} if attack in ("discriminant", "likelihood", "best") else set()
+    )
+
+
+def test_an_unknown_attack_is_named():
+    with pytest.raises(SettingError, match="no attack 'magic'; there is kmeans"):
+        run_attack("magic", "", [case()], prior=0.5, batch=50, tell=lambda _: None)
+    with pytest.raises(SettingError, match="no attack 'mwm'"):
+        run_experiment("growpu-behaviour", seeds=1, quick=True, methods=["mwm"])
+
+
+def test_the_means_are_the_papers():
+    fast = GANSettings(steps=20)
+    cases = cases_of("behaviour", [3, 4], ("noiseless", "distribution", "noisy"),
+                     of_each=200, generator=fast)  # fmt: skip
+    for found in cases:
+        mean = found.records[found.truth].mean(axis=0)
+        np.testing.assert_allclose(found.means["noiseless"].mean, mean, atol=1e-6)
+        noise = found.means["noisy"].noise
+        extent = found.records.max() - found.records.min()
+        assert noise == Noise("laplace", float(extent) / (200 * 0.01))
+        assert 0.3 < np.abs(found.means["noisy"].mean - mean).mean() / noise.scale < 3
+        simulated = found.means["distribution"].mean
+        assert simulated.shape == mean.shape
+        assert not np.allclose(simulated, mean, atol=1e-3)
+    assert not np.array_equal(cases[0].records, cases[1].records)
+    again = cases_of("behaviour", [3], ("noisy",), of_each=200)[0]
+    np.testing.assert_array_equal(again.means["noisy"].mean, cases[0].means["noisy"].mean)
+
+
+def test_a_tenth_is_seen_and_no_mean_of_it():
+    found = cases_of("behaviour", [0], ("noiseless",), of_each=200, share_seen=0.1)[0]
+    assert len(found.seen) == 40
+    assert found.known.shape == (40, 168)
+    np.testing.assert_allclose(
+        found.means["noiseless"].mean, found.records[found.truth].mean(axis=0), atol=1e-6
+    )
+
+
+def test_a_record_has_figures_outcomes_curves_and_a_page(tmp_path):
+    record = run_experiment(
+        "growpu-behaviour", seeds=1, quick=True, methods=["best", "kmeans"], out=tmp_path
+    )
+    keys = {f"{m}/accuracy/{k}" for m in ("best", "kmeans")
+            for k in ("noiseless", "distribution", "noisy")}  # fmt: skip
+    assert keys <= set(record.values)
+    assert record.summary["best/accuracy/noiseless"]["mean"] > 0.8
+    page = (tmp_path / "growpu-behaviour.md").read_text()
+    assert "Records whose class was guessed" in page
+    assert "0.6000" in page  # the paper's K-means
+    assert (tmp_path / "growpu-behaviour_accuracy.svg").exists()
+    assert (tmp_path / "growpu-behaviour_behaviour_components.svg").exists()
+    assert ResultRecord.read(tmp_path / "growpu-behaviour.json").values == record.values
+
+
+def test_a_part_with_networks_keeps_curves_and_tells_degenerate_guesses():
+    part = Part("behaviour", (("upu", "linear", "upu-linear"),), ("noiseless",))
+    experiment = MeanExperiment("x", "a test", "a test", (part,))
+    recorder = Recorder("x", seeds=[0])
+    told = []
+    run_mean_experiment(
+        experiment,
+        recorder,
+        quick=True,
+        methods=None,
+        progress=lambda what, share: told.append(share),
+    )
+    record = recorder.finish()
+    assert 0 <= record.values["upu-linear/accuracy/noiseless"][0] <= 1
+    assert told[0] == 0
+    assert told[-1] == 1
+    assert sorted(told) == told
+
+
+def test_published_figures_belong_to_figures_that_are_made():
+    for experiment in MEAN_EXPERIMENTS:
+        made = {
+            f"{name}/accuracy/{part.prefix}{kind}"
+            for part in experiment.parts
+            for _, _, name in part.attacks
+            for kind in part.kinds
+        } | {f"nnpu-3lp/accuracy/{n}" for n in experiment.labelled}
+        assert set(experiment.published) <= made
+    assert find_experiment("growpu-mnist").published["growpu-linear/accuracy/noisy"] == 0.918
+
+
+def test_curves_become_pictures_and_portraits_show_no_single_record():
+    curve = {"steps": [1, 2], "share": [0.5, 0.4], "accuracy": [0.6, 0.7]}
+    record = ResultRecord(
+        "growpu-mnist",
+        seeds=[0],
+        values={"best/accuracy/noisy": [0.9]},
+        extra={"curves": {"growpu-linear": {"noiseless": curve}}},
+    )
+    assert set(mean_pictures(record)) == {"accuracy", "training_share", "training_accuracy"}
+    assert set(portraits("behaviour")) == {
+        "components", "nonzero", "fields", "distance_positive", "distance_negative",
+    }  # fmt: skip
