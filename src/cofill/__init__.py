@@ -8,6 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cofill.attack import (
+        NNPU,
+        UPU,
+        Discriminant,
+        GrowPU,
+        Likelihood,
+        Noise,
+        SelfTraining,
+    )
     from cofill.baselines import (
         CentralCompleter,
         IterativeCompleter,
@@ -31,17 +40,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "NNPU",
+    "UPU",
     "CentralCompleter",
     "Completed",
     "CooperativeReconstruction",
     "Dataset",
+    "Discriminant",
     "Feature",
+    "GrowPU",
     "IterativeCompleter",
     "Kind",
+    "Likelihood",
     "MeanCompleter",
     "MultiView",
     "NeighboursCompleter",
+    "Noise",
     "ResultRecord",
+    "SelfTraining",
     "View",
     "drop_rows",
     "evaluate",
@@ -52,6 +68,15 @@ __all__ = [
 ]
 
 _PLACES = {
+    "cofill.attack": (
+        "NNPU",
+        "UPU",
+        "Discriminant",
+        "GrowPU",
+        "Likelihood",
+        "Noise",
+        "SelfTraining",
+    ),
     "cofill.baselines": (
         "CentralCompleter",
         "IterativeCompleter",

@@ -32,6 +32,7 @@ __all__ = ["Direction", "Discriminant", "calibrated", "direction_of", "quantile_
 _TRACE = 1e-6  # ridge relative to the trace of Σ: directions without variance have no say
 _HARDLY = 1e-3  # variance of a direction in which classes cannot differ, relative to the largest
 _FLATTEST, _STEEPEST = 1e-2, 1e3
+_ENOUGH = 20_000  # groups of records by which probabilities are calibrated
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +164,12 @@ def calibrated(
     must be the released one: too steep, and it lies beyond; too flat, and it falls short. With a
     `prior` the probabilities must also have that mean, which sets the cut; else it stays.
     """
+    judged, places, count = _gathered(judged, places)
     scale = float(np.abs(judged - np.median(judged)).mean()) or 1.0
 
     def at(slope: float) -> tuple[float, float]:
-        here = cut if prior is None else _cut_at(judged, slope / scale, prior)
-        share = expit(slope / scale * (judged - here))
+        here = cut if prior is None else _cut_at(judged, count, slope / scale, prior)
+        share = count * expit(slope / scale * (judged - here))
         return float(share @ places / max(share.sum(), 1e-12)), here
 
     low, high = _FLATTEST, _STEEPEST
@@ -181,13 +183,29 @@ def calibrated(
     return slope / scale, at(slope)[1]
 
 
-def _cut_at(judged: np.ndarray, slope: float, prior: float) -> float:
+def _gathered(judged: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return at most `_ENOUGH` groups of records judged alike: means, and how many they are.
+
+    Sums over groups are those over records, which a sample's would not be.
+    """
+    total = len(judged)
+    if total <= _ENOUGH:
+        return judged, places, np.ones(total)
+    order = np.argsort(judged, kind="stable")
+    starts = np.linspace(0, total, _ENOUGH, endpoint=False).astype(int)
+    count = np.diff(np.append(starts, total)).astype(np.float64)
+    judged, places = (np.add.reduceat(v[order], starts) / count for v in (judged, places))
+    return judged, places, count
+
+
+def _cut_at(judged: np.ndarray, count: np.ndarray, slope: float, prior: float) -> float:
     """Return the cut at which probabilities of this slope have the prior as their mean."""
+    wanted = prior * count.sum()
     low, high = judged.min() - 20 / slope, judged.max() + 20 / slope
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (
-            (middle, high) if expit(slope * (judged - middle)).mean() > prior else (low, middle)
+            (middle, high) if count @ expit(slope * (judged - middle)) > wanted else (low, middle)
         )
     return float((low + high) / 2)
 

@@ -1,0 +1,156 @@
+"""Attacks on a mean: growPU against the same loop in eager PyTorch, and a million sparse records.
+
+Both sides of growPU take the same steps of fine-tuning, the longest stage: label a batch of 500 by
+the classifier, weigh it, one step of gradient descent. Ours trains fifteen runs (five seeds, three
+means) as one batch; PyTorch trains one run and is scaled. Times are per run and step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import numpy as np
+from scipy import sparse
+
+from cofill.attack import Discriminant, GrowSettings, train_growpu
+from cofill.metrics import Recorder
+from cofill.places import keep_compiled_programs
+
+RUNS, RECORDS, FEATURES, BATCH = 15, 10_000, 784, 500
+
+
+def digits_like(count=RECORDS, features=FEATURES):
+    rng = np.random.default_rng(0)
+    truth = np.arange(count) % 2 == 0
+    shift = 0.3 * rng.normal(size=features)
+    x = np.tanh(rng.normal(size=(count, features)) + np.where(truth[:, None], shift, -shift))
+    return x.astype(np.float32), truth
+
+
+def ours(classifier, steps):
+    """Return seconds per run and step; pre-training and growth end at once."""
+    x, truth = digits_like()
+    which = np.zeros(RUNS, int)
+    means = np.repeat(x[truth].mean(axis=0)[None], RUNS, axis=0)
+    keys = jax.random.split(jax.random.key(0), RUNS)
+    settings = GrowSettings(classifier=classifier, t_pre=1, t_grow=1, t_tune=steps)
+
+    def once():
+        began = time.perf_counter()
+        train_growpu(x[None], which, means, 0.5, keys, settings)
+        return time.perf_counter() - began
+
+    once()  # compile
+    return once() / RUNS / (steps + 2)
+
+
+def in_torch(classifier, steps):
+    """Return seconds per step of one run, by the better of one and all threads."""
+    import torch
+    from torch import nn
+
+    x, truth = digits_like()
+    rows, mean = torch.from_numpy(x), torch.from_numpy(x[truth].mean(axis=0))[None]
+    best = np.inf
+    for threads in {1, torch.get_num_threads()}:
+        torch.set_num_threads(threads)
+        hidden = int(classifier.partition("-")[2] or 0)
+        layers = (
+            [nn.Linear(FEATURES, hidden), nn.Tanh(), nn.Dropout(0.2), nn.Linear(hidden, 1)]
+            if hidden
+            else [nn.Linear(FEATURES, 1)]
+        )
+        network = nn.Sequential(*layers)
+        optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+        softplus = nn.Softplus()
+
+        def step(network=network, optimizer=optimizer, softplus=softplus):
+            batch = rows[torch.randint(RECORDS, (BATCH,))]
+            network.eval()
+            with torch.no_grad():
+                positive = network(batch)[:, 0] > 0
+            network.train()
+            count = positive.sum()
+            w_n = (count + 1) / torch.clamp(BATCH - count, min=1)
+            w_p = 0.5 if count / BATCH >= 0.55 else 1.0
+            if count / BATCH <= 0.45:
+                w_n = w_n / 2
+            values = network(torch.cat([mean, batch]))[:, 0]
+            own = values[1:]
+            losses = torch.where(positive, w_p * softplus(-own), w_n * softplus(own))
+            loss = 0.5 / (count + 1) * (w_p * softplus(-values[0]) + losses.sum())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        for _ in range(10):
+            step()
+        began = time.perf_counter()
+        for _ in range(steps):
+            step()
+        best = min(best, (time.perf_counter() - began) / steps)
+    return best
+
+
+def sparse_million(count):
+    """Attack so many sparse records of 200 features; return seconds, accuracy and peak in GiB."""
+    rng = np.random.default_rng(0)
+    truth = rng.random(count) < 0.3
+    per_row = 6
+    liked = np.where(truth[:, None], rng.integers(0, 120, (count, per_row)),
+                     rng.integers(40, 200, (count, per_row)))  # fmt: skip
+    columns = np.sort(liked.astype(np.int32), axis=1)
+    indices = np.arange(0, count * per_row + 1, per_row)
+    x = sparse.csr_array((np.ones(count * per_row), columns.ravel(), indices), (count, 200))
+    x.sum_duplicates()
+    mean = np.asarray(x[np.flatnonzero(truth)].mean(axis=0)).ravel()
+    began = time.perf_counter()
+    attack = Discriminant().fit(x, mean=mean, prior=0.3)
+    seconds = time.perf_counter() - began
+    right = float((attack.labels_ == truth).mean())
+    return seconds, right, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sparse", type=int)
+    options = parser.parse_args()
+    if options.sparse:  # in a process of its own, for its peak of memory
+        print(*sparse_million(options.sparse))
+        return
+    keep_compiled_programs()
+    steps = 100 if options.quick else 500
+    count = 50_000 if options.quick else 1_000_000
+    work = {"runs": RUNS, "steps": steps, "records": count, "torch": version("torch")}
+    recorder = Recorder("bench_attack", seeds=[0], settings=work)
+
+    def note(method, metric, where, value):
+        recorder.add(method, metric, where, [float(value)])
+        print(f"  {method} {metric} {where}: {value:.5g}", flush=True)
+
+    for classifier in ("linear", "3lp-300"):
+        mine, theirs = ours(classifier, steps), in_torch(classifier, steps)
+        note("cofill", "ms_per_step", classifier, 1e3 * mine)
+        note("pytorch", "ms_per_step", classifier, 1e3 * theirs)
+        note("pytorch", "times_cofill", classifier, theirs / mine)
+    told = subprocess.run(
+        [sys.executable, "-m", "bench.attack", "--sparse", str(count)],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    for metric, value in zip(("seconds", "accuracy", "peak_gib"), told, strict=True):
+        note("discriminant", metric, "sparse", float(value))
+    if options.out:
+        recorder.finish().write(options.out)
+
+
+if __name__ == "__main__":
+    main()
