@@ -17,7 +17,12 @@
     _job           from files to files
 """
 
-from cofill.attack._base import AbstractMeanAttack, AttackFailed, Noise
+from cofill.attack._base import (
+    AbstractCalibratedAttack,
+    AbstractMeanAttack,
+    AttackFailed,
+    Noise,
+)
 from cofill.attack._classifiers import Runs
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
@@ -33,6 +38,7 @@ __all__ = [
     "MEAN_ATTACKS",
     "NNPU",
     "UPU",
+    "AbstractCalibratedAttack",
     "AbstractMeanAttack",
     "AttackFailed",
     "Discriminant",

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofill.errors import CofillError, DataError, SettingError
 
 __all__ = [
+    "AbstractCalibratedAttack",
     "AbstractMeanAttack",
     "AttackFailed",
     "Noise",
@@ -223,6 +224,15 @@ class AbstractMeanAttack(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scores_")
+
+
+class AbstractCalibratedAttack(AbstractMeanAttack):
+    """An attack whose scores are probabilities that it stands by."""
+
+    @property
+    def sureness_(self) -> float:
+        """Accuracy that the attack expects of its labels, without having seen a label."""
+        return float(np.maximum(self.scores_, 1 - self.scores_).mean())
 
 
 def check_records(records: Any, *, sparse_allowed: bool = False) -> Records:

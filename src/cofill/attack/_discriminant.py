@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from cofill.attack._base import AbstractMeanAttack, Noise, Records
+from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
 from cofill.attack._spread import Spread, spread_of
 
 __all__ = ["Direction", "Discriminant", "calibrated", "direction_of", "quantile_cut", "shrinkage"]
@@ -210,7 +210,7 @@ def _cut_at(judged: np.ndarray, count: np.ndarray, slope: float, prior: float) -
     return float((low + high) / 2)
 
 
-class Discriminant(AbstractMeanAttack):
+class Discriminant(AbstractCalibratedAttack):
     """The closed-form discriminant.
 
     Takes dense and sparse records. Scores are probabilities, calibrated by the released mean; the
@@ -242,8 +242,3 @@ class Discriminant(AbstractMeanAttack):
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.slope_ * (self.direction_.places(records) - self.cut_))
-
-    @property
-    def sureness_(self) -> float:
-        """Accuracy that the attack expects of its labels, without having seen a label."""
-        return float(np.maximum(self.scores_, 1 - self.scores_).mean())

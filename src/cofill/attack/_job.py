@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import betaincinv
 
-from cofill.attack._base import AbstractMeanAttack, Noise
+from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, Noise
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
 from cofill.attack._growpu import GrowPU
@@ -139,7 +139,9 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
         "prior": float(prior),
         "noise": None if noise is None else str(noise),
         "guessed_positive": int(attack.labels_.sum()),
-        "expected_accuracy": _rounded(getattr(attack, "sureness_", None)),
+        "expected_accuracy": round(attack.sureness_, 4)
+        if isinstance(attack, AbstractCalibratedAttack)
+        else None,
         "outcome": attack.outcome_,
         "notes": list(attack.notes_),
     }
@@ -286,7 +288,3 @@ def _write(guesses: pa.Table, out: Path) -> None:
         ) from None
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 4)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from cofill.attack._base import AbstractMeanAttack, Noise, Records
+from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
 from cofill.attack._discriminant import shrinkage
 from cofill.attack._spread import Spread, spread_of
 
@@ -104,7 +104,7 @@ def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator
         yield np.column_stack([along, np.ones(len(along))])
 
 
-class Likelihood(AbstractMeanAttack):
+class Likelihood(AbstractCalibratedAttack):
     """Maximum likelihood from the released mean: the linear oracle's own fit, without labels.
 
     Attributes
@@ -138,8 +138,3 @@ class Likelihood(AbstractMeanAttack):
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.model_.logits(records))
-
-    @property
-    def sureness_(self) -> float:
-        """Accuracy that the attack expects of its labels, without having seen a label."""
-        return float(np.maximum(self.scores_, 1 - self.scores_).mean())

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit
 
-from cofill.attack._base import AbstractMeanAttack, Noise, Records
+from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
 from cofill.attack._discriminant import calibrated, direction_of, quantile_cut
 from cofill.attack._kernel import Kernel, Smoother, kernel_of
 from cofill.attack._likelihood import fit_logistic
@@ -36,7 +36,7 @@ _CERTAIN = 0.995
 _WORSE = 1.5  # how much farther from the released mean than the first guesses
 
 
-class SelfTraining(AbstractMeanAttack):
+class SelfTraining(AbstractCalibratedAttack):
     """Maximum likelihood from the mean, then cross-fitted self-training.
 
     Parameters
@@ -170,11 +170,6 @@ class SelfTraining(AbstractMeanAttack):
             if (after == before).all() or not changed[-1] or len(changed) == self.rounds:
                 return judged, cut, changed
             before, guess = guess, after
-
-    @property
-    def sureness_(self) -> float:
-        """Accuracy that the attack expects of its labels, without having seen a label."""
-        return float(np.maximum(self.scores_, 1 - self.scores_).mean())
 
 
 def _signs(guess: np.ndarray) -> np.ndarray:

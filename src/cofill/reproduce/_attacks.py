@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.attack import (
-    AbstractMeanAttack,
+    AbstractCalibratedAttack,
     AttackFailed,
     Discriminant,
     GrowSettings,
@@ -45,7 +45,7 @@ ATTACKS: Mapping[str, str] = {
     "oracle": "supervised learning from every label: the ceiling",
 }
 FOLDS = 5
-_CLOSED: Mapping[str, Callable[..., AbstractMeanAttack]] = {
+_CLOSED: Mapping[str, Callable[..., AbstractCalibratedAttack]] = {
     "discriminant": Discriminant,
     "likelihood": Likelihood,
     "best": SelfTraining,
@@ -171,7 +171,7 @@ def run_attack(
 
 
 def _closed(
-    make: Callable[..., AbstractMeanAttack],
+    make: Callable[..., AbstractCalibratedAttack],
     cases: Sequence[Case],
     prior: float,
     tell: Callable[[float], None],
@@ -187,7 +187,7 @@ def _closed(
                 continue
             guess = attack.labels_ if case.seen is None else attack.predict(case.records)
             right = float((guess == case.truth).mean())
-            made.add(where, right, attack.outcome_, float(getattr(attack, "sureness_", np.nan)))
+            made.add(where, right, attack.outcome_, attack.sureness_)
     return made
 
 
