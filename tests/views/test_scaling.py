@@ -234,3 +234,11 @@ def test_errors_name_the_thing_and_the_way_out():
 def _all_numeric_but_smoker(view):
     features = [f if f.name == "smoker" else Feature(f.name) for f in view.features]
     return View("v", [1], view.cells[:1], features)
+
+
+def test_a_spread_that_is_next_to_nothing_does_not_overflow():
+    cells = np.zeros((12, 1))
+    cells[9:, 0] = -1.0, -4.4942329e7, -1e-300
+    view = View("v", np.arange(12), cells)
+    scaler = Scaler.fit(view, method="robust")
+    np.testing.assert_allclose(scaler.decode(scaler.encode(cells)), cells, rtol=1e-12)

@@ -19,6 +19,7 @@ __all__ = ["EncodedBlock", "Scaler"]
 _METHODS = ("standard", "robust", "none")
 _CELLS_AT_ONCE = 2**22  # 32 MiB of float64: what fit, encode and decode hold beside their result
 _TINY = float(np.finfo(np.float64).tiny)
+_NARROW = 1e-250  # spread of the middle half, relative to the largest value
 
 
 @dataclass(frozen=True)
@@ -297,7 +298,8 @@ def _learn(known: np.ndarray, method: str) -> tuple[float, float, float, float]:
     center, scale = float(unit.mean()), float(unit.std())
     if method == "robust":
         first, center, third = (float(q) for q in np.percentile(unit, [25, 50, 75]))
-        scale = third - first or scale
+        # A spread so far below the largest value would overflow on the way back.
+        scale = third - first if third - first > _NARROW else scale
     scale = float(np.ldexp(scale, exponent))
     return float(np.ldexp(center, exponent)), scale if scale >= _TINY else 1.0, low, high
 
