@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._classifiers import Given
 from cofill.attack._growpu import (
     GrowPU,
     GrowRule,
@@ -13,6 +12,7 @@ from cofill.attack._growpu import (
     grow_weights,
     train_growpu,
 )
+from cofill.attack._runs import Given
 from cofill.errors import SettingError
 from cofill.nets import MLP
 

@@ -8,19 +8,11 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._classifiers import (
-    ASIDE,
-    AbstractRule,
-    Classifier,
-    Training,
-    given_runs,
-    logits,
-    score_runs,
-    train_runs,
-)
+from cofill.attack._classifiers import Classifier, Training, logits
 from cofill.attack._oracle import OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
 from cofill.attack._risks import pu_risk
+from cofill.attack._runs import ASIDE, AbstractRule, given_runs, score_runs, train_runs
 from cofill.errors import DataError, SettingError
 from cofill.nets import MLP, apply_rows
 

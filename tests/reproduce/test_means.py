@@ -108,7 +108,7 @@ def test_a_record_has_figures_outcomes_curves_and_a_page(tmp_path):
     assert ResultRecord.read(tmp_path / "growpu-behaviour.json").values == record.values
 
 
-def test_a_part_with_networks_keeps_curves_and_tells_degenerate_guesses():
+def test_figures_are_recorded_and_progress_only_goes_up():
     part = Part("behaviour", (("upu", "linear", "upu-linear"),), ("noiseless",))
     experiment = MeanExperiment("x", "a test", "a test", (part,))
     recorder = Recorder("x", seeds=[0])
@@ -125,6 +125,21 @@ def test_a_part_with_networks_keeps_curves_and_tells_degenerate_guesses():
     assert told[0] == 0
     assert told[-1] == 1
     assert sorted(told) == told
+
+
+def test_networks_keep_curves_and_tell_degenerate_guesses():
+    given = {"prior": 0.5, "batch": 50, "tell": lambda _: None}
+    grown = run_attack(
+        "growpu", "linear", [case()], settings={**FAST["growpu"], "curve_every": 50}, **given
+    )
+    curve = grown.curves["noiseless"]
+    assert len(curve["steps"]) == len(curve["share"]) == len(curve["accuracy"]) > 3
+    assert curve["accuracy"][-1] == pytest.approx(grown.accuracy["noiseless"][0], abs=0.01)
+    lost = run_attack(
+        "upu", "3lp-50", [case()], settings={"epochs": 400, "learning_rate": 0.5}, **given
+    )
+    assert lost.outcomes["noisy"] == ["degenerate"]
+    assert lost.accuracy["noisy"] == [0.5]
 
 
 def test_published_figures_belong_to_figures_that_are_made():

@@ -61,9 +61,10 @@ def postgres():
     try:
         if os.geteuid() == 0:
             user = _ordinary_user()
-            if user is None or shutil.which("runuser") is None:
+            runuser = shutil.which("runuser") or shutil.which("runuser", path="/usr/sbin:/sbin")
+            if user is None or runuser is None:
                 pytest.skip("PostgreSQL does not run as root and there is no other user to run it")
-            as_user = ["runuser", "-u", user, "--"]
+            as_user = [runuser, "-u", user, "--"]
         secret = folder / "password"
         secret.write_text(PASSWORD)
         if as_user:

@@ -4,7 +4,8 @@
 
     _base          the interface of attacks, noise, checks
     _risks         losses and the risks of positive-unlabelled learning
-    _classifiers   networks of attacks, and the loop that trains all runs together
+    _classifiers   networks of attacks
+    _runs          the loop that trains the classifiers of all runs together
     _pu            uPU and nnPU
     _growpu        growPU, the attack of the paper
     _floor         K-means
@@ -23,7 +24,6 @@ from cofill.attack._base import (
     AttackFailed,
     Noise,
 )
-from cofill.attack._classifiers import Runs
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
@@ -31,6 +31,7 @@ from cofill.attack._job import MEAN_ATTACKS, MeanAttackJob, MeanAttackResult, ru
 from cofill.attack._likelihood import Likelihood
 from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._runs import Runs, score_runs
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._spread import Spread, spread_of, spread_of_pieces
 
@@ -57,6 +58,7 @@ __all__ = [
     "Spread",
     "kmeans_accuracy",
     "run_mean_attack",
+    "score_runs",
     "spread_of",
     "spread_of_pieces",
     "train_growpu",

@@ -1,56 +1,28 @@
-"""Classifiers of attacks, and the loop that trains those of all runs together.
+"""Classifiers of attacks: perceptrons with one logit, and how they are trained.
 
-A *run* is one seed with one released mean. Runs are a batch axis: every step draws one batch of
-records for each run and moves all classifiers at once, as one compiled program. What differs
-between attacks is an `AbstractRule`: what a run remembers between steps, and the loss of a batch.
-
-The classifiers and the loop stand in one file because either says little without the other.
+`_runs` trains those of all runs together.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PyTree
-from scipy.special import expit
+from jaxtyping import Array, Float
 
-from cofill.attack._base import AbstractMeanAttack, Records, check_prior
-from cofill.errors import DataError, SettingError
-from cofill.nets import MLP, forward
+from cofill.errors import SettingError
+from cofill.nets import MLP
 
-__all__ = [
-    "AbstractNetworkAttack",
-    "AbstractRule",
-    "Classifier",
-    "Given",
-    "Progress",
-    "Runs",
-    "Training",
-    "given_runs",
-    "logits",
-    "require",
-    "score_runs",
-    "train_runs",
-]
+__all__ = ["Classifier", "Settings", "Training", "logits", "require"]
 
-BLOCK_STEPS = 500  # steps between two moments at which the host can stop or report
-BLOCK_ROWS = 2_000  # records scored at a time
-ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys are made with
 OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
-
-Progress = Callable[[int, int], None]
-"""Called with the steps done and the most there can be."""
 
 
 @dataclass(frozen=True)
@@ -157,122 +129,6 @@ class Training:
 Settings = TypeVar("Settings", bound=Training)
 
 
-class Given(NamedTuple):
-    """What runs are given; every array has the axis of runs first, or none inside a step."""
-
-    key: Any
-    which: Any  # set of records
-    positives: Any  # rows known to be positive; a released mean is one row
-    prior: Any
-    targets: Any = None  # of a supervised run only: +1, −1, and 0 for a record held out
-
-
-class AbstractRule(Generic[Settings]):
-    """How one run learns; concrete rules are frozen dataclasses, for they are compiled in."""
-
-    training: Settings
-    phases: ClassVar[tuple[str, ...]] = ("train",)
-
-    def most_steps(self, steps: int) -> int:
-        """Return after how many steps every run is over, when a pass takes so many."""
-        raise NotImplementedError
-
-    def first(self) -> PyTree:
-        """Return what a run remembers before its first step."""
-        return ()
-
-    def look(
-        self, network: MLP, given: Given, memory: PyTree, rows: Float[Array, "batch d"]
-    ) -> tuple[PyTree, PyTree]:
-        """Look at a batch before learning from it: new memory, and what the loss will want."""
-        return memory, ()
-
-    def loss(
-        self,
-        network: MLP,
-        given: Given,
-        seen: PyTree,
-        rows: Float[Array, "batch d"],
-        index: Int[Array, " batch"],
-        key: Array,
-    ) -> Float[Array, ""]:
-        """Return what the step makes smaller."""
-        raise NotImplementedError
-
-    def phase(self, memory: PyTree) -> Int[Array, ""]:
-        """Return the number of the phase a run is in; the number of phases when it is over."""
-        return jnp.array(0)
-
-
-class State(NamedTuple):
-    """Where one run stands, or a stack of runs."""
-
-    network: Any
-    optimizer: PyTree
-    memory: PyTree
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """What training made of each run.
-
-    Attributes
-    ----------
-    networks
-        The classifiers, stacked: every array has the axis of runs first.
-    scores
-        Probability of the positive class for every record of a run's set.
-    outcomes
-        A word or two on each run: ``"ok"``, or ``"degenerate"`` if all records are in one class.
-    memory
-        What each run's rule remembered at the end.
-    steps, share, accuracy, phase
-        Curves: after how many steps, the share of the records classified positive, the share
-        classified rightly (None without labels), and the number of the phase.
-    """
-
-    networks: MLP
-    scores: Float[np.ndarray, "runs n"]
-    outcomes: tuple[str, ...]
-    memory: PyTree
-    steps: Int[np.ndarray, " points"]
-    share: Float[np.ndarray, "runs points"]
-    accuracy: Float[np.ndarray, "runs points"] | None
-    phase: Int[np.ndarray, "runs points"]
-
-    def __len__(self) -> int:
-        return len(self.outcomes)
-
-    @property
-    def labels(self) -> Bool[np.ndarray, "runs n"]:
-        """Whether each record is classified positive."""
-        return self.scores > 0.5
-
-    def network(self, run: int) -> MLP:
-        """Return the classifier of one run."""
-        return jax.tree.map(lambda leaf: leaf[run], self.networks)
-
-
-class AbstractNetworkAttack(AbstractMeanAttack):
-    """An attack whose result is a classifier of this module."""
-
-    seed: int
-    network_: MLP
-
-    def _settings(self, kind: type[Settings], **fixed: Any) -> Settings:
-        chosen = {name: value for name, value in self.get_params().items() if name != "seed"}
-        return kind(**chosen, **fixed)
-
-    def _keys(self) -> Array:
-        return jax.random.key(self.seed)[None]
-
-    def _keep(self, runs: Runs) -> None:
-        self.network_, self.outcome_ = runs.network(0), runs.outcomes[0]
-
-    def _score(self, records: Records) -> Float[np.ndarray, " records"]:
-        return expit(forward(self.network_, records)[:, 0].astype(np.float64))
-
-
 def require(name: str, value: Any, wanted: str, holds: bool | np.bool_) -> None:
     """Refuse a setting that does not hold."""
     if not holds:
@@ -302,181 +158,3 @@ def logits(
                 hidden = jnp.where(keep, hidden / (1 - network.dropout), 0.0)
         hidden = hidden @ weights.T + bias
     return hidden[:, 0]
-
-
-def given_runs(
-    which: Any,
-    positives: Float[np.ndarray | Array, "runs p d"],
-    prior: Any,
-    keys: Any,
-    *,
-    sets: int,
-) -> Given:
-    """Check and gather what runs are given; one prior may serve all."""
-    chosen = np.asarray(which, np.int32)
-    shares = np.broadcast_to(np.asarray(prior, np.float32), chosen.shape)
-    for share in np.unique(shares):
-        check_prior(float(share))
-    if not (len(chosen) == len(positives) == len(keys) >= 1):
-        raise DataError(
-            "which, positives and keys must each have one entry a run, got "
-            f"{len(chosen)}, {len(positives)} and {len(keys)}"
-        )
-    if chosen.min() < 0 or chosen.max() >= sets:
-        raise DataError(
-            f"which must name sets from 0 to {sets - 1}, got {chosen.min()} to {chosen.max()}"
-        )
-    return Given(keys, chosen, np.asarray(positives, np.float32), shares)
-
-
-def train_runs(
-    rule: AbstractRule,
-    records: Float[np.ndarray | Array, "sets n d"],
-    given: Given,
-    *,
-    labels: Bool[np.ndarray, "sets n"] | None = None,
-    progress: Progress | None = None,
-) -> Runs:
-    """Train the classifiers of all runs.
-
-    Parameters
-    ----------
-    rule
-        How a run learns.
-    records
-        Sets of records; a run uses one of them.
-    given
-        Each run's key, set, known positives and prior.
-    labels
-        Who is positive in each set: for the curve of accuracy only, training never sees it.
-    progress
-        Called between blocks of steps.
-    """
-    count, features = records.shape[1:]
-    rows = jnp.asarray(records, jnp.float32)
-    given = jax.tree.map(jnp.asarray, given)
-    batch = min(rule.training.batch, count)
-    steps = count // batch
-    passes = -(-rule.most_steps(steps) // steps)
-    every = -(-(rule.training.curve_every or BLOCK_STEPS) // steps)
-    state = _start(rule, features, given)
-    points: list[tuple[int, np.ndarray, np.ndarray]] = []
-    done = 0
-    while done < passes and bool((_phases(rule, state) < len(rule.phases)).any()):
-        upto = min(done + every, passes)
-        span = np.array([done, upto], np.int32)
-        state = jax.block_until_ready(_advance(rule, batch, rows, given, state, span))
-        done = upto
-        if rule.training.curve_every:
-            positive = score_runs(state.network, rows, given.which) > 0
-            points.append((done * steps, positive, np.asarray(_phases(rule, state))))
-        if progress is not None:
-            progress(done * steps, passes * steps)
-    return _collect(state, rows, np.asarray(given.which), labels, points)
-
-
-def score_runs(
-    networks: MLP, records: Float[np.ndarray | Array, "sets n d"], which: Any
-) -> Float[np.ndarray, "runs n"]:
-    """Return every run's logits for the records of its set, which may be new ones."""
-    parts = [
-        np.asarray(_score_block(networks, records[:, start : start + BLOCK_ROWS], which))
-        for start in range(0, records.shape[1], BLOCK_ROWS)
-    ]
-    return np.concatenate(parts, axis=1)
-
-
-@jax.jit
-def _score_block(networks: MLP, records: Array, which: Array) -> Array:
-    return jax.vmap(lambda network, own: logits(network, records[own]))(networks, which)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _start(rule: AbstractRule, features: int, given: Given) -> State:
-    def one(key: Array) -> State:
-        network: Any = rule.training.network(features, jax.random.fold_in(key, ASIDE))
-        return State(network, rule.training.steps_by().init(network), rule.first())
-
-    return jax.vmap(one)(given.key)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(
-    rule: AbstractRule,
-    batch: int,
-    records: Float[Array, "sets n d"],
-    given: Given,
-    state: State,
-    span: Array,
-) -> State:
-    """Train for a span of passes, or until all runs are over.
-
-    A pass shuffles the records and deals them out in batches; those left over wait for the next.
-    """
-    count = records.shape[1]
-
-    def one_pass(carry: tuple[Array, State]) -> tuple[Array, State]:
-        number, state = carry
-        keys = _folded(given.key, number)
-        orders = jax.vmap(lambda key: jax.random.permutation(key, count))(_folded(keys, ASIDE))
-
-        def step(place: Array, state: State) -> State:
-            index = lax.dynamic_slice_in_dim(orders, place * batch, batch, axis=1)
-            return jax.vmap(partial(_step, rule, records))(
-                given, state, index, _folded(keys, place)
-            )
-
-        return number + 1, lax.fori_loop(0, count // batch, step, state)
-
-    def unfinished(carry: tuple[Array, State]) -> Array:
-        return (carry[0] < span[1]) & (_phases(rule, carry[1]) < len(rule.phases)).any()
-
-    return lax.while_loop(unfinished, one_pass, (span[0], state))[1]
-
-
-def _step(
-    rule: AbstractRule, records: Array, given: Given, state: State, index: Array, key: Array
-) -> State:
-    # Without the barrier XLA gathers the rows anew for each product they take part in.
-    rows = lax.optimization_barrier(records[given.which, index])
-    memory, seen = rule.look(state.network, given, state.memory, rows)
-    slope = jax.grad(rule.loss)(state.network, given, seen, rows, index, key)
-    update, optimizer = rule.training.steps_by().update(slope, state.optimizer, state.network)
-    new = State(optax.apply_updates(state.network, update), optimizer, memory)
-    over = rule.phase(memory) >= len(rule.phases)
-    return jax.tree.map(partial(jnp.where, over), state._replace(memory=memory), new)
-
-
-def _folded(keys: Array, number: Array | int) -> Array:
-    return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-
-
-def _phases(rule: AbstractRule, state: State) -> Int[Array, " runs"]:
-    return jax.vmap(rule.phase, axis_size=len(state.network.biases[0]))(state.memory)
-
-
-def _collect(
-    state: State,
-    records: Array,
-    which: np.ndarray,
-    labels: np.ndarray | None,
-    points: list[tuple[int, np.ndarray, np.ndarray]],
-) -> Runs:
-    def curve(values: list[np.ndarray], kind: type) -> np.ndarray:
-        return np.array(values, dtype=kind).reshape(len(points), len(which)).T
-
-    scores = expit(score_runs(state.network, records, which).astype(np.float64))
-    share = (scores > 0.5).mean(axis=1)
-    accuracy = None
-    if labels is not None:
-        accuracy = curve([(made == labels[which]).mean(axis=1) for _, made, _ in points], float)
-    return Runs(
-        networks=state.network,
-        scores=scores,
-        outcomes=tuple("ok" if 0 < part < 1 else "degenerate" for part in share),
-        memory=jax.device_get(state.memory),
-        steps=np.array([step for step, _, _ in points], dtype=np.int64),
-        share=curve([made.mean(axis=1) for _, made, _ in points], float),
-        accuracy=accuracy,
-        phase=curve([phase for _, _, phase in points], np.int64),
-    )

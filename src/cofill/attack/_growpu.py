@@ -38,20 +38,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cofill.attack._base import Noise, Records
-from cofill.attack._classifiers import (
+from cofill.attack._classifiers import Training, logits, require
+from cofill.attack._risks import LOSSES
+from cofill.attack._runs import (
     ASIDE,
     AbstractNetworkAttack,
     AbstractRule,
     Given,
     Progress,
     Runs,
-    Training,
     given_runs,
-    logits,
-    require,
     train_runs,
 )
-from cofill.attack._risks import LOSSES
 from cofill.nets import MLP
 
 __all__ = ["GrowPU", "GrowSettings", "Memory", "grow_weights", "train_growpu"]

@@ -12,6 +12,7 @@ first Newton step equal the discriminant's shrunk direction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -30,12 +31,12 @@ _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to inf
 _STIFF = 1e12
 
 
+@dataclass(frozen=True, eq=False)
 class Logistic:
     """A fitted regression: weights in the records' own units and an intercept."""
 
-    def __init__(self, weights: Float[np.ndarray, " features"], intercept: float) -> None:
-        self.weights = weights
-        self.intercept = intercept
+    weights: Float[np.ndarray, " features"]
+    intercept: float
 
     def logits(self, records: Records) -> Float[np.ndarray, " records"]:
         """Return the log-odds of being positive."""

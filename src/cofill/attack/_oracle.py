@@ -15,18 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold
 
 from cofill.attack._base import check_enough, check_records
-from cofill.attack._classifiers import (
-    AbstractRule,
-    Given,
-    Progress,
-    Runs,
-    Training,
-    given_runs,
-    logits,
-    require,
-    train_runs,
-)
+from cofill.attack._classifiers import Training, logits, require
 from cofill.attack._risks import logistic_loss
+from cofill.attack._runs import AbstractRule, Given, Progress, Runs, given_runs, train_runs
 from cofill.errors import DataError
 from cofill.nets import MLP, forward
 

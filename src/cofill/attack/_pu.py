@@ -15,20 +15,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cofill.attack._base import Noise, Records
-from cofill.attack._classifiers import (
+from cofill.attack._classifiers import Training, logits, require
+from cofill.attack._risks import LOSSES, SYMMETRIC, non_negative_objective, pu_risk
+from cofill.attack._runs import (
     ASIDE,
     AbstractNetworkAttack,
     AbstractRule,
     Given,
     Progress,
     Runs,
-    Training,
     given_runs,
-    logits,
-    require,
     train_runs,
 )
-from cofill.attack._risks import LOSSES, SYMMETRIC, non_negative_objective, pu_risk
 from cofill.nets import MLP
 
 __all__ = ["NNPU", "UPU", "PUSettings", "train_pu"]

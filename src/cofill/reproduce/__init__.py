@@ -6,10 +6,13 @@
     _experiment    run one
     _crs           the protocol of the Cooperative Reconstruction System
     _methods       what is compared
-    _observations  masks, noise, digits, subtypes
+    _observations  masks, noise, digits, subtypes, coverage
+    _mean_experiments, _released, _attacks, _mean_pictures
+                   the experiments on released means: which, on what, how, and their pictures
     _write         record, page and pictures of a result
     _pictures      which pictures a record gives
-    _charts        how they are drawn
+    _charts, _curves
+                   how they are drawn
 """
 
 from cofill.reproduce._catalogue import Experiment, experiments, find_experiment

@@ -26,6 +26,7 @@ from cofill.attack import (
     Runs,
     SelfTraining,
     kmeans_accuracy,
+    score_runs,
     train_growpu,
     train_pu,
     train_supervised,
@@ -261,14 +262,13 @@ def _folds(case: Case) -> Bool[np.ndarray, "folds records"]:
 
 def _judged(runs: Runs, cases: Sequence[Case], places: Sequence[tuple[int, str]]) -> Guesses:
     made = Guesses()
+    guesses = runs.labels
+    if cases[0].seen is not None:  # every record is attacked, those unseen in training too
+        everyone = np.stack([case.records for case in cases])
+        guesses = score_runs(runs.networks, everyone, np.array([k for k, _ in places])) > 0
     for run, (k, where) in enumerate(places):
-        case = cases[k]
-        guess = runs.labels[run]
-        if case.seen is not None:
-            from cofill.nets import forward
-
-            guess = forward(runs.network(run), case.records)[:, 0] > 0
-        made.add(where, float((guess == case.truth).mean()), runs.outcomes[run])
+        right = float((guesses[run] == cases[k].truth).mean())
+        made.add(where, right, runs.outcomes[run])
         if k == 0 and len(runs.steps):
             made.curves[where] = {
                 "steps": runs.steps.tolist(),

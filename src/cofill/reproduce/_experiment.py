@@ -86,8 +86,8 @@ def _run_means(
     ready: Callable[[], None],
 ) -> ResultRecord:
     check_attacks(methods)
-    for part in experiment.parts:
-        cases_of(part.source, repeats[:1], (), of_each=1)
+    for source in experiment.sources:
+        cases_of(source, repeats[:1], (), of_each=1)
     ready()
     recorder = Recorder(
         experiment.name,

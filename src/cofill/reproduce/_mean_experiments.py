@@ -66,7 +66,12 @@ class MeanExperiment:
     published: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 5
     labelled: tuple[int, ...] = ()
-    largest_published: float | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where its records come from; labelled positives are digits."""
+        named = [part.source for part in self.parts] + ["mnist"] * bool(self.labelled)
+        return tuple(dict.fromkeys(named))
 
 
 def run_mean_experiment(

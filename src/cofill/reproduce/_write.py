@@ -54,7 +54,7 @@ def write_experiment(
     """Write record, page and pictures; return the names of the files, the record last."""
     if isinstance(experiment, MeanExperiment):
         made = mean_pictures(record)
-        for source in dict.fromkeys(part.source for part in experiment.parts):
+        for source in experiment.sources:
             made |= {f"{source}_{part}": svg for part, svg in portraits(source).items()}
     else:
         made = pictures(record)
@@ -87,7 +87,7 @@ def result_tables(
         if shown:
             made[title] = table(record, shown, published)
     largest = record.extra.get("largest_class_diff")
-    if largest:
+    if largest and isinstance(experiment, Experiment):
         made["Largest absolute Classification Difference of a view, in points"] = _largest(
             largest, experiment
         )
@@ -124,9 +124,7 @@ def page(record: ResultRecord, experiment: Experiment | MeanExperiment, files: l
     return "\n".join(lines) + "\n"
 
 
-def _largest(
-    largest: Mapping[str, Mapping[str, float | str]], exp: Experiment | MeanExperiment
-) -> ResultTable:
+def _largest(largest: Mapping[str, Mapping[str, float | str]], exp: Experiment) -> ResultTable:
     rows, cells = [], []
     beside = exp.largest_published is not None
     for method, found in largest.items():
