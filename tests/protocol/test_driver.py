@@ -203,3 +203,37 @@ def test_no_steps_change_nothing():
     one = federation("a")
     run_steps([], [one])
     assert one.sites == {"a": "a"}
+
+
+def test_a_coordinator_acts_in_its_own_steps_on_all_that_came_since():
+    three = Federation({n: n for n in "abc"}, coordinator="k")
+    collected = logs("sum")
+
+    def answer(parties, inboxes, tell):
+        return [
+            (p, [note("coordinator", r.sender, "answer") for r in inbox if r.sender != "c"])
+            for p, inbox in zip(parties, inboxes, strict=True)
+        ]
+
+    up = sends("up", *((n, "coordinator") for n in "abc"))
+    again = [up, logs("1"), Step("sum", collected.run, at="coordinator")]
+    run_steps(again, [three])
+    assert three.coordinator == "k sum[a:up to coordinator,b:up to coordinator,c:up to coordinator]"
+    assert three.sites == {n: f"{n} 1[]" for n in "abc"}
+    run_steps([up, Step("answer", answer, at="coordinator"), logs("2")], [three])
+    assert three.sites["a"].endswith("2[coordinator:answer]")
+    assert three.sites["c"].endswith("2[]")  # a site that was not chosen gets no mail
+    assert [(e.sender, e.receiver) for e in three.ledger][-2:] == [
+        ("coordinator", "a"),
+        ("coordinator", "b"),
+    ]
+
+
+def test_no_site_can_pass_for_the_coordinator():
+    with pytest.raises(SettingError, match="no site may be called 'coordinator'"):
+        federation("a", "coordinator")
+
+
+def test_without_a_coordinator_nothing_can_be_sent_to_it():
+    with pytest.raises(SettingError, match="no other site 'coordinator'"):
+        run_steps([sends("up", ("a", "coordinator"))], [federation("a", "b")])

@@ -1,21 +1,25 @@
 """Steps and the in-process driver: many federations advance together, so that they train as one.
 
-A step is a pure function of sites and their inboxes. It is written over a *list* of sites, because
-all networks of one kind train as one program: the in-process driver hands it every site of every
-federation (repeats are federations), a network driver hands it the one site that lives there. A
-step must treat each site alone; nothing but releases goes from one to another.
+A step is a pure function of parties and their inboxes. It is written over a *list* of parties,
+because all networks of one kind train as one program: the in-process driver hands it every site of
+every federation (repeats are federations), a network driver hands it the one site that lives
+there. A step must treat each party alone; nothing but releases goes from one to another. A step
+belongs either to the sites or to the coordinator, which sequences, adds up and sees no data; a
+party's inbox holds what has arrived since it last acted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from cofill.errors import SettingError
 from cofill.privacy import Gate, Ledger, Release
 
-__all__ = ["Federation", "Step", "run_steps"]
+__all__ = ["COORDINATOR", "Federation", "Step", "run_steps"]
+
+COORDINATOR = "coordinator"
 
 Site = TypeVar("Site")
 Inbox = tuple[Release, ...]
@@ -25,37 +29,49 @@ Tell = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Step(Generic[Site]):
-    """A named step: sites and inboxes in, new sites and outboxes out, one of each per site."""
+    """A named step: parties and inboxes in, new parties and outboxes out, one of each per party.
+
+    ``at`` says whose step it is: every site's, or the coordinator's.
+    """
 
     name: str
     run: Callable[[Sequence[Site], Sequence[Inbox], Tell], Sequence[tuple[Site, Outbox]]]
+    at: Literal["sites", "coordinator"] = "sites"
 
 
 @dataclass
 class Federation(Generic[Site]):
-    """Sites that work together, and the ledger of what they released to each other."""
+    """Sites that work together, their coordinator if they have one, and the ledger of releases."""
 
     sites: dict[str, Site]
     ledger: Ledger = field(default_factory=Ledger)
+    coordinator: Any = None
+
+    def __post_init__(self) -> None:
+        if COORDINATOR in self.sites:
+            raise SettingError(f"no site may be called {COORDINATOR!r}; choose another name")
 
 
 def run_steps(
-    steps: Sequence[Step[Site]],
-    federations: Sequence[Federation[Site]],
+    steps: Sequence[Step[Any]],
+    federations: Sequence[Federation[Any]],
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
     """Run steps one after another in every federation, carrying releases through the gate.
 
-    Sites are replaced in place only when the last step has ended: after an error or an interrupt
+    Parties are replaced in place only when the last step has ended: after an error or an interrupt
     every federation is as it was.
     """
-    places = [(f, name) for f, federation in enumerate(federations) for name in federation.sites]
-    sites = [federations[f].sites[name] for f, name in places]
+    parties: dict[tuple[int, str], Any] = {}
+    for f, federation in enumerate(federations):
+        for name, site in federation.sites.items():
+            parties[f, name] = site
+        if federation.coordinator is not None:
+            parties[f, COORDINATOR] = federation.coordinator
     ledgers = [Ledger(list(federation.ledger)) for federation in federations]
     gates = [Gate(ledger) for ledger in ledgers]
-    inboxes: list[Inbox] = [()] * len(sites)
-    index = {place: k for k, place in enumerate(places)}
+    inboxes: dict[tuple[int, str], list[Release]] = {place: [] for place in parties}
     for number, step in enumerate(steps):
 
         def tell(share: float, at: int = number, name: str = step.name) -> None:
@@ -63,28 +79,29 @@ def run_steps(
                 progress(name, (at + share) / len(steps))
 
         tell(0.0)
-        results = step.run(sites, inboxes, tell)
-        sites = [site for site, _ in results]
-        arrived: list[list[Release]] = [[] for _ in sites]
-        for (f, name), (_, outbox) in zip(places, results, strict=True):
+        acting = [p for p in parties if (p[1] == COORDINATOR) == (step.at == "coordinator")]
+        results = step.run([parties[p] for p in acting], [tuple(inboxes[p]) for p in acting], tell)
+        for place in acting:
+            inboxes[place] = []
+        for (f, name), (party, outbox) in zip(acting, results, strict=True):
+            parties[f, name] = party
             for release in outbox:
                 if not isinstance(release, Release):
                     raise SettingError(
                         f"step {step.name!r}: {type(release).__name__} is no declared type of "
                         "release and may not leave a site"
                     )
-                _check_addresses(release, name, federations[f].sites, step.name)
-                passed = gates[f].pass_on(release, step.name)
-                arrived[index[f, release.receiver]].append(passed)
-        inboxes = [tuple(releases) for releases in arrived]
-    for (f, name), site in zip(places, sites, strict=True):
-        federations[f].sites[name] = site
-    for federation, ledger in zip(federations, ledgers, strict=True):
-        federation.ledger = ledger
-
-
-def _check_addresses(release: Release, sender: str, sites: Mapping[str, object], step: str) -> None:
-    if release.sender != sender:
-        raise SettingError(f"step {step!r}: site {sender!r} may not send as {release.sender!r}")
-    if release.receiver not in sites or release.receiver == sender:
-        raise SettingError(f"step {step!r}: there is no other site {release.receiver!r} to send to")
+                if release.sender != name:
+                    raise SettingError(
+                        f"step {step.name!r}: site {name!r} may not send as {release.sender!r}"
+                    )
+                if (f, release.receiver) not in parties or release.receiver == name:
+                    raise SettingError(
+                        f"step {step.name!r}: there is no other site {release.receiver!r} to send "
+                        "to"
+                    )
+                inboxes[f, release.receiver].append(gates[f].pass_on(release, step.name))
+    for f, federation in enumerate(federations):
+        federation.sites = {name: parties[f, name] for name in federation.sites}
+        federation.coordinator = parties.get((f, COORDINATOR))
+        federation.ledger = ledgers[f]
