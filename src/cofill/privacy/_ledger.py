@@ -10,10 +10,11 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.privacy._release import BlindedIds, Codes, Release
+from cofill.privacy._updates import GroupSums, Model, Update
 
 __all__ = ["Gate", "Ledger", "LedgerEntry"]
 
-_DECLARED: tuple[type[Release], ...] = (BlindedIds, Codes)
+_DECLARED: tuple[type[Release], ...] = (BlindedIds, Codes, GroupSums, Model, Update)
 
 
 @dataclass(frozen=True)
