@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cofill.errors import SettingError
-from cofill.privacy import BlindedIds, Release
+from cofill.privacy import BlindedIds, Box, Budget, Release, gaussian
 from cofill.protocol import Federation, Step, run_steps
 
 
@@ -237,3 +237,23 @@ def test_no_site_can_pass_for_the_coordinator():
 def test_without_a_coordinator_nothing_can_be_sent_to_it():
     with pytest.raises(SettingError, match="no other site 'coordinator'"):
         run_steps([sends("up", ("a", "coordinator"))], [federation("a", "b")])
+
+
+def test_a_release_beyond_a_budget_stops_the_run_and_spends_nothing():
+    defence = gaussian(1.0, bounds=Box(0.0, 1.0))
+    rows = np.random.default_rng(0).uniform(size=(50, 2))
+
+    def run(sites, inboxes, tell):
+        return [
+            (s, [defence.release(rows, sender="a", receiver="b")] if s == "a" else [])
+            for s in sites
+        ]
+
+    two = Federation({"a": "a", "b": "b"}, budgets={"a": Budget(1.2)})
+    run_steps([Step("mean", run)], [two])
+    assert two.ledger.to_list()[0]["epsilon"] == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(SettingError, match=r"'a' to 'b' is refused.* of 1.2"):
+        run_steps([Step("mean", run)], [two])
+    assert len(two.ledger) == 1
+    with pytest.raises(SettingError, match="no site 'z'"):
+        Federation({"a": "a"}, budgets={"z": Budget(1.0)})

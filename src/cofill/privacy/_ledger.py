@@ -1,25 +1,39 @@
-"""The one gate through which releases leave a site, and the ledger of what passed."""
+"""The ledger of what a federation has released: entries that only grow, chained by their hashes.
+
+Each entry carries the BLAKE2b hash of the hash before it and of its own content, so that a changed
+or removed line is found by whoever reads the file (`Ledger.verify`). A chain cannot tell that its
+*last* lines were cut off, nor that it was written anew from the start: for that, keep its `head`
+somewhere else. The ledger holds no ids and no values: kinds, names of parties, sizes and costs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cofill.errors import SettingError
-from cofill.privacy._release import BlindedIds, Codes, Release
-from cofill.privacy._updates import GroupSums, Model, Update
+from cofill.errors import StoreError
+from cofill.privacy._events import Event
 
-__all__ = ["Gate", "Ledger", "LedgerEntry"]
+__all__ = ["Ledger", "LedgerEntry"]
 
-_DECLARED: tuple[type[Release], ...] = (BlindedIds, Codes, GroupSums, Model, Update)
+_START = "0" * 64
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One release: what, in which step, from whom to whom, how much, at what privacy cost."""
+    """One release: what, in which step, from whom to whom, how much, at what privacy cost.
+
+    ``epsilon`` at ``delta`` is what this release costs alone, None where it carries no guarantee;
+    ``event`` is what the accountant composes with the site's other releases. ``digest`` tells the
+    very same noisy values again, and ``chain`` is the entry's link to the ones before it.
+    """
 
     step: str
     kind: str
@@ -29,13 +43,52 @@ class LedgerEntry:
     bytes: int
     epsilon: float | None
     facts: Mapping[str, Any]
+    delta: float | None = None
+    event: Event | None = None
+    digest: str | None = None
+    chain: str = field(default="", compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as a JSON-able value."""
+        event = None if self.event is None else self.event.to_json()
+        return {**vars(self), "facts": dict(self.facts), "event": event}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> LedgerEntry:
+        """Return the entry that `to_json` wrote."""
+        event = value["event"]
+        return LedgerEntry(
+            **{
+                **value,
+                "facts": MappingProxyType(value["facts"]),
+                "event": None if event is None else Event.from_json(event),
+            }
+        )
+
+    def link(self, before: str) -> str:
+        """Return the hash of the hash before it and of its own content."""
+        content = {name: v for name, v in self.to_json().items() if name != "chain"}
+        return hashlib.blake2b((before + _line(content)).encode(), digest_size=32).hexdigest()
 
 
 @dataclass
 class Ledger:
-    """What a federation has released, in order. Entries can be added, never changed."""
+    """What a federation has released, in order. Entries can be added, never changed.
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> ledger.write(LedgerEntry("send", "codes", "lab", "clinic", 3, 144, None, {}))
+    >>> ledger.verify() is None, ledger
+    (True, Ledger(1 codes, 144 bytes))
+    """
 
     _entries: list[LedgerEntry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        given, self._entries = self._entries, []
+        for entry in given:
+            self.write(entry) if not entry.chain else self._entries.append(entry)
 
     def __iter__(self) -> Iterator[LedgerEntry]:
         return iter(tuple(self._entries))
@@ -48,39 +101,100 @@ class Ledger:
         words = ", ".join(f"{n} {kind}" for kind, n in kinds.items()) or "nothing"
         return f"Ledger({words}, {sum(e.bytes for e in self._entries):,} bytes)"
 
+    @property
+    def head(self) -> str:
+        """The hash that stands for all entries, in their order."""
+        return self._entries[-1].chain if self._entries else _START
+
     def write(self, entry: LedgerEntry) -> None:
-        """Add an entry."""
-        self._entries.append(entry)
+        """Add an entry, linked to the last one."""
+        self._entries.append(replace(entry, chain=entry.link(self.head)))
+
+    def verify(self, head: str | None = None) -> int | None:
+        """Return the number (from 1) of the first entry that is not as it was written, or None.
+
+        Parameters
+        ----------
+        head
+            The `head` that was noted elsewhere, to find out that last entries were cut off (the
+            number after the last one) or that all were written anew.
+        """
+        before = _START
+        for number, entry in enumerate(self._entries, start=1):
+            if entry.link(before) != entry.chain:
+                return number
+            before = entry.chain
+        return None if head is None or head == before else len(self._entries) + 1
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the entries as JSON-able values."""
-        return [{**vars(entry), "facts": dict(entry.facts)} for entry in self._entries]
+        return [entry.to_json() for entry in self._entries]
 
+    def save(self, path: Path | str) -> None:
+        """Append the entries that a file of JSON lines does not have yet.
 
-@dataclass(frozen=True)
-class Gate:
-    """Lets declared releases pass and writes each to the ledger; refuses anything else."""
-
-    ledger: Ledger
-
-    def pass_on(self, release: Release, step: str) -> Release:
-        """Return the release, now in the ledger, or raise a `SettingError`."""
-        if type(release) not in _DECLARED:
-            raise SettingError(
-                f"step {step!r}: {type(release).__name__} is no declared type of release and may "
-                "not leave a site"
+        Raises
+        ------
+        StoreError
+            If the file is damaged or holds other entries: it is left as it is.
+        """
+        path = Path(path)
+        known = list(Ledger.load(path)) if path.exists() else []
+        if [e.chain for e in known] != [e.chain for e in self._entries[: len(known)]]:
+            raise StoreError(
+                f"{path} holds the ledger of another federation or more entries than this one; "
+                "save to another file"
             )
-        self.ledger.write(
-            LedgerEntry(
-                step=step,
-                kind=release.kind,
-                sender=release.sender,
-                receiver=release.receiver,
-                individuals=release.n_individuals,
-                bytes=release.n_bytes,
-                # Codes and keyed hashes carry no differential privacy guarantee.
-                epsilon=None,
-                facts=MappingProxyType(release.facts()),
+        lines = "".join(_line(e.to_json()) + "\n" for e in self._entries[len(known) :])
+        with path.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def load(path: Path | str) -> Ledger:
+        """Return the ledger that `save` wrote.
+
+        Raises
+        ------
+        StoreError
+            With the line's number, if one was changed, removed or only half written.
+        """
+        path = Path(path)
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise StoreError(f"{path} must be a readable ledger: {error.strerror}") from error
+        half = lines.pop()
+        entries = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                entries.append(LedgerEntry.from_json(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise StoreError(f"{path}, line {number}: this is no entry of a ledger") from error
+        if half:
+            raise StoreError(
+                f"{path}, line {len(lines) + 1}: the last line is only half written; its release "
+                "may have left the site: note it, then remove the line"
             )
-        )
-        return release
+        ledger = Ledger(entries)
+        wrong = ledger.verify()
+        if wrong is not None:
+            raise StoreError(
+                f"{path}, line {wrong}: the entry was changed, or one before it was removed"
+            )
+        return ledger
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    """Return JSON on one line, the same for the same content."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_plain
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's numbers as Python's."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        return value.item()
+    raise TypeError(f"facts must be plain figures and words, got {type(value).__name__}")

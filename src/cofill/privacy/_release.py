@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,15 +10,20 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError
+from cofill.privacy._events import Event
 
-__all__ = ["BlindedIds", "CodeSpec", "Codes", "Release"]
+__all__ = ["BlindedIds", "CodeSpec", "Codes", "Release", "digest_of"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release:
-    """Something that leaves a site, from a sender to a receiver."""
+    """Something that leaves a site, from a sender to a receiver.
+
+    ``personal`` says whether it was made from people's records; keys and shares were not.
+    """
 
     kind: ClassVar[str]
+    personal: ClassVar[bool] = True
     sender: str
     receiver: str
 
@@ -34,6 +40,21 @@ class Release:
     def facts(self) -> dict[str, Any]:
         """Return what the ledger keeps of it beside sizes: no value, no id."""
         return {}
+
+    @property
+    def event(self) -> Event | None:
+        """What it costs in differential privacy; None where it carries no guarantee."""
+        return None
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Names of what is in it that the event does not pay for."""
+        return ()
+
+    @property
+    def digest(self) -> str | None:
+        """A hash by which the gate knows the very same noisy values again; None without event."""
+        return None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -124,3 +145,18 @@ class Codes(Release):
         if not np.isfinite(self.codes).all():
             rows = int((~np.isfinite(self.codes)).any(axis=1).sum())
             raise DataError(f"{where}: {rows} codes are not finite numbers; refused")
+
+
+def digest_of(*arrays: np.ndarray) -> str:
+    """Return a BLAKE2b hash of arrays' types, shapes and values.
+
+    Examples
+    --------
+    >>> digest_of(np.zeros(2)) == digest_of(np.zeros(2)) != digest_of(np.zeros((2, 1)))
+    True
+    """
+    hashed = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from cofill.privacy._release import Release
+from cofill.privacy._events import Event
+from cofill.privacy._release import Release, digest_of
 
 __all__ = ["GroupSums", "Model", "Update"]
 
@@ -47,7 +48,9 @@ class Update(Release):
 
     ``extras`` are further vectors that a strategy asks for by name; ``metrics`` are figures such
     as losses. With secure aggregation ``change`` and ``extras`` are masked, and only their sum
-    over sites means anything.
+    over sites means anything. ``event`` is what ``change`` and ``extras`` cost where noise protects
+    them. It does not pay for ``metrics``: an update with plain figures carries no guarantee as a
+    whole.
     """
 
     kind: ClassVar[str] = "update"
@@ -56,6 +59,20 @@ class Update(Release):
     rows: int
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # A field where others have a property: a frozen one, and read alike.
+    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The figures: nobody noised them."""
+        return tuple(self.metrics)
+
+    @property
+    def digest(self) -> str | None:
+        """A hash of the vectors, where noise protects them."""
+        if self.event is None:
+            return None
+        return digest_of(self.change, *(self.extras[name] for name in sorted(self.extras)))
 
     @property
     def n_individuals(self) -> int:
@@ -76,12 +93,22 @@ class Update(Release):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupSums(Release):
-    """Per group the sum of its members' rows and their number; members stay unnamed."""
+    """Per group the sum of its members' rows and their number; members stay unnamed.
+
+    ``event`` is what sums and counts cost where noise protects both.
+    """
 
     kind: ClassVar[str] = "group-sums"
     round: int
     sums: Float[np.ndarray, "groups features"]
     counts: Float[np.ndarray, " groups"]
+    # A field where others have a property: a frozen one, and read alike.
+    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def digest(self) -> str | None:
+        """A hash of sums and counts, where noise protects them."""
+        return None if self.event is None else digest_of(self.sums, self.counts)
 
     @property
     def n_individuals(self) -> int:

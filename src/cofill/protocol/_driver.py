@@ -10,12 +10,12 @@ party's inbox holds what has arrived since it last acted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from cofill.errors import SettingError
-from cofill.privacy import Gate, Ledger, Release
+from cofill.privacy import Budget, Gate, Ledger, Release
 
 __all__ = ["COORDINATOR", "Federation", "Step", "run_steps"]
 
@@ -41,15 +41,22 @@ class Step(Generic[Site]):
 
 @dataclass
 class Federation(Generic[Site]):
-    """Sites that work together, their coordinator if they have one, and the ledger of releases."""
+    """Sites that work together, their coordinator if they have one, and the ledger of releases.
+
+    ``budgets`` says what sites may spend on privacy: the gate refuses a release beyond that.
+    """
 
     sites: dict[str, Site]
     ledger: Ledger = field(default_factory=Ledger)
     coordinator: Any = None
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if COORDINATOR in self.sites:
             raise SettingError(f"no site may be called {COORDINATOR!r}; choose another name")
+        for name in self.budgets:
+            if name not in self.sites:
+                raise SettingError(f"budgets: there is no site {name!r}")
 
 
 def run_steps(
@@ -70,7 +77,7 @@ def run_steps(
         if federation.coordinator is not None:
             parties[f, COORDINATOR] = federation.coordinator
     ledgers = [Ledger(list(federation.ledger)) for federation in federations]
-    gates = [Gate(ledger) for ledger in ledgers]
+    gates = [Gate(ledger, f.budgets) for ledger, f in zip(ledgers, federations, strict=True)]
     inboxes: dict[tuple[int, str], list[Release]] = {place: [] for place in parties}
     for number, step in enumerate(steps):
 

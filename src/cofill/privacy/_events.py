@@ -1,0 +1,269 @@
+"""Events: what a release cost in differential privacy, as the accountant must know it.
+
+An event names the mechanism and its noise in units of what one neighbour can change. It is a plain
+value: it travels with a release, is written to the ledger, and is only handed to dp-accounting when
+an ε is asked for. Every event says of which *neighbours* it speaks and whose they are:
+
+- ``"replace one"``: two data sets of the same size that differ in one record. The number of records
+  is public.
+- ``"add or remove one"``: one data set has a record more. The number of records is private.
+- ``unit="site"``: the neighbour is everything a site holds, not one record of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+from cofill.errors import SettingError, StoreError
+from cofill.privacy._checks import (
+    require_delta,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
+
+__all__ = [
+    "ComposedEvent",
+    "Event",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "Neighbours",
+    "SampledGaussianEvent",
+    "Unit",
+    "compose",
+]
+
+Neighbours: TypeAlias = Literal["replace one", "add or remove one"]
+Unit: TypeAlias = Literal["record", "site"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a release cost. Subclasses name a mechanism; `parts` takes compositions apart."""
+
+    kind: ClassVar[str]
+
+    def parts(self) -> tuple[Event, ...]:
+        """Return the mechanisms that were applied."""
+        return (self,)
+
+    @property
+    def assumes(self) -> str:
+        """What must be true for the event to describe what was done."""
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as a JSON-able value.
+
+        Examples
+        --------
+        >>> GaussianEvent(2.0).to_json()["kind"]
+        'gaussian'
+        """
+        return {"kind": self.kind, **vars(self)}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Event:
+        """Return the event that `to_json` wrote.
+
+        Examples
+        --------
+        >>> Event.from_json(LaplaceEvent(2.0, count=3).to_json())
+        LaplaceEvent(noise_multiplier=2.0, count=3, neighbours='replace one', unit='record')
+        """
+        fields = {k: v for k, v in value.items() if k != "kind"}
+        try:
+            made = _KINDS[value["kind"]]
+            if made is ComposedEvent:
+                return ComposedEvent(tuple(Event.from_json(v) for v in fields["events"]))
+            return made(**fields)
+        except (KeyError, TypeError) as error:
+            raise StoreError(
+                f"an event must be of one of the kinds {', '.join(sorted(_KINDS))} with its own "
+                f"fields, got kind {value.get('kind')!r} with fields {', '.join(fields)}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _Noise(Event):
+    """Noise in units of the sensitivity, added some number of times."""
+
+    noise_multiplier: float | int
+    count: int = 1
+    neighbours: Neighbours = "replace one"
+    unit: Unit = "record"
+
+    def __post_init__(self) -> None:
+        require_positive("noise_multiplier", self.noise_multiplier)
+        require_whole("count", self.count, 1)
+        require_one_of("neighbours", self.neighbours, get_args(Neighbours))
+        require_one_of("unit", self.unit, get_args(Unit))
+
+
+@dataclass(frozen=True)
+class GaussianEvent(_Noise):
+    """Gaussian noise of a standard deviation in units of the L2 sensitivity.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation over L2 sensitivity, the sensitivity being that of ``neighbours``.
+    count
+        How many such releases were made.
+    neighbours, unit
+        What is hidden; see the module's words.
+
+    Examples
+    --------
+    >>> GaussianEvent(1.0, count=4).noise_multiplier
+    1.0
+    """
+
+    kind: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(_Noise):
+    """Laplace noise of a scale in units of the L1 sensitivity: one has ε = 1 / noise_multiplier.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Scale over L1 sensitivity of the whole vector, the sensitivity being that of ``neighbours``.
+    count
+        How many such releases were made.
+    neighbours, unit
+        What is hidden; see the module's words.
+
+    Examples
+    --------
+    >>> LaplaceEvent(100.0, count=784).pure_epsilon
+    7.84
+    """
+
+    kind: ClassVar[str] = "laplace"
+
+    @property
+    def pure_epsilon(self) -> float:
+        """ε at δ = 0."""
+        return self.count / self.noise_multiplier
+
+
+@dataclass(frozen=True)
+class SampledGaussianEvent(Event):
+    """Gaussian noise on Poisson samples, step after step: DP-SGD (Abadi et al. 2016).
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation over the clipping norm, as in `nets.DPSettings`.
+    rate
+        Probability with which each row is drawn into a step's sample, independently of the others.
+    steps
+        How many steps were taken, those of abandoned attempts too.
+    overflow
+        Probability, over all steps, that a sample did not fit its array and lost rows; the
+        accountant pays for it with δ.
+
+    Notes
+    -----
+    Its neighbours are ``"add or remove one"`` by definition (the clipping norm bounds what one row
+    adds); the accountant can turn that into ``"replace one"``. Rate and divisor of the steps are
+    taken to be public, although they were computed from the number of rows.
+
+    Examples
+    --------
+    >>> SampledGaussianEvent(1.1, rate=0.01, steps=1000).neighbours
+    'add or remove one'
+    """
+
+    kind: ClassVar[str] = "sampled-gaussian"
+    neighbours: ClassVar[Neighbours] = "add or remove one"
+    unit: ClassVar[Unit] = "record"
+    noise_multiplier: float | int
+    rate: float | int
+    steps: int
+    overflow: float | int = 0.0
+
+    def __post_init__(self) -> None:
+        require_positive("noise_multiplier", self.noise_multiplier)
+        if not 0 < self.rate <= 1:
+            raise SettingError(f"rate must be above 0 and at most 1, got {self.rate}")
+        require_whole("steps", self.steps, 1)
+        require_delta(self.overflow, name="overflow")
+
+    @property
+    def assumes(self) -> str:
+        """The sampling, and that only noised gradients were used."""
+        return (
+            f"each step draws every row independently with probability {self.rate:g} (Poisson "
+            "sampling, not shuffled batches), the sample is not shown, and nothing but the "
+            "noised gradients is used; the number of rows is public"
+        )
+
+
+@dataclass(frozen=True)
+class ComposedEvent(Event):
+    """Several events about the same people.
+
+    Examples
+    --------
+    >>> len(ComposedEvent((GaussianEvent(1.0), LaplaceEvent(2.0))).parts())
+    2
+    """
+
+    kind: ClassVar[str] = "composed"
+    events: tuple[Event, ...]
+
+    def parts(self) -> tuple[Event, ...]:
+        """Return the mechanisms of all events."""
+        return tuple(part for event in self.events for part in event.parts())
+
+    @property
+    def assumes(self) -> str:
+        """What any of the events assumes."""
+        return "; ".join(dict.fromkeys(p.assumes for p in self.parts() if p.assumes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the events as a JSON-able value."""
+        return {"kind": self.kind, "events": [event.to_json() for event in self.events]}
+
+
+_KINDS: dict[str, type[Event]] = {
+    made.kind: made for made in (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
+}
+
+
+def compose(events: Iterable[Event]) -> ComposedEvent:
+    """Return events about the same people as one, with equal mechanisms put together.
+
+    Examples
+    --------
+    >>> compose([GaussianEvent(2.0), GaussianEvent(2.0, count=3)]).events
+    (GaussianEvent(noise_multiplier=2.0, count=4, neighbours='replace one', unit='record'),)
+    """
+    merged: dict[Event, list[Event]] = {}
+    for event in events:
+        for part in event.parts():
+            merged.setdefault(_once(part), []).append(part)
+    return ComposedEvent(tuple(_added(parts) for parts in merged.values()))
+
+
+def _once(part: Event) -> Event:
+    if isinstance(part, SampledGaussianEvent):
+        return replace(part, steps=1, overflow=0.0)
+    assert isinstance(part, _Noise)  # noqa: S101  (parts are never compositions)
+    return replace(part, count=1)
+
+
+def _added(parts: list[Event]) -> Event:
+    first = parts[0]
+    if isinstance(first, SampledGaussianEvent):
+        steps = sum(p.steps for p in parts if isinstance(p, SampledGaussianEvent))
+        overflow = math.fsum(p.overflow for p in parts if isinstance(p, SampledGaussianEvent))
+        return replace(first, steps=steps, overflow=min(overflow, 1 - 1e-9))
+    assert isinstance(first, _Noise)  # noqa: S101
+    return replace(first, count=sum(p.count for p in parts if isinstance(p, _Noise)))
