@@ -85,6 +85,12 @@ register(
     "codes of the other sites, links, masks or a fusion (only codes cross a border)",
     pools_rows=False,
 )
+register(
+    "federated",
+    "cofill.federate:FederatedVIGAN",
+    "one model that sites with other individuals train together (only updates cross a border)",
+    pools_rows=False,
+)
 register("mean", "cofill.baselines:MeanCompleter", "mean or commonest value", pools_rows=False)
 register(
     "knn",

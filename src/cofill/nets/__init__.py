@@ -9,6 +9,7 @@ from cofill.nets._fusion import (
     refine_fusions,
 )
 from cofill.nets._gan import GANSettings, draw_rows, fit_generators
+from cofill.nets._grid import DetailNet, GridNet, Layout, layout_of
 from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, side_by_side
 from cofill.nets._losses import (
@@ -33,12 +34,15 @@ __all__ = [
     "Block",
     "CellLoss",
     "DPSettings",
+    "DetailNet",
     "Fusion",
     "FusionProblem",
     "FusionSettings",
     "GANSettings",
+    "GridNet",
     "GroupDropout",
     "Grouped",
+    "Layout",
     "Moments",
     "Recipe",
     "SquaredError",
@@ -51,6 +55,7 @@ __all__ = [
     "fit_fusions",
     "fit_generators",
     "forward",
+    "layout_of",
     "load",
     "load_arrays",
     "loss_blocks",

@@ -47,7 +47,7 @@ from cofill.privacy._secure_sum import (
 )
 from cofill.privacy._sgd import sgd_event, shuffled_event, training_event
 from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
-from cofill.privacy._updates import GroupSums, Model, Update
+from cofill.privacy._updates import ColumnSummary, GroupSums, Model, Update
 
 __all__ = [
     "Ball",
@@ -57,6 +57,7 @@ __all__ = [
     "Budget",
     "CodeSpec",
     "Codes",
+    "ColumnSummary",
     "ComposedEvent",
     "Event",
     "FixedPoint",

@@ -29,13 +29,14 @@ from cofill.privacy._secure_releases import (
     SealedShares,
     Survivors,
 )
-from cofill.privacy._updates import GroupSums, Model, Update
+from cofill.privacy._updates import ColumnSummary, GroupSums, Model, Update
 
 __all__ = ["Budget", "Gate"]
 
 _DECLARED: tuple[type[Release], ...] = (
     BlindedIds,
     Codes,
+    ColumnSummary,
     GroupSums,
     MaskedVector,
     Model,

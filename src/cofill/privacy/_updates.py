@@ -1,4 +1,4 @@
-"""Releases between sites and their coordinator: a model out, an update back, sums of groups."""
+"""Releases between sites and their coordinator: a model out, an update back, sums, summaries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from cofill.privacy._events import Event
 from cofill.privacy._release import Release, digest_of
 
-__all__ = ["GroupSums", "Model", "Update"]
+__all__ = ["ColumnSummary", "GroupSums", "Model", "Update"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,3 +123,35 @@ class GroupSums(Release):
     def facts(self) -> dict[str, Any]:
         """Return the round and the number of groups."""
         return {"round": self.round, "groups": len(self.counts)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ColumnSummary(Release):
+    """What sites need to scale alike: per column the count, mean, squared deviations and range.
+
+    ``columns`` holds, for each view, those five figures in as many rows. Of a column that few
+    individuals have, they say much about each: the ledger keeps the smallest count.
+    """
+
+    kind: ClassVar[str] = "column-summary"
+    columns: Mapping[str, Float[np.ndarray, "five features"]]
+    rows: int
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals were summarised."""
+        return self.rows
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the figures."""
+        return sum(v.nbytes for v in self.columns.values())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers of views and columns, and the smallest count of a column."""
+        counts = [v[0] for v in self.columns.values()]
+        return {
+            "views": len(counts),
+            "columns": int(sum(len(c) for c in counts)),
+            "smallest_count": int(min(c.min() for c in counts)),
+        }

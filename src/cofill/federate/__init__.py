@@ -1,0 +1,55 @@
+"""Split by row: sites train one model of all modalities together and complete their individuals."""
+
+from cofill.federate._completion_net import CompletionNet
+from cofill.federate._estimator import FederatedVIGAN, fit_sites_many
+from cofill.federate._learner import AbstractLearner, Batch, Phase
+from cofill.federate._local import LocalSettings
+from cofill.federate._rounds import (
+    Coordinator,
+    RoundSettings,
+    RowSite,
+    federation_of,
+    round_steps,
+    run_rounds,
+)
+from cofill.federate._rows import Rows, Shape, rows_of
+from cofill.federate._strategies import (
+    STRATEGIES,
+    AbstractStrategy,
+    FedAdam,
+    FedAvg,
+    FedProx,
+    FedYogi,
+    Scaffold,
+    make_strategy,
+)
+from cofill.federate._vigan import VIGAN, Pix2Pix
+
+__all__ = [
+    "STRATEGIES",
+    "VIGAN",
+    "AbstractLearner",
+    "AbstractStrategy",
+    "Batch",
+    "CompletionNet",
+    "Coordinator",
+    "FedAdam",
+    "FedAvg",
+    "FedProx",
+    "FedYogi",
+    "FederatedVIGAN",
+    "LocalSettings",
+    "Phase",
+    "Pix2Pix",
+    "RoundSettings",
+    "RowSite",
+    "Rows",
+    "Scaffold",
+    "Shape",
+    "federation_of",
+    "fit_sites_many",
+    "make_strategy",
+    "round_steps",
+    "rows_of",
+    "run_rounds",
+]

@@ -1,0 +1,117 @@
+"""A site's individuals as its networks see them: one wide row, and which of its parts are known.
+
+The modalities of an individual lie side by side in one row; a modality that is missing, and a cell
+that is, hold zero and are not known. `Shape` says which columns are whose, and is all that a
+network needs to know about the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.views import MultiView, Scaler
+
+__all__ = ["Rows", "Shape", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which columns of a row are whose.
+
+    Parameters
+    ----------
+    names, sizes
+        Modalities and their numbers of columns.
+    image
+        Height and width when every modality is an image of that size, else None.
+    bounded
+        Whether cells lie between 0 and 1, so that outputs must.
+
+    Examples
+    --------
+    >>> shape = Shape(("image", "edge"), (64, 64), image=(8, 8), bounded=True)
+    >>> shape.slices["edge"], shape.size
+    (slice(64, 128, None), 128)
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    image: tuple[int, int] | None = None
+    bounded: bool = False
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Columns by modality."""
+        ends = np.cumsum(self.sizes)
+        return {
+            name: slice(int(end) - size, int(end))
+            for name, size, end in zip(self.names, self.sizes, ends, strict=True)
+        }
+
+    @property
+    def size(self) -> int:
+        """Columns of a row."""
+        return sum(self.sizes)
+
+    @property
+    def count(self) -> int:
+        """Number of modalities."""
+        return len(self.names)
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """The modality of each column, as a number."""
+        return np.repeat(np.arange(self.count), self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Individuals of one site.
+
+    Parameters
+    ----------
+    cells
+        Encoded cells, zero where not known.
+    known
+        Which cells are.
+    present
+        Which modalities an individual has.
+    """
+
+    cells: Float[np.ndarray, "n size"]
+    known: Bool[np.ndarray, "n size"]
+    present: Bool[np.ndarray, "n count"]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def complete(self) -> np.ndarray:
+        """Positions of the individuals that have every modality."""
+        return np.flatnonzero(self.present.all(axis=1))
+
+    @cached_property
+    def several(self) -> np.ndarray:
+        """Positions of the individuals that have at least two modalities."""
+        return np.flatnonzero(self.present.sum(axis=1) > 1)
+
+    def only(self, modality: int) -> np.ndarray:
+        """Return the positions of those that have this modality and no other."""
+        return np.flatnonzero(self.present[:, modality] & (self.present.sum(axis=1) == 1))
+
+
+def rows_of(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Rows:
+    """Return a site's individuals, in the order of ``views.ids``."""
+    n = views.n_individuals
+    cells = np.zeros((n, shape.size), dtype=np.float32)
+    known = np.zeros((n, shape.size), dtype=bool)
+    for name, columns in shape.slices.items():
+        encoded = scalers[name].encode(views.aligned(name), dtype=np.float32)
+        known[:, columns] = ~np.isnan(encoded)
+        cells[:, columns] = np.nan_to_num(encoded, nan=0.0)
+    return Rows(cells, known, views.presence.copy())

@@ -1,0 +1,211 @@
+"""How a coordinator makes one model of many sites' updates.
+
+A strategy is two pure functions over explicit state: ``init(weights)`` and ``apply(state, weights,
+mean)``, where ``mean`` holds the weighted means over sites of what they sent. No strategy sees one
+site's update alone, so each works with secure aggregation. What a strategy changes at the sites
+(the pull of FedProx, the controls of SCAFFOLD) it says in ``proximal`` and ``controls``.
+
+- FedAvg: McMahan et al. 2017; without weights by rows it is Eq. 2.1 of the thesis.
+- FedProx: Li et al. 2020. FedAdam, FedYogi: Reddi et al. 2021. SCAFFOLD: Karimireddy et al. 2020.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.errors import SettingError
+
+__all__ = [
+    "STRATEGIES",
+    "AbstractStrategy",
+    "FedAdam",
+    "FedAvg",
+    "FedProx",
+    "FedYogi",
+    "Scaffold",
+    "make_strategy",
+]
+
+Vector = Float[np.ndarray, " P"]
+State = dict[str, np.ndarray]
+
+
+class AbstractStrategy(ABC):
+    """Turns mean updates into new weights. Concrete strategies are frozen dataclasses."""
+
+    name: ClassVar[str]
+    by_rows: bool
+    proximal: float | int = 0.0
+    controls: ClassVar[bool] = False
+
+    def init(self, weights: Vector) -> State:
+        """Return the state before the first round."""
+        return {}
+
+    @abstractmethod
+    def apply(
+        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+    ) -> tuple[State, Vector]:
+        """Return new state and weights.
+
+        ``mean["change"]`` is the mean change of weights over the sites that answered, by rows where
+        `by_rows`; ``share`` is the part of all sites that answered.
+        """
+
+
+@dataclass(frozen=True)
+class FedAvg(AbstractStrategy):
+    """The mean of the sites' weights.
+
+    Parameters
+    ----------
+    by_rows
+        Weigh sites by their rows; the thesis's Eq. 2.1 does not.
+
+    Examples
+    --------
+    >>> FedAvg().apply({}, np.zeros(2), {"change": np.array([1.0, -2.0])}, 1.0)[1]
+    array([ 1., -2.])
+    """
+
+    name: ClassVar[str] = "fedavg"
+    by_rows: bool = True
+
+    def apply(
+        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+    ) -> tuple[State, Vector]:
+        """Add the mean change."""
+        return state, weights + mean["change"]
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg whose sites are pulled towards the weights that the round began with.
+
+    Parameters
+    ----------
+    proximal
+        μ; 0 is FedAvg.
+    """
+
+    name: ClassVar[str] = "fedprox"
+    proximal: float | int = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.proximal < np.inf:
+            raise SettingError(f"proximal must be at least 0, got {self.proximal}")
+
+
+@dataclass(frozen=True)
+class _Adaptive(AbstractStrategy):
+    """Takes the mean change for a gradient and steps by moments of it (Reddi et al., Alg. 2)."""
+
+    by_rows: bool = True
+    learning_rate: float | int = 0.01
+    first: float | int = 0.9
+    second: float | int = 0.99
+    tau: float | int = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "tau"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise SettingError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("first", "second"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+
+    def init(self, weights: Vector) -> State:
+        """Return moments before the first round."""
+        return {"m": np.zeros_like(weights), "v": np.full_like(weights, self.tau**2)}
+
+    def apply(
+        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+    ) -> tuple[State, Vector]:
+        """Step by the moments of the mean change."""
+        change = mean["change"]
+        m = self.first * state["m"] + (1 - self.first) * change
+        v = self._second(state["v"], change**2)
+        step = self.learning_rate * m / (np.sqrt(v) + self.tau)
+        return {"m": m, "v": v}, (weights + step).astype(weights.dtype)
+
+    def _second(self, v: Vector, square: Vector) -> Vector:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FedAdam(_Adaptive):
+    """Adam at the coordinator."""
+
+    name: ClassVar[str] = "fedadam"
+
+    def _second(self, v: Vector, square: Vector) -> Vector:
+        return self.second * v + (1 - self.second) * square
+
+
+@dataclass(frozen=True)
+class FedYogi(_Adaptive):
+    """Yogi at the coordinator: the second moment grows and shrinks by bounded steps."""
+
+    name: ClassVar[str] = "fedyogi"
+
+    def _second(self, v: Vector, square: Vector) -> Vector:
+        return v - (1 - self.second) * square * np.sign(v - square)
+
+
+@dataclass(frozen=True)
+class Scaffold(AbstractStrategy):
+    """Control variates against the drift of sites whose data differ; for plain steps ("sgd").
+
+    Every site keeps a control cᵢ, the coordinator their mean c; a site's steps follow its gradient
+    − cᵢ + c, and afterwards cᵢ becomes cᵢ − c + (x − yᵢ) / (steps · η) (option II of Alg. 1).
+
+    Parameters
+    ----------
+    by_rows
+        Weigh the change of weights by rows; controls count alike.
+    learning_rate
+        The coordinator's step along the mean change.
+    """
+
+    name: ClassVar[str] = "scaffold"
+    controls: ClassVar[bool] = True
+    by_rows: bool = True
+    learning_rate: float | int = 1.0
+
+    def init(self, weights: Vector) -> State:
+        """Return the mean control before the first round."""
+        return {"control": np.zeros_like(weights)}
+
+    def apply(
+        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+    ) -> tuple[State, Vector]:
+        """Step along the mean change and move the mean control."""
+        control = state["control"] + share * mean["control"]
+        moved = weights + self.learning_rate * mean["change"]
+        return {"control": control.astype(weights.dtype)}, moved.astype(weights.dtype)
+
+
+STRATEGIES: Mapping[str, type[AbstractStrategy]] = {
+    made.name: made for made in (FedAvg, FedProx, FedAdam, FedYogi, Scaffold)
+}
+
+
+def make_strategy(given: str | AbstractStrategy, **settings: Any) -> AbstractStrategy:
+    """Return a strategy by its name, or the strategy itself.
+
+    Examples
+    --------
+    >>> make_strategy("fedprox", proximal=0.1)
+    FedProx(by_rows=True, proximal=0.1)
+    """
+    if isinstance(given, AbstractStrategy):
+        return given
+    if given not in STRATEGIES:
+        raise SettingError(f"strategy must be one of {', '.join(STRATEGIES)}, got {given!r}")
+    return STRATEGIES[given](**settings)

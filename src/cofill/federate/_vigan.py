@@ -1,0 +1,275 @@
+"""VIGAN (Shang et al. 2017) as Fed-VIGAN trains it, and pix2pix beside it (faithful).
+
+Two generators G₁: X → Y and G₂: Y → X, a discriminator for each modality, and an autoencoder A of
+both. Training has three steps: A rebuilds pairs (Eq. 3.1); the generators learn from individuals of
+one modality by an adversarial and a cycle loss (Eq. 3.3 to 3.6); then, on pairs, A takes what the
+generators made as the noisy version of the pair and rebuilds the true one (Eq. 3.2), while the
+discriminators judge its output (Eq. 3.7 to 3.9); everything is trained together by
+
+    λ_AE Loss_AE + λ_CCL Loss_CCL + λ_AG Loss_AG                                   (Eq. 3.11).
+
+A missing y is completed as x → G₁(x) → A(x, G₁(x)) → ŷ (section 4.3). Norms are means over cells,
+so that the weights do not depend on the number of cells. The thesis does not print the weights, nor
+whether generators minimise log(1 − D) or maximise log D; defaults here are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from cofill.errors import SettingError
+from cofill.federate._learner import AbstractLearner, Batch, Phase
+from cofill.federate._rows import Shape
+from cofill.federate._vigan_networks import networks_of
+
+__all__ = ["VIGAN", "Pix2Pix"]
+
+Params = Any
+Adversarial = Literal["printed", "non-saturating", "least-squares"]
+_KINDS = ("printed", "non-saturating", "least-squares")
+
+
+class _Pair(AbstractLearner):
+    """What both models share: two modalities of one size, generators between them."""
+
+    shape: Shape
+    architecture: str
+    adversarial: Adversarial
+
+    def _check(self) -> None:
+        if self.shape.count != 2 or self.shape.sizes[0] != self.shape.sizes[1]:
+            sized = (self.shape.names, self.shape.sizes)
+            raise SettingError(
+                "this model takes two modalities of one size, got "
+                f"{', '.join(f'{n} ({s})' for n, s in zip(*sized, strict=True))}; "
+                "use method 'best' for any number of modalities of any size"
+            )
+        if self.adversarial not in _KINDS:
+            raise SettingError(
+                f"adversarial must be one of {', '.join(_KINDS)}, got {self.adversarial!r}"
+            )
+
+    @cached_property
+    def _networks(self) -> tuple[Any, Any, Any, Any]:
+        return networks_of(self.shape, self.architecture)
+
+    def _bounded(self, made: Array) -> Array:
+        """Return outputs in the range of the data."""
+        return jax.nn.sigmoid(made) if self.shape.bounded else made
+
+    def _generated(self, params: Params, way: int, rows: Array) -> Array:
+        return self._bounded(self._networks[0](params[f"G{way}"], rows))
+
+    def generated(self, params: Params, cells: Array, present: Array) -> Array:
+        """Return rows with what the generators make of what is missing."""
+        x, y = self._two(cells)
+        has = present > 0
+        return jnp.concatenate(
+            [
+                jnp.where(has[:, :1], x, self._generated(params, 2, y)),
+                jnp.where(has[:, 1:], y, self._generated(params, 1, x)),
+            ],
+            axis=1,
+        )
+
+    def _two(self, rows: Array) -> tuple[Array, Array]:
+        size = self.shape.sizes[0]
+        return rows[:, :size], rows[:, size:]
+
+    def _there_and_back(self, params: Params, x: Array, y: Array, wx: Array, wy: Array) -> Array:
+        """Return the cycle loss (Eq. 3.4)."""
+        back_x = self._generated(params, 2, self._generated(params, 1, x))
+        back_y = self._generated(params, 1, self._generated(params, 2, y))
+        return _mean(jnp.abs(back_x - x), wx) + _mean(jnp.abs(back_y - y), wy)
+
+    def _game(
+        self, judge: Any, params: Params, name: str, real: tuple, false: tuple, wr: Array, wf: Array
+    ) -> tuple[Array, Array]:
+        """Return what the generators lose and what the discriminator loses.
+
+        `real` and `false` are what the discriminator is shown; gradients flow from the first loss
+        to `false` only, from the second to the discriminator only.
+        """
+        held = jax.lax.stop_gradient(params[name])
+        fooled = judge(held, *false)
+        seen = judge(params[name], *map(jax.lax.stop_gradient, false))
+        true = judge(params[name], *map(jax.lax.stop_gradient, real))
+        if self.adversarial == "least-squares":
+            return (
+                _mean((fooled - 1) ** 2, wf),
+                0.5 * (_mean((true - 1) ** 2, wr) + _mean(seen**2, wf)),
+            )
+        told = _mean(jax.nn.softplus(-true), wr) + _mean(jax.nn.softplus(seen), wf)
+        if self.adversarial == "printed":
+            return _mean(-jax.nn.softplus(fooled), wf), told
+        return _mean(jax.nn.softplus(-fooled), wf), told
+
+
+@dataclass(frozen=True)
+class VIGAN(_Pair):
+    """The thesis's local model.
+
+    Parameters
+    ----------
+    shape
+        Of the rows: two modalities of one size.
+    architecture
+        ``"small"`` or ``"published"``.
+    adversarial
+        ``"printed"`` (generators minimise log(1 − D)), ``"non-saturating"`` or
+        ``"least-squares"``.
+    weight_ae, weight_ccl, weight_ag
+        λ_AE, λ_CCL, λ_AG; in pre-training λ₁ = λ_AG / λ_CCL.
+
+    Examples
+    --------
+    >>> model = VIGAN(Shape(("x", "y"), (4, 4)))
+    >>> [phase.name for phase in model.phases]
+    ['autoencoder', 'cycle', 'rounds']
+    """
+
+    shape: Shape
+    architecture: str = "small"
+    adversarial: Adversarial = "non-saturating"
+    weight_ae: float | int = 100.0
+    weight_ccl: float | int = 10.0
+    weight_ag: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The autoencoder on pairs, the generators on single modalities, all on pairs."""
+        return (
+            Phase("autoencoder", ("complete",)),
+            Phase("cycle", ("only:0", "only:1")),
+            Phase("rounds", ("complete",)),
+        )
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        generator, judge, _, pair = self._networks
+        keys = jax.random.split(key, 5)
+        made = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
+        made |= {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
+        return {**made, "A": pair.init(keys[0])}
+
+    def fill(
+        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
+    ) -> Float[Array, "n size"]:
+        """Return whole rows: the generator makes what is missing, the autoencoder cleans it."""
+        x, y = self._two(self.generated(params, cells, present))
+        return jnp.concatenate(self._rebuilt(params, x, y), axis=1)
+
+    def rebuilt(self, params: Params, cells: Array, present: Array) -> Array:
+        """Return what the autoencoder makes of rows as they are (Table 4.3)."""
+        return jnp.concatenate(self._rebuilt(params, *self._two(cells)), axis=1)
+
+    def _rebuilt(self, params: Params, x: Array, y: Array) -> tuple[Array, Array]:
+        one, two = self._networks[3](params["A"], x, y)
+        return self._bounded(one), self._bounded(two)
+
+    def loss(
+        self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """Return the loss of a phase: Eq. 3.1, Eq. 3.6 or Eq. 3.11."""
+        if phase == "autoencoder":
+            error = self._distance(params, batches["complete"], None)
+            return error, {"error": error}
+        if phase == "cycle":
+            one, two = batches["only:0"], batches["only:1"]
+            x, y = self._two(one.cells)[0], self._two(two.cells)[1]
+            false_x, false_y = self._generated(params, 2, y), self._generated(params, 1, x)
+            wx, wy = one.weight, two.weight
+            error = None
+        else:
+            pairs = batches["complete"]
+            x, y = self._two(pairs.cells)
+            wx = wy = pairs.weight
+            made_x, made_y = self._generated(params, 2, y), self._generated(params, 1, x)
+            false_y = self._rebuilt(params, x, made_y)[1]
+            false_x = self._rebuilt(params, made_x, y)[0]
+            error = self._distance(params, pairs, (made_x, made_y))
+        judge = self._networks[1]
+        fooled_y, told_y = self._game(judge, params, "D1", (y,), (false_y,), wy, wx)
+        fooled_x, told_x = self._game(judge, params, "D2", (x,), (false_x,), wx, wy)
+        cycle = self._there_and_back(params, x, y, wx, wy)
+        total = self.weight_ccl * cycle + self.weight_ag * (fooled_x + fooled_y) + told_x + told_y
+        figures = {"cycle": cycle, "fooled": fooled_x + fooled_y, "told": told_x + told_y}
+        if error is None:
+            return total, figures
+        return total + self.weight_ae * error, {"error": error, **figures}
+
+    def _distance(self, params: Params, pairs: Batch, made: tuple[Array, Array] | None) -> Array:
+        """Return Eq. 3.1, or with generated modalities Eq. 3.2."""
+        x, y = self._two(pairs.cells)
+        given = [(x, y)] if made is None else [(x, made[1]), (made[0], y)]
+        total = jnp.zeros(())
+        for one, two in given:
+            back = jnp.concatenate(self._rebuilt(params, one, two), axis=1)
+            # Twice the mean over both modalities is the sum of their means.
+            total += 2 * _mean(pairs.known * (back - pairs.cells) ** 2, pairs.weight)
+        return total
+
+
+@dataclass(frozen=True)
+class Pix2Pix(_Pair):
+    """Federated pix2pix as the thesis compares with it (Eq. 4.6 to 4.8): pairs only.
+
+    Discriminators judge pairs; beside the game there is the cycle loss, and no distance between
+    what was generated and the truth.
+    """
+
+    shape: Shape
+    architecture: str = "small"
+    adversarial: Adversarial = "non-saturating"
+    weight_ccl: float | int = 10.0
+    weight_ag: float | int = 1.0
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Rounds only."""
+        return (Phase("rounds", ("complete",)),)
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        generator, _, judge, _ = self._networks
+        keys = jax.random.split(key, 5)
+        made = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
+        return made | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
+
+    def fill(
+        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
+    ) -> Float[Array, "n size"]:
+        """Return whole rows."""
+        return self.generated(params, cells, present)
+
+    def loss(
+        self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """Return Eq. 4.8."""
+        pairs = batches["complete"]
+        x, y = self._two(pairs.cells)
+        w = pairs.weight
+        false_x, false_y = self._generated(params, 2, y), self._generated(params, 1, x)
+        judge = self._networks[2]
+        fooled_y, told_y = self._game(judge, params, "D1", (x, y), (x, false_y), w, w)
+        fooled_x, told_x = self._game(judge, params, "D2", (x, y), (false_x, y), w, w)
+        cycle = self._there_and_back(params, x, y, w, w)
+        total = self.weight_ccl * cycle + self.weight_ag * (fooled_x + fooled_y) + told_x + told_y
+        return total, {"cycle": cycle, "fooled": fooled_x + fooled_y, "told": told_x + told_y}
+
+
+def _mean(values: Float[Array, "n k"], weight: Float[Array, " n"]) -> Float[Array, ""]:
+    return (values.mean(axis=1) * weight).sum() / jnp.maximum(weight.sum(), 1.0)

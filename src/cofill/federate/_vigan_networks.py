@@ -1,0 +1,239 @@
+"""The networks of VIGAN: generators, discriminators and the autoencoder of two modalities.
+
+`small` generators and judges are made of products over patches (`cofill.nets.GridNet`), quick on a
+CPU and for tables too. `published` ones are those of the public VIGAN, for images and a GPU:
+generators with a 7 × 7 stem, 64, 128 and 256 channels and nine residual blocks, discriminators over
+patches. The autoencoder is the published one in both, 784-400 | 800-500-200-400 | 400-500-784 units
+for images of 784 pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from cofill.errors import SettingError
+from cofill.federate._rows import Shape
+from cofill.nets import GridNet, Layout, layout_of
+
+__all__ = ["Dense", "Judge", "PairAutoencoder", "Patches", "ResNet", "networks_of"]
+
+Params = Any
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Fully connected layers with ReLU between them."""
+
+    sizes: tuple[int, ...]
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        keys = jax.random.split(key, len(self.sizes) - 1)
+        return [
+            {
+                "w": math.sqrt(2.0 / fan_in) * jax.random.normal(k, (fan_in, fan_out)),
+                "b": jnp.zeros((fan_out,)),
+            }
+            for k, fan_in, fan_out in zip(keys, self.sizes, self.sizes[1:], strict=False)
+        ]
+
+    def __call__(self, params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
+        """Return the output for a batch."""
+        for k, layer in enumerate(params):
+            rows = rows @ layer["w"] + layer["b"]
+            rows = jax.nn.relu(rows) if k < len(params) - 1 else rows
+        return rows
+
+
+@dataclass(frozen=True)
+class PairAutoencoder:
+    """The autoencoder of two modalities (Eq. 3.1): own layers, a joint code, own layers.
+
+    Parameters
+    ----------
+    sizes
+        Columns of the two modalities.
+    own, joint, back
+        Units of each modality's first layer, of the joint layers, and of each modality's last
+        layers, which start from the last joint one.
+    """
+
+    sizes: tuple[int, int]
+    own: int
+    joint: tuple[int, ...]
+    back: tuple[int, ...] = ()
+
+    @cached_property
+    def _parts(self) -> dict[str, Dense]:
+        first, second = self.sizes
+        return {
+            "in0": Dense((first, self.own)),
+            "in1": Dense((second, self.own)),
+            "joint": Dense((2 * self.own, *self.joint)),
+            "out0": Dense((self.joint[-1], *self.back, first)),
+            "out1": Dense((self.joint[-1], *self.back, second)),
+        }
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        keys = jax.random.split(key, len(self._parts))
+        return {n: part.init(k) for k, (n, part) in zip(keys, self._parts.items(), strict=True)}
+
+    def __call__(self, params: Params, first: Array, second: Array) -> tuple[Array, Array]:
+        """Return both modalities as rebuilt from their joint code."""
+        parts = self._parts
+        own = [
+            jax.nn.relu(parts[f"in{k}"](params[f"in{k}"], rows))
+            for k, rows in enumerate((first, second))
+        ]
+        code = jax.nn.relu(parts["joint"](params["joint"], jnp.concatenate(own, axis=1)))
+        return parts["out0"](params["out0"], code), parts["out1"](params["out1"], code)
+
+
+@dataclass(frozen=True)
+class Patches:
+    """A generator or judge that works on patches: rows in, rows (or one number a place) out."""
+
+    layout: Layout
+    depth_out: int
+    width: int
+    blocks: int
+    copies: int = 1
+
+    @cached_property
+    def _net(self) -> GridNet:
+        deep = self.layout.depth * self.copies
+        return GridNet(self.layout.grid, deep, self.depth_out, self.width, self.blocks, skip=False)
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        return self._net.init(key)
+
+    def __call__(self, params: Params, *rows: Array) -> Array:
+        """Return rows for as many rows as there are copies."""
+        given = jnp.concatenate([self.layout.laid(r) for r in rows], axis=-1)
+        made = self._net(params, given)
+        return made.reshape(len(made), -1) if self.depth_out == 1 else self.layout.flat(made)
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """The published generator: 7 × 7 stem, two strides, nine residual blocks, and back."""
+
+    height: int
+    width: int
+    channels: int = 64
+    blocks: int = 9
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        c = self.channels
+        keys = iter(jax.random.split(key, 6 + 2 * self.blocks))
+        made = {
+            "stem": _kernel(next(keys), 7, 1, c),
+            "down1": _kernel(next(keys), 3, c, 2 * c),
+            "down2": _kernel(next(keys), 3, 2 * c, 4 * c),
+            "up1": _kernel(next(keys), 3, 4 * c, 2 * c),
+            "up2": _kernel(next(keys), 3, 2 * c, c),
+            "head": _kernel(next(keys), 7, c, 1),
+        }
+        for k in range(self.blocks):
+            made[f"block{k}"] = [_kernel(next(keys), 3, 4 * c, 4 * c) for _ in range(2)]
+        return made
+
+    def __call__(self, params: Params, rows: Array) -> Array:
+        """Return rows of the other modality."""
+        hidden = rows.reshape(-1, self.height, self.width, 1)
+        hidden = jax.nn.relu(_normed(_conv(params["stem"], hidden)))
+        hidden = jax.nn.relu(_normed(_conv(params["down1"], hidden, 2)))
+        hidden = jax.nn.relu(_normed(_conv(params["down2"], hidden, 2)))
+        for k in range(self.blocks):
+            one, two = params[f"block{k}"]
+            moved = jax.nn.relu(_normed(_conv(one, hidden)))
+            hidden = hidden + _normed(_conv(two, moved))
+        hidden = jax.nn.relu(_normed(_conv(params["up1"], _doubled(hidden))))
+        hidden = jax.nn.relu(_normed(_conv(params["up2"], _doubled(hidden))))
+        made = _conv(params["head"], hidden)[:, : self.height, : self.width]
+        return made.reshape(len(rows), -1)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The published discriminator: 4 × 4 convolutions, one verdict a patch."""
+
+    height: int
+    width: int
+    channels: int = 64
+    copies: int = 1
+
+    def init(self, key: Array) -> Params:
+        """Return new parameters."""
+        c, keys = self.channels, jax.random.split(key, 4)
+        sizes = ((self.copies, c), (c, 2 * c), (2 * c, 4 * c), (4 * c, 1))
+        return [_kernel(k, 4, a, b) for k, (a, b) in zip(keys, sizes, strict=True)]
+
+    def __call__(self, params: Params, *rows: Array) -> Array:
+        """Return verdicts, one row of patches for each row given."""
+        hidden = jnp.stack([r.reshape(-1, self.height, self.width) for r in rows], axis=-1)
+        for k, layer in enumerate(params[:-1]):
+            hidden = _conv(layer, hidden, 2)
+            hidden = jax.nn.leaky_relu(hidden if k == 0 else _normed(hidden), 0.2)
+        return _conv(params[-1], hidden).reshape(len(rows[0]), -1)
+
+
+def networks_of(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
+    """Return a generator, judges of one row and of a pair, and the autoencoder for a shape.
+
+    Generators and judges serve both directions: modalities of one size share a description, never
+    parameters.
+    """
+    first, second = shape.sizes
+    own = min(400, 4 * max(first, second))  # 400 | 500-200-400 | 500 for images of 784 pixels
+    more = own * 5 // 4
+    pair = PairAutoencoder((first, second), own, (more, own // 2, own), (more,))
+    if architecture == "published":
+        if shape.image is None:
+            raise SettingError(
+                "architecture 'published' is for images of one size; use 'small' for other data"
+            )
+        high, wide = shape.image
+        return ResNet(high, wide), Judge(high, wide), Judge(high, wide, copies=2), pair
+    if architecture != "small":
+        raise SettingError(f"architecture must be 'small' or 'published', got {architecture!r}")
+    layout = layout_of(shape.image, first)
+    generator = Patches(layout, layout.depth, 32, 2)
+    return generator, Patches(layout, 1, 32, 1), Patches(layout, 1, 32, 1, copies=2), pair
+
+
+def _kernel(key: Array, side: int, fan_in: int, fan_out: int) -> Params:
+    spread = math.sqrt(2.0 / (side * side * fan_in))
+    return {
+        "w": spread * jax.random.normal(key, (side, side, fan_in, fan_out)),
+        "b": jnp.zeros((fan_out,)),
+    }
+
+
+def _conv(layer: Params, given: Array, stride: int = 1) -> Array:
+    made = lax.conv_general_dilated(
+        given, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return made + layer["b"]
+
+
+def _normed(given: Array) -> Array:
+    """Return each image's channels with mean 0 and variance 1 (instance normalisation)."""
+    mean = given.mean(axis=(1, 2), keepdims=True)
+    variance = given.var(axis=(1, 2), keepdims=True)
+    return (given - mean) * lax.rsqrt(variance + 1e-5)
+
+
+def _doubled(given: Array) -> Array:
+    return jnp.repeat(jnp.repeat(given, 2, axis=1), 2, axis=2)

@@ -1,0 +1,297 @@
+"""Networks for images and rows made of products only: what is slow on a CPU is left out.
+
+XLA's convolutions are slow on a CPU, and a batch of *different* convolutions (one per site) is slow
+everywhere. So an image of 28 × 28 is cut into 7 × 7 patches of 4 × 4 pixels, patches become the
+channels of a 7 × 7 grid, and a 3 × 3 convolution is a product of each place's nine neighbours with
+one matrix. Nothing is pooled away: every pixel stays a channel, and the last layer sees the input
+beside the features, so that detail survives. A row of a table is a grid of one place, without
+neighbours: the same network (`GridNet`) is then a residual perceptron.
+
+`DetailNet` puts two narrow layers at full size before and after such a grid. They share their
+weights among all pixels, which a patch's channels do not: it learns from far fewer images, at
+several times the work.
+
+Networks are a frozen description and a dictionary of arrays: `init` makes the arrays, calling the
+description with arrays and input gives the output. Batches of networks are a `jax.vmap` away.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from cofill.errors import SettingError
+
+__all__ = ["DetailNet", "GridNet", "Layout", "layout_of"]
+
+Params = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a flat row is laid on a grid: its shape, cut into square patches.
+
+    Parameters
+    ----------
+    height, width, channels
+        Of the image that the row holds.
+    patch
+        Side of a patch in pixels; divides height and width.
+
+    Examples
+    --------
+    >>> layout = Layout(8, 8, 1, 2)
+    >>> layout.grid, layout.depth
+    ((4, 4), 4)
+    >>> rows = jnp.arange(128.0).reshape(2, 64)
+    >>> bool((layout.flat(layout.laid(rows)) == rows).all())
+    True
+    """
+
+    height: int
+    width: int
+    channels: int = 1
+    patch: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "channels", "patch"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.height % self.patch or self.width % self.patch:
+            raise SettingError(
+                f"patch must divide {self.height} and {self.width}, got {self.patch}"
+            )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the grid."""
+        return self.height // self.patch, self.width // self.patch
+
+    @property
+    def depth(self) -> int:
+        """Channels of a place of the grid."""
+        return self.patch**2 * self.channels
+
+    @property
+    def size(self) -> int:
+        """Numbers in a row."""
+        return self.height * self.width * self.channels
+
+    def laid(self, rows: Float[Array, "n size"]) -> Float[Array, "n rows columns depth"]:
+        """Return rows as grids of patches."""
+        (high, wide), p = self.grid, self.patch
+        cut = rows.reshape(-1, high, p, wide, p, self.channels)
+        return cut.transpose(0, 1, 3, 2, 4, 5).reshape(-1, high, wide, self.depth)
+
+    def flat(self, grids: Float[Array, "n rows columns depth"]) -> Float[Array, "n size"]:
+        """Return grids of patches as rows."""
+        (high, wide), p = self.grid, self.patch
+        cut = grids.reshape(-1, high, wide, p, p, self.channels)
+        return cut.transpose(0, 1, 3, 2, 4, 5).reshape(-1, self.size)
+
+
+def layout_of(shape: tuple[int, ...] | None, size: int) -> Layout:
+    """Return the layout of a view's rows: patches for images, one place for everything else.
+
+    Examples
+    --------
+    >>> layout_of((28, 28), 784)
+    Layout(height=28, width=28, channels=1, patch=4)
+    >>> layout_of(None, 30)
+    Layout(height=1, width=1, channels=30, patch=1)
+    """
+    if shape is None or len(shape) not in (2, 3) or math.prod(shape) != size or min(shape[:2]) < 4:
+        return Layout(1, 1, size)
+    height, width, channels = (*shape, 1)[:3]
+    fits = [p for p in (4, 3, 2, 1) if height % p == 0 and width % p == 0]
+    small = min(height, width) < 12
+    patch = next((p for p in fits if not small or p <= 2), 1)
+    return Layout(height, width, channels, patch)
+
+
+@dataclass(frozen=True)
+class GridNet:
+    """A residual network over a grid of places.
+
+    Parameters
+    ----------
+    grid
+        Rows and columns; ``(1, 1)`` for tables.
+    depth_in, depth_out
+        Channels of a place before and after.
+    width
+        Channels of a place in between.
+    blocks
+        Residual blocks.
+    skip
+        Whether the last layer sees the input beside the features.
+
+    Examples
+    --------
+    >>> net = GridNet((7, 7), 16, 16, width=8, blocks=1)
+    >>> params = net.init(jax.random.key(0))
+    >>> net(params, jnp.ones((5, 7, 7, 16))).shape
+    (5, 7, 7, 16)
+    """
+
+    grid: tuple[int, int]
+    depth_in: int
+    depth_out: int
+    width: int = 64
+    blocks: int = 3
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("depth_in", "depth_out", "width"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.blocks < 0:
+            raise SettingError(f"blocks must be at least 0, got {self.blocks}")
+
+    @property
+    def _taps(self) -> int:
+        return 1 if self.grid == (1, 1) else 9
+
+    def init(self, key: Array) -> Params:
+        """Return arrays: the last layer and the end of each block begin near zero."""
+        keys = jax.random.split(key, 2 * self.blocks + 2)
+        taps = self._taps
+        made: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
+        for k in range(self.blocks):
+            made[f"block{k}"] = {
+                "near": _matrix(keys[2 * k + 1], taps * self.width, self.width, 1.0),
+                "same": _matrix(keys[2 * k + 2], self.width, self.width, 0.3),
+            }
+        last = self.width + self.depth_in * self.skip
+        made["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
+        return made
+
+    def __call__(
+        self, params: Params, given: Float[Array, "n rows columns depth_in"]
+    ) -> Float[Array, "n rows columns depth_out"]:
+        """Return the output for a batch of grids."""
+        hidden = _linear(params["stem"], self._near(given))
+        for k in range(self.blocks):
+            block = params[f"block{k}"]
+            moved = jax.nn.relu(_linear(block["near"], self._near(jax.nn.relu(hidden))))
+            hidden = hidden + _linear(block["same"], moved)
+        last = jax.nn.relu(hidden)
+        if self.skip:
+            last = jnp.concatenate([last, given], axis=-1)
+        return _linear(params["head"], self._near(last))
+
+    def _near(self, given: Array) -> Array:
+        return given if self._taps == 1 else _neighbours(given)
+
+
+@dataclass(frozen=True)
+class DetailNet:
+    """A residual network on a grid of patches between narrow layers at full size.
+
+    Parameters
+    ----------
+    height, width_px
+        Of the images.
+    channels_in, channels_out
+        Of a pixel before and after.
+    fine
+        Channels of a pixel in between.
+    patch
+        Side of a patch of the coarse grid in pixels.
+    width, blocks
+        Channels of a place of the grid, and residual blocks there.
+
+    Examples
+    --------
+    >>> net = DetailNet(8, 8, 4, 2, fine=4, patch=2, width=8, blocks=1)
+    >>> net(net.init(jax.random.key(0)), jnp.ones((5, 8, 8, 4))).shape
+    (5, 8, 8, 2)
+    """
+
+    height: int
+    width_px: int
+    channels_in: int
+    channels_out: int
+    fine: int = 16
+    patch: int = 4
+    width: int = 64
+    blocks: int = 3
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.height, self.width_px, self.fine, self.patch)
+
+    def init(self, key: Array) -> Params:
+        """Return arrays: the last layer and the end of each block begin near zero."""
+        keys = iter(jax.random.split(key, 2 * self.blocks + 6))
+        deep = self._layout.depth
+        made: Params = {
+            "first": _matrix(next(keys), 9 * self.channels_in, self.fine, 1.0),
+            "second": _matrix(next(keys), 9 * self.fine, self.fine, 1.0),
+            "down": _matrix(next(keys), deep, self.width, 1.0),
+            "up": _matrix(next(keys), self.width, deep, 1.0),
+            "third": _matrix(next(keys), 9 * 2 * self.fine, self.fine, 1.0),
+            "head": _matrix(next(keys), 9 * (self.fine + self.channels_in), self.channels_out, 0.3),
+        }
+        for k in range(self.blocks):
+            made[f"block{k}"] = {
+                "near": _matrix(next(keys), 9 * self.width, self.width, 1.0),
+                "same": _matrix(next(keys), self.width, self.width, 0.3),
+            }
+        return made
+
+    def __call__(
+        self, params: Params, given: Float[Array, "n height width channels_in"]
+    ) -> Float[Array, "n height width channels_out"]:
+        """Return the output for a batch of images."""
+        layout = self._layout
+        fine = jax.nn.relu(_convolved(params["first"], given))
+        fine = jax.nn.relu(_convolved(params["second"], fine))
+        hidden = _linear(params["down"], layout.laid(fine.reshape(len(given), -1)))
+        for k in range(self.blocks):
+            block = params[f"block{k}"]
+            moved = jax.nn.relu(_linear(block["near"], _neighbours(jax.nn.relu(hidden))))
+            hidden = hidden + _linear(block["same"], moved)
+        back = layout.flat(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
+        fine = jax.nn.relu(_convolved(params["third"], jnp.concatenate([fine, back], axis=-1)))
+        return _convolved(params["head"], jnp.concatenate([fine, given], axis=-1))
+
+
+def _convolved(layer: Params, given: Float[Array, "n rows columns d"]) -> Array:
+    """Return a 3 × 3 convolution as the sum of nine products: no ninefold copy of the input."""
+    n, high, wide, deep = given.shape
+    wider = jnp.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    taps = layer["w"].reshape(9, deep, -1)
+    total = sum(
+        wider[:, i : i + high, j : j + wide].reshape(-1, deep) @ taps[3 * i + j]
+        for i in range(3)
+        for j in range(3)
+    )
+    return (total + layer["b"]).reshape(n, high, wide, -1)
+
+
+def _neighbours(given: Float[Array, "n rows columns d"]) -> Float[Array, "n rows columns nine_d"]:
+    """Return each place's own channels and those of its eight neighbours, zero beyond the edge."""
+    high, wide = given.shape[1:3]
+    wider = jnp.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return jnp.concatenate(
+        [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)], axis=-1
+    )
+
+
+def _matrix(key: Array, fan_in: int, fan_out: int, gain: float) -> Params:
+    spread = gain * math.sqrt(2.0 / fan_in)
+    return {
+        "w": spread * jax.random.normal(key, (fan_in, fan_out)),
+        "b": jnp.zeros((fan_out,)),
+    }
+
+
+def _linear(layer: Params, given: Array) -> Array:
+    flat = given.reshape(-1, given.shape[-1])
+    return (flat @ layer["w"] + layer["b"]).reshape(*given.shape[:-1], -1)
