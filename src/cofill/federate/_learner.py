@@ -98,8 +98,13 @@ class AbstractLearner(ABC):
     ) -> Float[Array, "n size"]:
         """Return whole rows, made from the modalities that are present; the others hold zero."""
 
-    def complete(self, weights: Float[np.ndarray, " P"], rows: Rows) -> Float[np.ndarray, "n size"]:
-        """Return what the model makes of every row, observed parts included."""
+    def complete(
+        self, weights: Float[np.ndarray, " P"], rows: Rows, *, part: str = "fill"
+    ) -> Float[np.ndarray, "n size"]:
+        """Return what the model makes of every row, observed parts included.
+
+        `part` names another method of `fill`'s kind: what a part of the model makes.
+        """
         if not len(rows):
             return rows.cells
         parts = []
@@ -110,13 +115,15 @@ class AbstractLearner(ABC):
             if short:  # one compiled shape for all pieces
                 cells = np.pad(cells, ((0, short), (0, 0)))
                 present = np.pad(present, ((0, short), (0, 0)))
-            made = _fill(self, jnp.asarray(weights), jnp.asarray(cells), jnp.asarray(present))
+            made = _fill(
+                self,
+                part or self.fill,
+                jnp.asarray(weights),
+                jnp.asarray(cells),
+                jnp.asarray(present),
+            )
             parts.append(np.asarray(made)[: _AT_ONCE - short])
         return np.concatenate(parts)
-
-    def whole(self, cells: Array, known: Array, made: Array) -> Array:
-        """Return rows whose known cells are as observed and whose others are as made."""
-        return jnp.where(known > 0, cells, made)
 
 
 @lru_cache(maxsize=32)
@@ -132,12 +139,17 @@ def weights_of(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:
     return np.asarray(ravel_pytree(learner.init(key))[0])
 
 
-@jax.jit(static_argnums=0)
+@jax.jit(static_argnums=(0, 1))
 def _fill(
-    learner: AbstractLearner, weights: Array, cells: Array, present: Bool[Array, "n count"]
+    learner: AbstractLearner,
+    part: str,
+    weights: Array,
+    cells: Array,
+    present: Bool[Array, "n count"],
 ) -> Array:
     there = present.astype(cells.dtype)
-    return learner.fill(unravel_of(learner)(weights), _shown(learner.shape, cells, there), there)
+    filled = getattr(learner, part)
+    return filled(unravel_of(learner)(weights), _shown(learner.shape, cells, there), there)
 
 
 def _shown(shape: Shape, cells: Array, present: Array) -> Array:

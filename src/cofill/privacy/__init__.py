@@ -47,7 +47,7 @@ from cofill.privacy._secure_sum import (
 )
 from cofill.privacy._sgd import sgd_event, shuffled_event, training_event
 from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
-from cofill.privacy._updates import ColumnSummary, GroupSums, Model, Update
+from cofill.privacy._updates import ColumnSummary, Figures, GroupSums, Model, Update
 
 __all__ = [
     "Ball",
@@ -60,6 +60,7 @@ __all__ = [
     "ColumnSummary",
     "ComposedEvent",
     "Event",
+    "Figures",
     "FixedPoint",
     "Gate",
     "GaussianEvent",

@@ -29,7 +29,7 @@ from cofill.privacy._secure_releases import (
     SealedShares,
     Survivors,
 )
-from cofill.privacy._updates import ColumnSummary, GroupSums, Model, Update
+from cofill.privacy._updates import ColumnSummary, Figures, GroupSums, Model, Update
 
 __all__ = ["Budget", "Gate"]
 
@@ -37,6 +37,7 @@ _DECLARED: tuple[type[Release], ...] = (
     BlindedIds,
     Codes,
     ColumnSummary,
+    Figures,
     GroupSums,
     MaskedVector,
     Model,

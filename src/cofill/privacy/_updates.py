@@ -12,7 +12,7 @@ from jaxtyping import Float
 from cofill.privacy._events import Event
 from cofill.privacy._release import Release, digest_of
 
-__all__ = ["ColumnSummary", "GroupSums", "Model", "Update"]
+__all__ = ["ColumnSummary", "Figures", "GroupSums", "Model", "Update"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,3 +155,29 @@ class ColumnSummary(Release):
             "columns": int(sum(len(c) for c in counts)),
             "smallest_count": int(min(c.min() for c in counts)),
         }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Figures(Release):
+    """How a run went at a site: counts and scores over many rows, nobody's cell.
+
+    They were made from records and nobody noised them: they carry no guarantee.
+    """
+
+    kind: ClassVar[str] = "figures"
+    rows: int
+    figures: Mapping[str, float | int]
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals the figures are about."""
+        return self.rows
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the figures."""
+        return 8 * len(self.figures)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the figures."""
+        return dict(self.figures)

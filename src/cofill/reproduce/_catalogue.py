@@ -16,11 +16,12 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.reproduce._crs import Observe, Repeat, hidden_rows, split_individuals
+from cofill.reproduce._fed_experiments import FED_EXPERIMENTS, FedExperiment
 from cofill.reproduce._mean_experiments import MEAN_EXPERIMENTS, MeanExperiment
 from cofill.reproduce._observations import cube_masks, digit_pictures, noise_is_flagged, subtypes
 from cofill.views import Dataset, load
 
-__all__ = ["Experiment", "experiments", "find_experiment"]
+__all__ = ["AnyExperiment", "Experiment", "experiments", "find_experiment"]
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,25 @@ class Experiment:
     observe: Sequence[Observe] = ()
 
 
-def experiments() -> tuple[Experiment | MeanExperiment, ...]:
-    """Return every experiment: on reconstruction, then on released means.
+AnyExperiment = Experiment | MeanExperiment | FedExperiment
+
+
+def experiments() -> tuple[AnyExperiment, ...]:
+    """Return every experiment: on reconstruction, on released means, on rows at many sites.
 
     Examples
     --------
     >>> [e.name for e in experiments()][:6]
     ['cube', 'wdbc', 'mfdd', 'madelon', 'tcga', 'credit']
-    >>> [e.name for e in experiments()][6:]
+    >>> [e.name for e in experiments()][6:11]
     ['growpu-mnist', 'growpu-behaviour', 'growpu-classifiers', 'growpu-subset', 'nnpu-table1']
+    >>> [e.name for e in experiments()][11:]
+    ['fed-vigan', 'fed-noniid']
     """
     return tuple(_EXPERIMENTS.values())
 
 
-def find_experiment(name: str) -> Experiment | MeanExperiment:
+def find_experiment(name: str) -> AnyExperiment:
     """Return an experiment, or raise a `SettingError` with the nearest name."""
     if name not in _EXPERIMENTS:
         close = get_close_matches(name, _EXPERIMENTS, n=1)
@@ -98,7 +104,7 @@ def _cube(seed: int) -> Dataset:
     return load("cube", key=seed)
 
 
-_EXPERIMENTS: dict[str, Experiment | MeanExperiment] = {
+_EXPERIMENTS: dict[str, AnyExperiment] = {
     e.name: e
     for e in (
         Experiment(
@@ -170,5 +176,6 @@ _EXPERIMENTS: dict[str, Experiment | MeanExperiment] = {
             chunk=1,
         ),
         *MEAN_EXPERIMENTS,
+        *FED_EXPERIMENTS,
     )
 }

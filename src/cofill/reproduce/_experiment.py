@@ -11,8 +11,9 @@ from cofill.completion._completer import Progress, silent
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord, paired_test
 from cofill.reproduce._attacks import ATTACKS, check_attacks
-from cofill.reproduce._catalogue import Experiment, find_experiment
+from cofill.reproduce._catalogue import AnyExperiment, Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
+from cofill.reproduce._fed_experiments import FedExperiment, check_fed, run_fed_experiment
 from cofill.reproduce._mean_experiments import MeanExperiment, run_mean_experiment
 from cofill.reproduce._methods import METHODS, chosen, families
 from cofill.reproduce._observations import collect_masks, covered, mean_masks
@@ -70,6 +71,8 @@ def run_experiment(
 
     if isinstance(experiment, MeanExperiment):
         record = _run_means(experiment, repeats, quick, methods, told, ready)
+    elif isinstance(experiment, FedExperiment):
+        record = _run_rows(experiment, repeats, quick, methods, told, ready)
     else:
         record = _run_views(experiment, repeats, quick, methods, told, ready)
     if out is not None:
@@ -101,6 +104,31 @@ def _run_means(
         },
     )
     run_mean_experiment(experiment, recorder, quick=quick, methods=methods, progress=progress)
+    return recorder.finish()
+
+
+def _run_rows(
+    experiment: FedExperiment,
+    repeats: Sequence[int],
+    quick: bool,
+    methods: Sequence[str] | None,
+    progress: Progress,
+    ready: Callable[[], None],
+) -> ResultRecord:
+    wanted = check_fed(experiment, methods)
+    ready()
+    recorder = Recorder(
+        experiment.name,
+        seeds=repeats,
+        accelerator=_accelerator(),
+        settings={
+            "experiment": experiment.description,
+            "protocol": experiment.protocol,
+            "methods": {m: experiment.methods[m] for m in wanted},
+            "quick": quick,
+        },
+    )
+    run_fed_experiment(experiment, recorder, quick=quick, methods=wanted, progress=progress)
     return recorder.finish()
 
 
@@ -188,9 +216,7 @@ def largest_difference(record: ResultRecord) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _seeds(
-    experiment: Experiment | MeanExperiment, seeds: int | Sequence[int] | None, quick: bool
-) -> list[int]:
+def _seeds(experiment: AnyExperiment, seeds: int | Sequence[int] | None, quick: bool) -> list[int]:
     if seeds is None:
         seeds = 2 if quick else experiment.repeats
     if isinstance(seeds, int):

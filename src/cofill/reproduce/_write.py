@@ -8,7 +8,9 @@ from pathlib import Path
 
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, ResultTable, table
-from cofill.reproduce._catalogue import Experiment
+from cofill.reproduce._catalogue import AnyExperiment, Experiment
+from cofill.reproduce._fed_experiments import FedExperiment
+from cofill.reproduce._fed_pictures import fed_pictures
 from cofill.reproduce._mean_experiments import MeanExperiment
 from cofill.reproduce._mean_pictures import mean_pictures, portraits
 from cofill.reproduce._pictures import pictures
@@ -31,6 +33,14 @@ _MEAN_TABLES = {
 }
 
 
+_FED_TABLES = {
+    "Squared error of generated test images (scale 0 to 255)": ("mse255",),
+    "Peak signal-to-noise ratio (dB)": ("psnr",),
+    "Clusters against the true classes (fractions)": ("acc", "purity", "ari"),
+    "Clusters against those of the real data": ("mi", "nmi"),
+}
+
+
 def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
     """Make the folder; raise unless the experiment's files may be written there."""
     record = out / f"{name}.json"
@@ -48,14 +58,14 @@ def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
         raise DataError(f"the folder {out} may not be written to; give another --out")
 
 
-def write_experiment(
-    record: ResultRecord, experiment: Experiment | MeanExperiment, out: Path
-) -> list[str]:
+def write_experiment(record: ResultRecord, experiment: AnyExperiment, out: Path) -> list[str]:
     """Write record, page and pictures; return the names of the files, the record last."""
     if isinstance(experiment, MeanExperiment):
         made = mean_pictures(record)
         for source in experiment.sources:
             made |= {f"{source}_{part}": svg for part, svg in portraits(source).items()}
+    elif isinstance(experiment, FedExperiment):
+        made = fed_pictures(record)
     else:
         made = pictures(record)
     drawn = {f"{record.name}_{part}.svg": svg for part, svg in made.items()}
@@ -72,16 +82,18 @@ def write_experiment(
     return [*files, f"{record.name}.json"]
 
 
-def result_tables(
-    record: ResultRecord, experiment: Experiment | MeanExperiment
-) -> dict[str, ResultTable]:
+def result_tables(record: ResultRecord, experiment: AnyExperiment) -> dict[str, ResultTable]:
     """Return the tables of a record by title, the paper's figures beside ours."""
     ours = {key.split("/")[0] for key in record.values}
     known = {key.split("/")[1] for key in record.values}
     # A figure of a method that was not run has nothing to stand beside.
     published = {k: v for k, v in experiment.published.items() if k.split("/")[0] in ours}
     made = {}
-    tables = _MEAN_TABLES if isinstance(experiment, MeanExperiment) else _TABLES
+    tables = _TABLES
+    if isinstance(experiment, MeanExperiment):
+        tables = _MEAN_TABLES
+    elif isinstance(experiment, FedExperiment):
+        tables = _FED_TABLES
     for title, metrics in tables.items():
         shown = [m for m in metrics if m in known]
         if shown:
@@ -94,7 +106,7 @@ def result_tables(
     return made
 
 
-def page(record: ResultRecord, experiment: Experiment | MeanExperiment, files: list[str]) -> str:
+def page(record: ResultRecord, experiment: AnyExperiment, files: list[str]) -> str:
     """Write the Markdown page of a record."""
     seeds = len(record.seeds)
     lines = [
