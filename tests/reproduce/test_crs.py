@@ -306,3 +306,15 @@ def test_the_papers_masks_find_the_shared_coordinates_of_the_cube():
     assert record.per_seed("mwm", "mse") == pytest.approx(record.per_seed("closed", "mse"), rel=0.1)
     assert set(record.extra["masks"]["mwm"]["along_x"]) == {"along_y", "along_z"}
     assert record.extra["paired"]["where"]["all"]["mean_difference"] < 0
+
+
+def test_methods_can_be_added_to_a_record(tmp_path):
+    run_experiment("wdbc", seeds=1, methods=["mean"], out=tmp_path)
+    with pytest.raises(SettingError, match="add goes with out"):
+        run_experiment("wdbc", seeds=1, methods=["knn"], add=True)
+    both = run_experiment("wdbc", seeds=1, methods=["knn"], out=tmp_path, add=True)
+    assert {key.split("/")[0] for key in both.values} >= {"mean", "knn"}
+    assert ResultRecord.read(tmp_path / "wdbc.json") == both
+    with pytest.raises(SettingError, match="already"):
+        run_experiment("wdbc", seeds=1, methods=["mean"], out=tmp_path, add=True)
+    assert ResultRecord.read(tmp_path / "wdbc.json") == both

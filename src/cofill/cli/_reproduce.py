@@ -45,6 +45,9 @@ def reproduce(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier record of this experiment.")
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add the methods to the record that is there.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
 ) -> None:
@@ -63,6 +66,7 @@ def reproduce(
             out=out,
             methods=wanted,
             overwrite=overwrite,
+            add=add,
             progress=tell,
         )
     if as_json:

@@ -11,6 +11,7 @@ from cofill.metrics._classification import (
 )
 from cofill.metrics._clustering import ari, clustering_accuracy, mutual_information, nmi, purity
 from cofill.metrics._images import mse255, psnr, psnr_per_image, ssim, ssim_per_image
+from cofill.metrics._join import joined
 from cofill.metrics._machine import machine, versions
 from cofill.metrics._paired import PairedTest, paired_test
 from cofill.metrics._reconstruction import (
@@ -42,6 +43,7 @@ __all__ = [
     "brier",
     "classification_difference",
     "clustering_accuracy",
+    "joined",
     "log_loss",
     "machine",
     "mae",

@@ -9,7 +9,7 @@ from typing import Any
 
 from cofill.completion._completer import Progress, silent
 from cofill.errors import SettingError
-from cofill.metrics import Recorder, ResultRecord, paired_test
+from cofill.metrics import Recorder, ResultRecord, joined, paired_test
 from cofill.reproduce._attacks import ATTACKS, check_attacks
 from cofill.reproduce._catalogue import AnyExperiment, Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
@@ -34,6 +34,7 @@ def run_experiment(
     out: str | Path | None = None,
     methods: Sequence[str] | None = None,
     overwrite: bool = False,
+    add: bool = False,
     progress: Progress | None = None,
 ) -> ResultRecord:
     """Run an experiment and return its record.
@@ -52,6 +53,9 @@ def run_experiment(
         Which methods to compare; all when left out.
     overwrite
         Whether an earlier record in `out` may be replaced.
+    add
+        Add the methods to an earlier record in `out`, of the same seeds and settings: a long
+        experiment can be made in parts.
     progress
         Called with what is being done and the share done.
 
@@ -65,9 +69,16 @@ def run_experiment(
     repeats = _seeds(experiment, seeds, quick)
     told = progress or silent
 
+    if add and (out is None or overwrite):
+        raise SettingError("add goes with out, and without overwrite: it keeps the record there")
+    path = None if out is None else Path(out) / f"{name}.json"
+    earlier = ResultRecord.read(path) if add and path is not None and path.exists() else None
+    if earlier is not None:
+        _require_new(earlier, methods, repeats)
+
     def ready() -> None:  # asked when settings and data are known to be good
         if out is not None:
-            check_folder(Path(out), name, overwrite=overwrite)
+            check_folder(Path(out), name, overwrite=overwrite or add)
 
     if isinstance(experiment, MeanExperiment):
         record = _run_means(experiment, repeats, quick, methods, told, ready)
@@ -76,8 +87,27 @@ def run_experiment(
     else:
         record = _run_views(experiment, repeats, quick, methods, told, ready)
     if out is not None:
+        record = record if earlier is None else joined(earlier, record)
         write_experiment(record, experiment, Path(out))
     return record
+
+
+def _require_new(
+    earlier: ResultRecord, methods: Sequence[str] | None, repeats: Sequence[int]
+) -> None:
+    """Raise before hours are spent on what cannot be added to a record."""
+    known = earlier.settings.get("methods", {})
+    twice = [m for m in known if methods is None or m in methods]
+    if twice:
+        raise SettingError(
+            f"the record of {earlier.name!r} has the method {twice[0]!r} already; name others in "
+            "methods"
+        )
+    if list(repeats) != earlier.seeds:
+        raise SettingError(
+            f"the record of {earlier.name!r} has {len(earlier.seeds)} repeats, and {len(repeats)} "
+            "were asked for; ask for the same"
+        )
 
 
 def _run_means(

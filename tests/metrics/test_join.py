@@ -1,0 +1,55 @@
+"""Records of one experiment made in parts: what is joined, what is refused."""
+
+import pytest
+
+from cofill.errors import SettingError
+from cofill.metrics import ResultRecord, joined
+
+
+def record(method: str, **changes) -> ResultRecord:
+    given = {
+        "name": "demo",
+        "seeds": [0, 1],
+        "values": {f"{method}/mse/left": [1.0, 2.0]},
+        "settings": {"quick": False, "methods": {method: f"words of {method}"}},
+        "machine": {"cpu": method},
+        "started": f"2026-01-0{1 + 'abc'.index(method)}",
+        "duration_s": 2.0,
+        "extra": {"curves": {method: [1]}, "note": method},
+    }
+    return ResultRecord(**(given | changes))
+
+
+def test_methods_notes_and_times_of_both_are_kept():
+    both = joined(joined(record("b"), record("a")), record("c"))
+    assert list(both.values) == ["b/mse/left", "a/mse/left", "c/mse/left"]
+    assert both.settings["methods"] == {m: f"words of {m}" for m in "bac"}
+    assert both.extra["curves"] == {"a": [1], "b": [1], "c": [1]}
+    assert both.extra["note"] == "c"
+    assert (both.duration_s, both.started) == (6.0, "2026-01-01")
+    assert [(r["methods"], r["machine"]["cpu"]) for r in both.extra["runs"]] == [
+        (["b"], "b"),
+        (["a"], "a"),
+        (["c"], "c"),
+    ]
+
+
+def test_a_figure_that_both_have_alike_is_kept_once():
+    common = {"original/rf/left": [0.5, 0.6]}
+    one = record("a", values={"a/mse/left": [1.0, 2.0], **common})
+    two = record("b", values={"b/mse/left": [3.0, 4.0], **common})
+    assert joined(one, two).values["original/rf/left"] == [0.5, 0.6]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "other"}, "one experiment and the same seeds"),
+        ({"seeds": [0, 2]}, "one experiment and the same seeds"),
+        ({"settings": {"quick": True}}, "'quick' differs"),
+        ({"values": {"a/mrd/left": [1.0, 2.0], "a/mse/left": [0.0, 0.0]}}, "'a' already"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(changes, words):
+    with pytest.raises(SettingError, match=words):
+        joined(record("a"), record("b", **changes))
