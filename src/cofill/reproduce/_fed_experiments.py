@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -21,8 +20,10 @@ from cofill.completion._completer import Progress
 from cofill.errors import SettingError
 from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, fit_sites_many
 from cofill.metrics import Recorder
+from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method
 from cofill.reproduce._fed_judge import Judge
-from cofill.views import MultiView, by_row, by_row_paired, load, pair_up
+from cofill.reproduce._fed_setup import Given, data_of, estimator_of, held_by
+from cofill.views import MultiView, by_row, pair_up
 
 __all__ = ["FED_EXPERIMENTS", "FED_METHODS", "FedExperiment", "check_fed", "run_fed_experiment"]
 
@@ -50,19 +51,6 @@ class FedExperiment:
     repeats: int = 3
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """The data of an experiment: training and test views, labels of the former, how many pairs."""
-
-    train: MultiView
-    test: MultiView
-    labels: np.ndarray
-    pairs: int
-    singles: int
-    rounds: int
-    small: bool
-
-
 def check_fed(experiment: FedExperiment, methods: Sequence[str] | None) -> tuple[str, ...]:
     """Return the methods to run; raise a `SettingError` for one that is not there."""
     for name in methods or ():
@@ -83,8 +71,9 @@ def run_fed_experiment(
     progress: Progress,
 ) -> None:
     """Run every method over all seeds and write its figures to the recorder."""
-    given = _data(quick)
-    job = _one_strategy if experiment.name == "fed-noniid" else _one_method
+    given = data_of(quick)
+    jobs = {"fed-noniid": _one_strategy, "fed-vigan-clusters": cluster_method}
+    job = jobs.get(experiment.name, _one_method)
     done = dict.fromkeys(methods, 0.0)
 
     def run(name: str) -> dict[str, Any]:
@@ -108,65 +97,9 @@ def run_fed_experiment(
     progress("done", 1.0)
 
 
-@lru_cache(maxsize=1)
-def _data(quick: bool) -> Given:
-    if not quick:
-        train, test = load("mnist", part="train"), load("mnist", part="test")
-        labels = np.asarray(train.labels)
-        return Given(train.views, test.views, labels, 30_000, 15_000, 40, small=False)
-    digits = load("digits")
-    order = np.random.default_rng(0).permutation(digits.views.n_individuals)
-    kept = np.sort(order[:1500])
-    rest = np.sort(order[1500:])
-    labels = np.asarray(digits.labels)[kept]
-    return Given(digits.views.take(kept), digits.views.take(rest), labels, 750, 375, 12, small=True)
-
-
-def _held(method: str, given: Given, seed: int) -> dict[str, MultiView]:
-    """Return who holds what: ten sites, everything in one place, or the fifth site alone."""
-    counts: dict[str, Any] = {
-        "paired": given.pairs,
-        "only": {"image": given.singles, "edge": given.singles},
-        "key": seed,
-    }
-    if method.startswith("central"):
-        return {"all": pair_up(given.train, **counts)}
-    sites = by_row_paired(given.train, 10, **counts)
-    return {"site_05": sites["site_05"]} if method.startswith("local") else sites
-
-
-def _estimator(method: str, given: Given, seed: int) -> FederatedVIGAN:
-    """Return the model of a method with its settings."""
-    if method.endswith("best"):
-        # One place takes ten sites' pairs an epoch, hence larger batches and moments that stay.
-        central = method.startswith("central")
-        batch = (16 if central else 8) if given.small else (64 if central else 4)
-        local = LocalSettings(
-            batch=batch, learning_rate=3e-3, moments="keep" if central else "reset"
-        )
-        network = {"fine": 0 if given.small else 16, "width": 64, "blocks": 3}
-        return FederatedVIGAN(
-            network=network, local=local, settings=RoundSettings(rounds=given.rounds), seed=seed
-        )
-    pretrain = {"autoencoder": 5, "cycle": 2} if given.small else {"autoencoder": 20, "cycle": 5}
-    return FederatedVIGAN(
-        model="pix2pix" if "pix2pix" in method else "vigan",
-        network={"adversarial": "printed"},
-        local=LocalSettings(
-            batch=16 if given.small else 32,
-            learning_rate=1e-3,
-            first_moment=0.5,
-            moments="reset",
-        ),
-        settings=RoundSettings(rounds=given.rounds, pretrain=pretrain),
-        strategy="fedavg",
-        seed=seed,
-    )
-
-
 def _one_method(method: str, given: Given, seeds: Sequence[int], tell: Progress) -> dict[str, Any]:
-    estimators = [_estimator(method, given, seed) for seed in seeds]
-    held = [_held(method, given, seed) for seed in seeds]
+    estimators = [estimator_of(method, given, seed) for seed in seeds]
+    held = [held_by(method, given, seed) for seed in seeds]
     return _measured(estimators, held, given, tell)
 
 
@@ -269,6 +202,29 @@ FED_EXPERIMENTS: tuple[FedExperiment, ...] = (
             "local-faithful/psnr/all": 13.854,
             "fed-pix2pix-faithful/mse255/all": 2337.901,
             "fed-pix2pix-faithful/psnr/all": 14.443,
+        },
+    ),
+    FedExperiment(
+        "fed-vigan-clusters",
+        "groups of the individuals completed so (Tables 5.1 and 5.2)",
+        f"{_SETUP.partition('; measured')[0]}; completed, then grouped by K-means over both "
+        "modalities, and by deep clustering over sites",
+        CLUSTERED,
+        {
+            "real/purity/kmeans": 0.496,
+            "fed-faithful/purity/kmeans": 0.415,
+            "central-faithful/purity/kmeans": 0.437,
+            "local-faithful/purity/kmeans": 0.277,
+            "real/ari/kmeans": 0.299,
+            "fed-faithful/ari/kmeans": 0.207,
+            "central-faithful/ari/kmeans": 0.249,
+            "local-faithful/ari/kmeans": 0.078,
+            "fed-faithful/mi/kmeans": 1.041,
+            "central-faithful/mi/kmeans": 1.209,
+            "local-faithful/mi/kmeans": 0.830,
+            "fed-faithful/nmi/kmeans": 0.329,
+            "central-faithful/nmi/kmeans": 0.383,
+            "local-faithful/nmi/kmeans": 0.253,
         },
     ),
     FedExperiment(

@@ -1,0 +1,87 @@
+"""What the experiments on rows at many sites share: the data, who holds what, which model.
+
+60,000 digits and their edges make 30,000 pairs, 15,000 images alone and 15,000 edges alone, dealt
+evenly to ten sites (section 4.1 of the thesis). Quick runs take 8 × 8 digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings
+from cofill.views import MultiView, by_row_paired, load, pair_up
+
+__all__ = ["Given", "data_of", "estimator_of", "held_by"]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The data of an experiment: training and test views, labels of the former, how many pairs."""
+
+    train: MultiView
+    test: MultiView
+    labels: np.ndarray
+    pairs: int
+    singles: int
+    rounds: int
+    small: bool
+
+
+@lru_cache(maxsize=1)
+def data_of(quick: bool) -> Given:
+    if not quick:
+        train, test = load("mnist", part="train"), load("mnist", part="test")
+        labels = np.asarray(train.labels)
+        return Given(train.views, test.views, labels, 30_000, 15_000, 40, small=False)
+    digits = load("digits")
+    order = np.random.default_rng(0).permutation(digits.views.n_individuals)
+    kept = np.sort(order[:1500])
+    rest = np.sort(order[1500:])
+    labels = np.asarray(digits.labels)[kept]
+    return Given(digits.views.take(kept), digits.views.take(rest), labels, 750, 375, 12, small=True)
+
+
+def held_by(method: str, given: Given, seed: int) -> dict[str, MultiView]:
+    """Return who holds what: ten sites, everything in one place, or the fifth site alone."""
+    counts: dict[str, Any] = {
+        "paired": given.pairs,
+        "only": {"image": given.singles, "edge": given.singles},
+        "key": seed,
+    }
+    if method.startswith("central"):
+        return {"all": pair_up(given.train, **counts)}
+    sites = by_row_paired(given.train, 10, **counts)
+    return {"site_05": sites["site_05"]} if method.startswith("local") else sites
+
+
+def estimator_of(method: str, given: Given, seed: int) -> FederatedVIGAN:
+    """Return the model of a method with its settings."""
+    if method.endswith("best"):
+        # One place takes ten sites' pairs an epoch, hence larger batches and moments that stay.
+        central = method.startswith("central")
+        batch = (16 if central else 8) if given.small else (64 if central else 4)
+        local = LocalSettings(
+            batch=batch, learning_rate=3e-3, moments="keep" if central else "reset"
+        )
+        network = {"fine": 0 if given.small else 16, "width": 64, "blocks": 3}
+        return FederatedVIGAN(
+            network=network, local=local, settings=RoundSettings(rounds=given.rounds), seed=seed
+        )
+    pretrain = {"autoencoder": 5, "cycle": 2} if given.small else {"autoencoder": 20, "cycle": 5}
+    return FederatedVIGAN(
+        model="pix2pix" if "pix2pix" in method else "vigan",
+        network={"adversarial": "printed"},
+        local=LocalSettings(
+            batch=16 if given.small else 32,
+            learning_rate=1e-3,
+            first_moment=0.5,
+            moments="reset",
+        ),
+        settings=RoundSettings(rounds=given.rounds, pretrain=pretrain),
+        strategy="fedavg",
+        seed=seed,
+    )
