@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cofill.cli._show import completed_table, console, evaluation_table, progress_line
-from cofill.errors import SettingError
+from cofill.cli._show import completed_table, console, evaluation_table, pairs, progress_line
 
 if TYPE_CHECKING:
     from cofill.completion import CompletionResult
@@ -73,7 +72,7 @@ def complete(
     from cofill.completion import CompletionJob, run_completion  # scikit-learn is behind it
 
     job = CompletionJob(
-        sources=_pairs(view, "--view"),
+        sources=pairs(view, "--view"),
         id=id_column,
         out=out,
         method=method,
@@ -82,7 +81,7 @@ def complete(
         share=share,
         repeats=repeats,
         intervals=intervals,
-        kinds=_pairs(kind or [], "--kind"),
+        kinds=pairs(kind or [], "--kind"),
         ignore=tuple(ignore or ()),
         id_type=id_type,
         seed=seed,
@@ -137,16 +136,3 @@ def _facts(result: CompletionResult) -> dict[str, Any]:
     if result.evaluation is not None:
         facts["evaluation"] = result.evaluation.summary
     return facts
-
-
-def _pairs(texts: list[str], option: str) -> dict[str, str]:
-    """Split ``NAME=VALUE`` texts; the value may itself hold an equals sign."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, found, value = text.partition("=")
-        if not (name and found and value):
-            raise SettingError(f"{option} must be NAME=VALUE, got {text!r}")
-        if name in pairs:
-            raise SettingError(f"{option} names {name!r} twice; give each name once")
-        pairs[name] = value
-    return pairs

@@ -1,4 +1,4 @@
-"""How the command shows things: one progress line on standard error, tables on standard output."""
+"""How the command reads and shows things: pairs of words, a progress line, tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from cofill.errors import SettingError
+
 if TYPE_CHECKING:
     from cofill.completion import Completed
     from cofill.metrics import ResultRecord
 
-__all__ = ["completed_table", "console", "evaluation_table", "progress_line"]
+__all__ = ["completed_table", "console", "evaluation_table", "pairs", "progress_line"]
 
 
 def console() -> Console:
@@ -112,3 +114,16 @@ def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | 
         mark = " †" if name in pooled else ""
         table.add_row(f"{name}{mark}", *row, style="bold" if name == chosen else None)
     return table
+
+
+def pairs(texts: list[str], option: str) -> dict[str, str]:
+    """Split ``NAME=VALUE`` texts; the value may itself hold an equals sign."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, found, value = text.partition("=")
+        if not (name and found and value):
+            raise SettingError(f"{option} must be NAME=VALUE, got {text!r}")
+        if name in pairs:
+            raise SettingError(f"{option} names {name!r} twice; give each name once")
+        pairs[name] = value
+    return pairs

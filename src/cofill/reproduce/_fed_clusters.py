@@ -99,7 +99,7 @@ def _kmeans(sites: Mapping[str, MultiView], seed: int) -> np.ndarray:
 def _deep(sites: Mapping[str, MultiView], given: Given, seed: int) -> np.ndarray:
     """Return groups by deep clustering of the images, which every individual now has."""
     images = {site: own.select(["image"]) for site, own in sites.items()}
-    options: dict[str, Any] = {"restarts": 8, "rounds": 60, "local_steps": 24, "batch": 256}
+    options: dict[str, Any] = {"restarts": 10, "finalists": 3}
     if given.small:
         options = {"restarts": 4, "rounds": 20, "local_steps": 8, "batch": 64}
         options["network"] = NetworkSettings(channels=(16, 32), hidden=(64,))

@@ -1,0 +1,154 @@
+"""What must not change the group: small warps of images, steps towards neighbours for other rows.
+
+A warp moves every pixel by an affine map (rotation, zoom, shear, shift) and a smooth random field,
+different for each image, and reads the image there by bilinear interpolation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from cofill.errors import SettingError
+
+__all__ = ["WarpSettings", "neighbours", "towards", "warp"]
+
+_FIELD = 4  # points a side of the smooth field
+_REFERENCE = 20_000  # rows among which neighbours are looked for
+
+
+@dataclass(frozen=True)
+class WarpSettings:
+    """How far images are warped at most; each is drawn evenly between − and +.
+
+    Parameters
+    ----------
+    rotation
+        In degrees.
+    shift
+        As a share of the image's height and width.
+    zoom, shear
+        0.1 is ten percent.
+    elastic
+        Standard deviation of the smooth field, as a share of the height.
+
+    Examples
+    --------
+    >>> WarpSettings(rotation=0).shift
+    0.07
+    """
+
+    rotation: float | int = 15
+    shift: float | int = 0.07
+    zoom: float | int = 0.15
+    shear: float | int = 0.2
+    elastic: float | int = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (np.isfinite(value) and value >= 0):
+                raise SettingError(f"{name} must be 0 or more, got {value}")
+
+
+def warp(
+    key: Array, images: Float[Array, "n channels h w"], settings: WarpSettings
+) -> Float[Array, "n channels h w"]:
+    """Return every image with a small warp of its own; beyond the edge is more of the edge.
+
+    Examples
+    --------
+    >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
+    >>> still = WarpSettings(rotation=0, shift=0, zoom=0, shear=0)
+    >>> bool(jnp.allclose(warp(jax.random.key(0), image, still), image))
+    True
+    """
+    n, _, h, w = images.shape
+    drawn = jax.random.uniform(key, (6, n, 1, 1), minval=-1.0, maxval=1.0)
+    angle = drawn[0] * np.deg2rad(settings.rotation)
+    zoom = jnp.exp(drawn[1:3] * settings.zoom)
+    down, right = jnp.meshgrid(
+        jnp.arange(h) - (h - 1) / 2, jnp.arange(w) - (w - 1) / 2, indexing="ij"
+    )
+    leaning = right + drawn[3] * settings.shear * down
+    row = (jnp.cos(angle) * down - jnp.sin(angle) * leaning) * zoom[0] + drawn[4] * (
+        settings.shift * h
+    )
+    column = (jnp.sin(angle) * down + jnp.cos(angle) * leaning) * zoom[1] + drawn[5] * (
+        settings.shift * w
+    )
+    if settings.elastic:
+        coarse = jax.random.normal(jax.random.fold_in(key, 1), (n, 2, _FIELD, _FIELD)) * (
+            settings.elastic * h
+        )
+        smooth = jax.image.resize(coarse, (n, 2, h, w), "cubic")
+        row, column = row + smooth[:, 0], column + smooth[:, 1]
+    return _read(images, row + (h - 1) / 2, column + (w - 1) / 2)
+
+
+def _read(images: Array, row: Float[Array, "n h w"], column: Float[Array, "n h w"]) -> Array:
+    # Bilinear: the four pixels around each place.
+    n, channels, h, w = images.shape
+    row, column = jnp.clip(row, 0, h - 1), jnp.clip(column, 0, w - 1)
+    top = jnp.minimum(row.astype(jnp.int32), max(h - 2, 0))
+    left = jnp.minimum(column.astype(jnp.int32), max(w - 2, 0))
+    below, beside = (row - top)[:, None], (column - left)[:, None]
+    flat = images.reshape(n, channels, h * w)
+    place = (top * w + left).reshape(n, 1, h * w)
+
+    def at(step: int) -> Array:
+        index = jnp.minimum(place + step, h * w - 1)
+        return jnp.take_along_axis(flat, index, axis=2).reshape(images.shape)
+
+    upper = (1 - beside) * at(0) + beside * at(1)
+    lower = (1 - beside) * at(w) + beside * at(w + 1)
+    return (1 - below) * upper + below * lower
+
+
+def neighbours(
+    rows: Float[np.ndarray, "n d"], count: int, rng: np.random.Generator
+) -> Int[np.ndarray, "n some"]:
+    """Return the numbers of each row's nearest other rows, found inside the site.
+
+    Examples
+    --------
+    >>> neighbours(np.array([[0.0], [1.0], [5.0]]), 1, np.random.default_rng(0)).tolist()
+    [[1], [0], [1]]
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    n = len(rows)
+    if n == 1:
+        return np.zeros((1, 1), np.int32)
+    chosen = np.sort(rng.choice(n, min(n, _REFERENCE), replace=False))
+    count = min(count, len(chosen) - 1)
+    found = NearestNeighbors(n_neighbors=count + 1).fit(rows[chosen])
+    near = chosen[found.kneighbors(rows, return_distance=False)]
+    # A row is its own nearest; where an equal row took that place, or it was not chosen, drop last.
+    own = near == np.arange(n)[:, None]
+    own[~own.any(axis=1), -1] = True
+    return near[~own].reshape(n, count).astype(np.int32)
+
+
+def towards(
+    key: Array,
+    rows: Float[Array, "n d"],
+    table: Float[Array, "m d"],
+    near: Int[Array, "n some"],
+    reach: float | int,
+) -> Float[Array, "n d"]:
+    """Return rows moved a random part of the way, up to `reach`, towards one of their neighbours.
+
+    Examples
+    --------
+    >>> table = jnp.array([[0.0], [1.0]])
+    >>> towards(jax.random.key(0), table[:1], table, jnp.array([[1]]), 0.0).tolist()
+    [[0.0]]
+    """
+    which, part = jax.random.uniform(key, (2, rows.shape[0]))
+    column = (which * near.shape[1]).astype(jnp.int32)
+    others = table[jnp.take_along_axis(near, column[:, None], axis=1)[:, 0]]
+    return rows + (reach * part)[:, None] * (others - rows)

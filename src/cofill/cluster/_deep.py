@@ -1,0 +1,292 @@
+"""Deep clustering over sites: information maximisation, local steps, averaged weights, no label.
+
+A network that gives every row a group is trained to be sure, to use all groups, and to give a row
+and its partner the same group (see `_objective`). Sites train the common network on their own rows
+and release the change of its weights; the coordinator averages them by rows (McMahan et al. 2017).
+Several restarts train together, as one batch; after a trial the few with the best objective go on,
+and the best of these is the result. The objective needs no label, nor does any choice here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from cofill.cluster._augment import neighbours
+from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
+from cofill.cluster._kmeans import KMeansSettings
+from cofill.cluster._lloyd import add_up
+from cofill.cluster._rounds import Held, Plan, new_weights, probabilities, train_round
+from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
+from cofill.cluster._starts import joined_starts, local_groups
+from cofill.errors import DataError, TrainingError
+from cofill.privacy import GroupSums, Model, Release, Update
+from cofill.protocol import COORDINATOR, Step
+
+__all__ = ["deep_steps"]
+
+_SEEDING, _NEIGHBOURS = 1, 3  # purposes of a site's random numbers
+
+
+def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
+    """Return the whole protocol: initial weights, rounds, groups."""
+    turn = (Step("train", _train), Step("average", _average, "coordinator"))
+    start = (Step("summarise", _summarise), Step("start networks", _start, "coordinator"))
+    end = (Step("assign", _assign), Step("close", _close, "coordinator"))
+    return (*start, *(turn * settings.rounds), *end)
+
+
+def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Release a few local centroids with counts where networks start from k-means."""
+    results = []
+    for site in sites:
+        outbox: list[Release] = []
+        if plan_of(site.settings, site.kinds).warm:
+            wanted = KMeansSettings(k=site.settings.k)
+            sums, counts = local_groups(site.rows, wanted, site.rng(_SEEDING))
+            outbox.append(
+                GroupSums(sender=site.name, receiver=COORDINATOR, round=0, sums=sums, counts=counts)
+            )
+        results.append((site, outbox))
+    return results
+
+
+def _start(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Make the initial weights and send them."""
+    results = []
+    for conductor, inbox in zip(conductors, inboxes, strict=True):
+        settings: DeepSettings = conductor.settings
+        plan = plan_of(settings, conductor.kinds)
+        centers = None
+        if plan.warm:
+            told = sums_of(conductor, inbox, (0, plan.columns))
+            wanted = KMeansSettings(k=settings.k, restarts=settings.restarts)
+            rng = np.random.default_rng([conductor.seed, _SEEDING])
+            centers = joined_starts(told, wanted, rng).astype(np.float32)
+        keys = jax.random.split(jax.random.key(conductor.seed), settings.restarts)
+        groups = sum(plan.heads)
+        state = DeepState(
+            np.array(new_weights(plan, keys)),
+            np.zeros((settings.restarts, groups), np.float32),
+            np.arange(settings.restarts),
+            np.full(settings.restarts, np.nan),
+            centers=centers,
+        )
+        results.append((conductor.with_(state=state), _sent(conductor, state)))
+    return results
+
+
+def _sent(conductor: Conductor, state: DeepState) -> list[Release]:
+    extras = {
+        "shares": state.shares,
+        "restarts": state.restarts,
+        "best": np.array([state.best]),
+    }
+    if state.centers is not None:
+        extras["centers"] = state.centers
+    return conductor.to_all(state.number, state.weights.reshape(-1), **extras)
+
+
+def _train(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Train the common networks on each site's rows; release what changed."""
+    models = [_expected(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
+    calls: dict[Any, list[int]] = {}
+    for at, (site, model) in enumerate(zip(sites, models, strict=True)):
+        plan = plan_of(site.settings, site.kinds)
+        calls.setdefault((plan, model.round, len(model.extras["restarts"])), []).append(at)
+    results: list[Any] = [None] * len(sites)
+    for (plan, number, restarts), chosen in calls.items():
+        made = _train_alike(
+            plan, number, restarts, [sites[at] for at in chosen], [models[at] for at in chosen]
+        )
+        for at, result in zip(chosen, made, strict=True):
+            results[at] = result
+    return results
+
+
+def _train_alike(
+    plan: Plan, number: int, restarts: int, sites: Sequence[ClusterSite], models: Sequence[Model]
+) -> list[tuple[ClusterSite, list[Release]]]:
+    weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
+    common = np.stack([model.extras["shares"] for model in models])
+    held = tuple(
+        _held(plan, site, model, weights.shape[-1])
+        for site, model in zip(sites, models, strict=True)
+    )
+    keys = jnp.stack([_key(site, number) for site in sites])
+    centers = None
+    if plan.warm:
+        centers = np.stack([model.extras["centers"] for model in models])
+    made = train_round(plan, held, weights, common, centers, keys, jnp.array(number))
+    after, shares, apart, doubt = (
+        np.asarray(part) for part in (made.weights, made.shares, made.inconsistency, made.doubt)
+    )
+    results: list[tuple[ClusterSite, list[Release]]] = []
+    for at, site in enumerate(sites):
+        kept = held[at]._replace(own=made.shares[at], first=made.first[at], second=made.second[at])
+        update = Update(
+            sender=site.name,
+            receiver=COORDINATOR,
+            round=number,
+            change=(after[at] - weights[at]).reshape(-1),
+            rows=len(site.rows),
+            extras={"shares": shares[at], "inconsistency": apart[at], "doubt": doubt[at]},
+        )
+        memory = (models[at].extras["restarts"], kept)
+        results.append((site.with_(memory=memory), [update]))
+    return results
+
+
+def _held(plan: Plan, site: ClusterSite, model: Model, size: int) -> Held:
+    """Return what the site holds for the restarts that are still there."""
+    restarts = model.extras["restarts"]
+    if site.memory is None:
+        zeros = jnp.zeros((len(restarts), size))
+        near = None
+        if plan.shape is None:
+            settings: DeepSettings = site.settings
+            near = jnp.asarray(neighbours(site.rows, settings.neighbours, site.rng(_NEIGHBOURS)))
+        own = jnp.zeros((len(restarts), sum(plan.heads)))
+        return Held(jnp.asarray(site.rows, jnp.float32), near, own, zeros, zeros)
+    before, held = site.memory
+    if len(before) == len(restarts):
+        return held
+    kept = np.flatnonzero(np.isin(before, restarts))
+    return held._replace(own=held.own[kept], first=held.first[kept], second=held.second[kept])
+
+
+def _key(site: ClusterSite, number: int) -> Any:
+    key = jax.random.fold_in(jax.random.key(site.seed), crc32(site.name.encode()))
+    return jax.random.fold_in(key, number)
+
+
+def _average(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Average the sites' changes by rows; after the trial, keep the finalists; send them on."""
+    results = []
+    for conductor, inbox in zip(conductors, inboxes, strict=True):
+        state = _averaged(conductor, inbox)
+        results.append((conductor.with_(state=state), _sent(conductor, state)))
+    return results
+
+
+def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
+    settings: DeepSettings = conductor.settings
+    state: DeepState = conductor.state
+    told = _updates(conductor, inbox, state.weights.size)
+    rows = np.array([one.rows for one in told], np.float64)
+    parts = rows / rows.sum()
+    restarts = len(state.restarts)
+    change = np.zeros(state.weights.size)
+    for part, one in zip(parts, told, strict=True):
+        change += part * one.change
+    weights = state.weights + change.astype(np.float32).reshape(restarts, -1)
+    mean: dict[str, np.ndarray] = {
+        name: np.einsum("s,s...->...", parts, np.array([one.extras[name] for one in told]))
+        for name in ("shares", "inconsistency", "doubt")
+    }
+    loss = _common_objective(plan_of(settings, conductor.kinds), mean)
+    loss = np.where(np.isfinite(weights).all(axis=1), loss, np.inf)
+    if not np.isfinite(loss).any():
+        raise TrainingError(
+            "every restart of deep clustering diverged; lower learning_rate, or scale the rows"
+        )
+    line = np.full(settings.restarts, np.nan)
+    line[state.restarts] = loss
+    state = replace(
+        state,
+        weights=weights,
+        shares=mean["shares"].astype(np.float32),
+        objective=loss,
+        number=state.number + 1,
+        history=(*state.history, line),
+    )
+    if state.number == settings.trial_rounds and restarts > settings.finalists:
+        kept = np.sort(np.argsort(loss, kind="stable")[: settings.finalists])
+        state = replace(
+            state,
+            weights=state.weights[kept],
+            shares=state.shares[kept],
+            restarts=state.restarts[kept],
+            objective=state.objective[kept],
+            centers=None if state.centers is None else state.centers[kept],
+        )
+    return state
+
+
+def _common_objective(plan: Plan, mean: dict[str, np.ndarray]) -> Float[np.ndarray, " restarts"]:
+    """Return the first head's loss over all sites: its entropy is that of all rows together."""
+    shares = mean["shares"][:, plan.places[0]]
+    spread = -(shares * np.log(np.maximum(shares, 1e-30))).sum(axis=1)
+    weights = plan.objective
+    information = weights.evenness * spread - mean["doubt"][:, 0]
+    return mean["inconsistency"][:, 0] - weights.weight * information
+
+
+def _updates(conductor: Conductor, inbox: Inbox, size: int) -> list[Update]:
+    told = {r.sender: r for r in inbox if isinstance(r, Update)}
+    for site in conductor.sites:
+        if site not in told:
+            raise DataError(f"site {site!r} has sent no update; all sites must take part")
+        if told[site].change.shape != (size,):
+            raise DataError(
+                f"the update from {site!r} has shape {told[site].change.shape}, expected was "
+                f"({size},); refused"
+            )
+    return [told[site] for site in sorted(conductor.sites)]
+
+
+def _expected(site: ClusterSite, inbox: Inbox) -> Model:
+    model = told_model(inbox)
+    if model is None:
+        raise DataError(f"site {site.name!r} has got no model; the coordinator must send one")
+    return model
+
+
+def _assign(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Give every row its group by the best restart; release the groups' sums."""
+    results = []
+    for site, inbox in zip(sites, inboxes, strict=True):
+        model = _expected(site, inbox)
+        theta = model.weights.reshape(len(model.extras["restarts"]), -1)
+        plan = plan_of(site.settings, site.kinds)
+        sure, _ = probabilities(plan, theta[int(model.extras["best"][0])], site.rows)
+        labels = sure.argmax(axis=1)
+        sums, counts = add_up(site.rows, labels, site.settings.k)
+        site = site.with_(labels=labels, sureness=sure.max(axis=1).astype(np.float64), memory=None)
+        results.append((site, [_sums_release(site, model.round, sums, counts)]))
+    return results
+
+
+def _close(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Keep the best restart and the means of its groups (NaN for an empty one)."""
+    results = []
+    for conductor, inbox in zip(conductors, inboxes, strict=True):
+        state: DeepState = conductor.state
+        told = sums_of(conductor, inbox, (conductor.settings.k, len(conductor.kinds)))
+        counts = np.sum([one.counts for one in told], axis=0)[:, None]
+        sums = np.sum([one.sums for one in told], axis=0)
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        best = [state.best]
+        state = replace(
+            state,
+            weights=state.weights[best],
+            shares=state.shares[best],
+            restarts=state.restarts[best],
+            objective=state.objective[best],
+            centers=means[None],
+        )
+        results.append((conductor.with_(state=state), []))
+    return results
+
+
+def _sums_release(
+    site: ClusterSite, number: int, sums: np.ndarray, counts: np.ndarray
+) -> GroupSums:
+    return GroupSums(sender=site.name, receiver=COORDINATOR, round=number, sums=sums, counts=counts)

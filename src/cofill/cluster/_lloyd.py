@@ -1,0 +1,122 @@
+"""k-means on weighted rows: nearest centres, sums of groups, k-means++, Lloyd's rounds.
+
+Sites run it on their rows, the coordinator on the few centroids they release.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+__all__ = ["add_up", "lloyd", "nearest", "spread_out"]
+
+_CELLS_AT_ONCE = 2**24  # distances held at a time
+
+
+def nearest(
+    rows: Float[np.ndarray, "n d"], centers: Float[np.ndarray, "k d"]
+) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Return each row's nearest centre and its squared distance.
+
+    Examples
+    --------
+    >>> labels, squares = nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [4.0]]))
+    >>> labels.tolist(), squares.tolist()
+    ([0, 1], [1.0, 1.0])
+    """
+    labels = np.empty(len(rows), dtype=np.int64)
+    squares = np.empty(len(rows))
+    step = max(1, _CELLS_AT_ONCE // max(rows.shape[1], len(centers)))
+    half = (centers * centers).sum(axis=1) / 2
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        labels[part] = (half - rows[part] @ centers.T).argmin(axis=1)
+        # The winner's distance from the difference: the products above lose digits far from 0.
+        away = rows[part] - centers[labels[part]]
+        squares[part] = np.einsum("nd,nd->n", away, away)
+    return labels, squares
+
+
+def add_up(
+    rows: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], k: int
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
+    """Return the sum of each group's rows and how many they are.
+
+    Examples
+    --------
+    >>> add_up(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
+    (array([[2.],
+           [5.]]), array([1., 2.]))
+    """
+    sums = np.zeros((k, rows.shape[1]))
+    for group in np.unique(labels):
+        sums[group] = rows[labels == group].sum(axis=0)
+    return sums, np.bincount(labels, minlength=k).astype(np.float64)
+
+
+def spread_out(
+    rows: Float[np.ndarray, "n d"],
+    weights: Float[np.ndarray, " n"],
+    k: int,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "some d"]:
+    """Choose starting centres by greedy k-means++ (Arthur and Vassilvitskii 2007).
+
+    There are fewer than k where fewer rows differ.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [0.0], [9.0]])
+    >>> np.sort(spread_out(rows, np.ones(3), 3, np.random.default_rng(0)), axis=0).tolist()
+    [[0.0], [9.0]]
+    """
+    tries = 2 + int(np.log(k))
+    first = int(rng.choice(len(rows), p=weights / weights.sum()))
+    chosen = [first]
+    squares = _squares(rows, rows[first])
+    for _ in range(1, k):
+        mass = weights * squares
+        if not mass.sum() > 0:
+            break
+        drawn = rng.choice(len(rows), size=tries, p=mass / mass.sum())
+        trials = np.array([np.minimum(squares, _squares(rows, rows[at])) for at in drawn])
+        best = int((trials @ weights).argmin())
+        chosen.append(int(drawn[best]))
+        squares = trials[best]
+    return rows[chosen]
+
+
+def lloyd(
+    rows: Float[np.ndarray, "n d"],
+    weights: Float[np.ndarray, " n"],
+    centers: Float[np.ndarray, "k d"],
+    *,
+    rounds: int = 100,
+) -> tuple[Float[np.ndarray, "k d"], Int[np.ndarray, " n"], float]:
+    """Improve centres until no row changes its group; an empty group keeps its centre.
+
+    Returns centres, groups, and the weighted sum of squared distances.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [1.0], [9.0]])
+    >>> centers, labels, inertia = lloyd(rows, np.ones(3), np.array([[0.0], [1.0]]))
+    >>> centers.tolist(), labels.tolist(), inertia
+    ([[0.5], [9.0]], [0, 0, 1], 0.5)
+    """
+    labels, squares = nearest(rows, centers)
+    for _ in range(rounds):
+        sums, _ = add_up(rows * weights[:, None], labels, len(centers))
+        mass = np.bincount(labels, weights=weights, minlength=len(centers))
+        there = mass > 0
+        centers = np.where(there[:, None], sums / np.where(there, mass, 1.0)[:, None], centers)
+        before = labels
+        labels, squares = nearest(rows, centers)
+        if np.array_equal(before, labels):
+            break
+    return centers, labels, float(weights @ squares)
+
+
+def _squares(rows: np.ndarray, point: np.ndarray) -> np.ndarray:
+    away = rows - point
+    return np.einsum("nd,nd->n", away, away)

@@ -1,0 +1,136 @@
+"""The networks of deep clustering: a body and several heads, as a dictionary of arrays.
+
+An image network works where products are cheap: every stage folds 2×2 pixels into channels, lays
+the 3×3 neighbours side by side and multiplies, so that all of it is matrix products, which also
+batch over restarts and sites; XLA's convolutions do not. Layers are normalised per row (Ba et al.
+2016): batch normalisation would mix one site's statistics into the common model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from cofill.errors import SettingError
+
+__all__ = ["NetworkSettings", "apply_network", "first_weights"]
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The widths of a network.
+
+    Parameters
+    ----------
+    channels
+        Channels of an image network's stages; every stage halves height and width.
+    hidden
+        Widths of the dense layers of the body; after the stages for images.
+
+    Examples
+    --------
+    >>> NetworkSettings().channels
+    (32, 64)
+    """
+
+    channels: tuple[int, ...] = (32, 64)
+    hidden: tuple[int, ...] = (256,)
+
+    def __post_init__(self) -> None:
+        for name in ("channels", "hidden"):
+            if any(width < 1 for width in getattr(self, name)):
+                raise SettingError(f"{name} must be at least 1 each, got {getattr(self, name)}")
+        if not self.hidden:
+            raise SettingError("hidden must have at least one layer, got none")
+
+
+def first_weights(
+    key: Array,
+    columns: int,
+    shape: tuple[int, int, int] | None,
+    heads: tuple[int, ...],
+    settings: NetworkSettings,
+) -> dict[str, Any]:
+    """Return He's random initial weights (He et al. 2015).
+
+    Examples
+    --------
+    >>> weights = first_weights(jax.random.key(0), 5, None, (3,), NetworkSettings(hidden=(4,)))
+    >>> {name: w.shape for name, w in weights.items()}["head0"]
+    (4, 3)
+    """
+    sizes: list[tuple[int, int]] = []
+    width = columns
+    if shape is not None:
+        channels, h, w = shape
+        for out in settings.channels:
+            sizes.append((36 * channels, out))
+            channels, h, w = out, -(-h // 2), -(-w // 2)
+        width = channels * h * w
+    for out in settings.hidden:
+        sizes.append((width, out))
+        width = out
+    weights: dict[str, Any] = {}
+    keys = jax.random.split(key, len(sizes) + len(heads))
+    for number, (size, layer_key) in enumerate(zip(sizes, keys, strict=False)):
+        weights[f"layer{number}"] = jax.random.normal(layer_key, size) * np.sqrt(2 / size[0])
+        weights[f"gain{number}"] = jnp.ones(size[1])
+        weights[f"bias{number}"] = jnp.zeros(size[1])
+    for number, (out, head_key) in enumerate(zip(heads, keys[len(sizes) :], strict=True)):
+        weights[f"head{number}"] = jax.random.normal(head_key, (width, out)) / np.sqrt(width)
+        weights[f"offset{number}"] = jnp.zeros(out)
+    return weights
+
+
+def apply_network(
+    weights: dict[str, Any],
+    rows: Float[Array, "n ..."],
+    heads: int,
+    settings: NetworkSettings,
+) -> tuple[list[Array], Float[Array, "n code"]]:
+    """Return every head's logits, and the body's code they are made from.
+
+    Rows are ``(n, columns)``, or ``(n, channels, height, width)`` for an image network.
+    """
+    x = rows
+    number = 0
+    if rows.ndim == 4:
+        x = jnp.moveaxis(rows, 1, 3)
+        for _ in settings.channels:
+            x = _layer(weights, number, _around(_folded(x)))
+            number += 1
+        x = x.reshape(x.shape[0], -1)
+    for _ in settings.hidden:
+        x = _layer(weights, number, x)
+        number += 1
+    return [x @ weights[f"head{k}"] + weights[f"offset{k}"] for k in range(heads)], x
+
+
+def _layer(weights: dict[str, Any], number: int, x: Array) -> Array:
+    made = x @ weights[f"layer{number}"]
+    made = made - made.mean(axis=-1, keepdims=True)
+    made = made * lax.rsqrt((made * made).mean(axis=-1, keepdims=True) + 1e-5)
+    return jax.nn.relu(made * weights[f"gain{number}"] + weights[f"bias{number}"])
+
+
+def _folded(x: Float[Array, "n h w c"]) -> Array:
+    """Fold 2×2 pixels into channels."""
+    n, h, w, c = x.shape
+    x = jnp.pad(x, ((0, 0), (0, h % 2), (0, w % 2), (0, 0)))
+    high, wide = -(-h // 2), -(-w // 2)
+    x = x.reshape(n, high, 2, wide, 2, c).transpose(0, 1, 3, 2, 4, 5)
+    return x.reshape(n, high, wide, 4 * c)
+
+
+def _around(x: Float[Array, "n h w c"]) -> Array:
+    """Lay the 3×3 neighbours of every place side by side."""
+    _, h, w, _ = x.shape
+    wide = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    parts = [wide[:, i : i + h, j : j + w] for i in range(3) for j in range(3)]
+    return jnp.concatenate(parts, axis=-1)

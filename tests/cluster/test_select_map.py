@@ -1,0 +1,92 @@
+"""How many groups, and where individuals lie on a plane."""
+
+import numpy as np
+import pytest
+
+from cofill.cluster import FederatedKMeans, choose_k, plane_map
+from cofill.cluster._rows import gather
+from cofill.errors import DataError, SettingError
+
+
+@pytest.mark.parametrize(
+    ("method", "scale"), [("gap", "none"), ("stability", "standard"), ("stability", "none")]
+)
+@pytest.mark.parametrize("how", ["even", "by group"])
+def test_the_planted_number_of_groups_is_found(deal, method, scale, how):
+    labels = np.arange(240) % 4
+    rows = np.random.default_rng(0).normal(size=(240, 3)) + 9 * np.eye(4)[labels, :3]
+    sites, _ = deal(rows, labels, how)
+    chosen = choose_k(gather(sites), range(2, 6), method=method, scale=scale, repeats=2)
+    assert chosen.k == 4
+    assert [line["k"] for line in chosen.table() if line["chosen"]] == [4]
+    assert {e.kind for e in chosen.ledger} == {"group-sums", "model"}
+
+
+def test_rows_without_groups_have_no_gap():
+    rows = np.random.default_rng(0).uniform(size=(200, 3))
+    chosen = choose_k(gather(rows), range(2, 6), method="gap")
+    assert max(chosen.scores) < 0.1
+
+
+def test_an_estimator_chooses_when_no_number_is_given(blobs):
+    found = FederatedKMeans(None, ks=(3, 4, 5), rounds=9).fit(blobs[0])
+    assert found.k_ == 4
+    assert found.get_params()["k"] is None
+    # What left for the choice is in the same ledger.
+    assert len(found.ledger_) > 2 * len(FederatedKMeans(4, rounds=9).fit(blobs[0]).ledger_)
+
+
+@pytest.mark.parametrize(
+    ("ks", "options", "message"),
+    [
+        ((), {}, "at least one number"),
+        ((1, 2), {}, "k must be at least 2"),
+        ((2, 500), {}, "at most the number of individuals"),
+        ((2, 3), {"method": "elbow"}, "gap or stability"),
+        ((2, 3), {"repeats": 1}, "repeats"),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_refused(blobs, ks, options, message):
+    with pytest.raises(SettingError, match=message):
+        choose_k(gather(blobs[0]), ks, **options)
+
+
+def test_a_plane_is_that_of_most_variance(blobs):
+    rows, labels = blobs
+    drawn = plane_map(rows, labels, sample=None)
+    centred = rows - rows.mean(axis=0)
+    singular = np.linalg.svd(centred, compute_uv=False)
+    assert drawn.explained == pytest.approx((singular[:2] ** 2).sum() / (singular**2).sum())
+    np.testing.assert_allclose(np.linalg.norm(drawn.points, axis=0), singular[:2])
+    assert np.bincount(drawn.groups).tolist() == np.bincount(labels).tolist()
+
+
+def test_a_map_does_not_tell_who_is_who(blobs):
+    rows, labels = blobs
+    drawn = plane_map(rows, labels, sample=50)
+    assert drawn.points.shape == (50, 2)
+    assert not np.array_equal(drawn.groups, labels[:50])
+    assert set(vars(drawn)) == {"points", "groups", "method", "explained"}
+
+
+def test_neighbours_stay_together_in_an_embedding(blobs):
+    from sklearn.neighbors import NearestNeighbors
+
+    rows, labels = blobs
+    drawn = plane_map(rows / rows.std(axis=0), labels, method="tsne", sample=80, perplexity=10)
+    near = NearestNeighbors(n_neighbors=2).fit(drawn.points).kneighbors(return_distance=False)
+    assert (drawn.groups[near[:, 0]] == drawn.groups).mean() > 0.95
+    assert drawn.explained is None
+
+
+def test_faults_of_a_map(blobs):
+    rows, labels = blobs
+    with pytest.raises(SettingError, match="pca or tsne"):
+        plane_map(rows, method="umap")
+    with pytest.raises(SettingError, match="sample"):
+        plane_map(rows, sample=1)
+    with pytest.raises(DataError, match="groups"):
+        plane_map(rows, labels[:3])
+    with pytest.raises(DataError, match="finite"):
+        plane_map(np.full((3, 2), np.nan))
+    assert plane_map(np.arange(4.0)[:, None]).points.shape == (4, 2)
