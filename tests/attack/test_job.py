@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 
-from cofill.attack._job import exact_interval
+from cofill.attack._verdict import exact_interval
 from cofill.cli._app import run
 
 
@@ -47,7 +47,7 @@ def test_guesses_are_written_and_judged(files, capsys):
     assert facts["judged"]["all"]["accuracy"] == pytest.approx(right, abs=1e-4)
     low, high = facts["judged"]["all"]["interval_95"]
     assert low < right < high
-    assert right > 0.9 > facts["judged"]["floor"]["two_clusters"]
+    assert right > 0.9 > facts["judged"]["floor"]["clusters"]
     assert facts["judged"]["ceiling"]["supervised"] > 0.9
     assert "mix" in facts["judged"]["measured"]
 
@@ -68,7 +68,106 @@ def test_other_attacks(files, method, capsys):
     assert pd.read_parquet(files / "guesses.parquet")["guess"].sum() > 100
 
 
+def test_a_share_that_is_not_given_is_estimated_and_shown(files, capsys):
+    mean = json.loads((files / "mean.json").read_text())["mean"]
+    (files / "alone.json").write_text(json.dumps(mean))
+    assert call(files, *JUDGED, "--json", mean="alone.json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    low, high = facts["prior_interval_95"]
+    assert low <= 0.627 <= high
+    assert low <= facts["prior"] <= high
+    assert facts["judged"]["all"]["accuracy"] > 0.85
+    assert call(files, "--overwrite", mean="alone.json") == 0
+    assert "share of positives, from the mean: " in capsys.readouterr().out
+    assert call(files, "--overwrite", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["prior_interval_95"] is None
+
+
+def test_wrong_shares_are_tried_if_asked(files, capsys):
+    more = ("--priors", "0.3,0.627", "--method", "discriminant")
+    assert call(files, *JUDGED, *more, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    wrong, right = facts["sensitivity"]
+    assert (wrong["prior"], right["prior"]) == (0.3, 0.627)
+    assert wrong["accuracy"] < right["accuracy"]
+    assert right["accuracy"] == pytest.approx(facts["judged"]["all"]["accuracy"], abs=1e-4)
+    assert call(files, *more, "--overwrite") == 0
+    shown = capsys.readouterr().out
+    assert "with the share 30.0%: ok, guessed positive" in shown
+    assert ", accuracy" not in shown
+
+
+# --- several classes --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wines(tmp_path):
+    data = load_wine(as_frame=True)
+    frame = data.data / data.data.std()
+    means = {f"c{k}": frame[data.target == k].mean().to_dict() for k in range(3)}
+    frame["kind"] = [f"c{k}" for k in data.target]
+    frame["number"] = data.target.astype(float)
+    frame.to_parquet(tmp_path / "r.parquet")
+    (tmp_path / "mean.json").write_text(json.dumps({"means": means}))
+    priors = {"c0": 0.33, "c1": 0.4}
+    some = {"means": {k: means[k] for k in priors}, "priors": priors, "noise": "gaussian:0.01"}
+    (tmp_path / "some.json").write_text(json.dumps(some))
+    return tmp_path
+
+
+def test_several_means_guess_every_class(wines, capsys):
+    assert call(wines, "--truth", "kind", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    truth = pd.read_parquet(wines / "r.parquet")["kind"]
+    guesses = pd.read_parquet(wines / "guesses.parquet")
+    kinds = ["c0", "c1", "c2"]
+    assert list(guesses) == ["row", "guess", "probability", *(f"probability_{k}" for k in kinds)]
+    assert (guesses["guess"] == truth).mean() == facts["judged"]["all"]["accuracy"] > 0.95
+    assert facts["judged"]["floor"]["larger_class"] == pytest.approx(71 / 178, abs=1e-4)
+    shares = truth.value_counts(normalize=True)
+    assert facts["priors"] == pytest.approx({k: shares[k] for k in kinds}, abs=1e-3)
+    np.testing.assert_allclose(guesses[[f"probability_{k}" for k in kinds]].sum(axis=1), 1)
+    assert call(wines, "--overwrite", "--method", "likelihood") == 0
+    assert "guessed to be in 3 classes" in capsys.readouterr().out
+
+
+def test_classes_without_a_mean_are_the_rest(wines, capsys):
+    assert call(wines, "--truth", "kind", "--json", mean="some.json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts["guessed"]) == {"c0", "c1", "rest"}
+    assert facts["judged"]["all"]["accuracy"] > 0.9
+    assert facts["noise"] == "gaussian:0.01"
+
+
+SEVERAL = {
+    "prior": ({}, ["--prior", "0.3"], "--prior and --priors are for the mean of one class"),
+    "method": ({}, ["--method", "growpu"], "attacked by best or likelihood"),
+    "other classes": ({}, ["--truth", "number"], "got others in 178 of 178 rows"),
+    "sum": ({"priors": {"c0": 0.7, "c1": 0.3, "c2": 0.3}}, [], "must not exceed 1 in all"),
+    "names": ({"priors": {"c0": 0.7}}, [], "of the same classes"),
+    "list": ({"priors": [0.3, 0.3, 0.3]}, [], "priors as {class: share, …}"),
+    "NaN share": ({"priors": {"c0": float("nan")}}, [], "share of class 'c0' must be a finite"),
+    "NaN": ({"means": {"a": {"ash": float("nan")}}}, [], "must be a finite number"),
+    "columns": ({"means": {"a": {"ash": 1}, "b": {"hue": 1}}}, [], "the same columns"),
+    "nothing": ({"means": {"a": {}}}, [], "{class: {column: value, …}, …}"),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_bad_means_of_classes_are_one_sentence(wines, case, capsys):
+    change, options, words = SEVERAL[case]
+    given = json.loads((wines / "mean.json").read_text()) | change
+    (wines / "mean.json").write_text(json.dumps(given))
+    assert call(wines, *options) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+    assert not (wines / "guesses.parquet").exists()
+
+
 BAD = {
+    "priors": (["--priors", "0.2;0.3"], "shares between commas"),
+    "a prior of many": (["--priors", "0.2,3"], "got 3.0"),
     "prior": (["--prior", "1.2"], "prior must be the share"),
     "noise": (["--noise", "laplace"], "kind:scale"),
     "method": (["--method", "magic"], "there is no attack 'magic'"),
@@ -94,7 +193,8 @@ MEANS = {
     "NaN": ('{"mean": {"mean radius": NaN}}', "must be a finite number"),
     "other columns": ('{"mean": {"salary": 1.0, "mean radius": 14.0}}', "has no column 'salary'"),
     "text column": ('{"mean": {"label": 1.0, "mean radius": 14.0}}', "must hold numbers"),
-    "no prior": ('{"mean": {"mean radius": 14.0}}', "share of positives must be given"),
+    "prior in words": ('{"mean": {"mean radius": 14.0}, "prior": "half"}', "the prior must be"),
+    "noise of no kind": ('{"mean": {"mean radius": 14.0}, "noise": 0.1}', "noise must be text"),
 }
 
 
@@ -102,8 +202,7 @@ MEANS = {
 def test_bad_means(files, case, capsys):
     text, words = MEANS[case]
     (files / "bad.json").write_text(text)
-    prior = () if case == "no prior" else ("--prior", "0.5")
-    assert call(files, *prior, mean="bad.json") == 2
+    assert call(files, "--prior", "0.5", mean="bad.json") == 2
     assert words in capsys.readouterr().err
 
 

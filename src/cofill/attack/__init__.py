@@ -15,6 +15,15 @@
     _likelihood    logistic regression from the mean
     _kernel        leave-one-out kernel regression
     _selftraining  likelihood, then self-training: the strongest
+    _mixture       two normal distributions on the discriminant's line
+    _prior         the share of positives, where it is not known
+    _sureness      what an attack may claim, where the mean is a poor witness
+    _sensitivity   what a wrong share does
+    _multinomial   logistic regression from the means of several classes
+    _multiclass    the attack on them
+    _queries       repeated answers, and a mean for each of several groups
+    _files         the files of an attack
+    _verdict       accuracies beside floor and ceiling
     _job           from files to files
 """
 
@@ -27,21 +36,33 @@ from cofill.attack._base import (
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
-from cofill.attack._job import MEAN_ATTACKS, MeanAttackJob, MeanAttackResult, run_mean_attack
+from cofill.attack._job import (
+    CLASS_ATTACKS,
+    MEAN_ATTACKS,
+    MeanAttackJob,
+    MeanAttackResult,
+    run_mean_attack,
+)
 from cofill.attack._likelihood import Likelihood
+from cofill.attack._multiclass import MultiClass
 from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
+from cofill.attack._prior import Share, share_of
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._queries import ByGroup, averaged
 from cofill.attack._runs import Runs, score_runs
 from cofill.attack._selftraining import SelfTraining
+from cofill.attack._sensitivity import sensitivity
 from cofill.attack._spread import Spread, spread_of, spread_of_pieces
 
 __all__ = [
+    "CLASS_ATTACKS",
     "MEAN_ATTACKS",
     "NNPU",
     "UPU",
     "AbstractCalibratedAttack",
     "AbstractMeanAttack",
     "AttackFailed",
+    "ByGroup",
     "Discriminant",
     "GrowPU",
     "GrowSettings",
@@ -49,16 +70,21 @@ __all__ = [
     "Likelihood",
     "MeanAttackJob",
     "MeanAttackResult",
+    "MultiClass",
     "Noise",
     "Oracle",
     "OracleSettings",
     "PUSettings",
     "Runs",
     "SelfTraining",
+    "Share",
     "Spread",
+    "averaged",
     "kmeans_accuracy",
     "run_mean_attack",
     "score_runs",
+    "sensitivity",
+    "share_of",
     "spread_of",
     "spread_of_pieces",
     "train_growpu",

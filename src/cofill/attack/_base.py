@@ -1,7 +1,8 @@
 """The interface of every attack that re-identifies a class from its released mean.
 
 An attacker holds records whose class is hidden, the mean of one class (the *positive* one), perhaps
-with noise, and the share of the records that are positive. An attack guesses who is positive.
+with noise, and perhaps the share of the records that are positive. An attack guesses who is
+positive.
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ class AbstractMeanAttack(BaseEstimator, ABC):
 
     Attributes
     ----------
+    prior_
+        Share of positives that the attack went by: the one given, else the one estimated.
+    prior_interval_
+        95 % interval of an estimated share; None where the share was given.
     scores_
         Probability that each record of `fit` is positive.
     labels_
@@ -130,6 +135,8 @@ class AbstractMeanAttack(BaseEstimator, ABC):
     n_features_in_: int
     outcome_: str
     notes_: list[str]
+    prior_: float
+    prior_interval_: tuple[float, float] | None
     scores_: Float[np.ndarray, " records"]
     labels_: Bool[np.ndarray, " records"]
 
@@ -138,7 +145,7 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         records: Any,
         *,
         mean: Any,
-        prior: float | int | np.floating,
+        prior: float | int | np.floating | None = None,
         noise: Noise | None = None,
     ) -> Fitted:
         """Learn to tell who is positive.
@@ -150,7 +157,7 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         mean
             Released mean of the positive class, one value per column of the records.
         prior
-            Share of the records that are positive, above 0 and below 1.
+            Share of the records that are positive, above 0 and below 1; None to estimate it.
         noise
             What was added to the mean, if the attacker knows.
 
@@ -162,11 +169,15 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         rows = check_records(records, sparse_allowed=self.accepts_sparse)
         check_enough(rows)
         released = check_mean(mean, features=rows.shape[1])
-        share = check_prior(prior)
+        share = None if prior is None else check_prior(prior)
         before = dict(vars(self))
         try:
             self.n_features_in_ = rows.shape[1]
             self.outcome_, self.notes_ = "ok", []
+            self.prior_interval_ = None
+            if share is None:
+                share = self._estimated(rows, released, noise)
+            self.prior_ = share
             scores = self._fit(rows, released, share, noise)
             self.scores_ = self._score(rows) if scores is None else scores
             self.labels_ = self.scores_ > 0.5
@@ -214,6 +225,25 @@ class AbstractMeanAttack(BaseEstimator, ABC):
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         """Return the probability that each record is positive."""
 
+    def _estimated(
+        self, records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None
+    ) -> float:
+        # Here, because the estimate stands on attacks, which stand on this interface.
+        from cofill.attack._prior import share_of
+
+        found = share_of(records, mean, noise)
+        self.prior_interval_ = found.low, found.high
+        self.notes_.append(
+            "the share of positives is estimated as if the mean were of these records; a mean of "
+            "other people makes it too small"
+        )
+        if not found.told:
+            self.notes_.append(
+                "the mean does not tell the share of positives: anything from "
+                f"{found.low:.3f} to {found.high:.3f} agrees with it, and guesses hang on it"
+            )
+        return found.value
+
     def _check_outcome(self) -> None:
         if self.labels_.all() or not self.labels_.any():
             what = "positive" if self.labels_.all() else "negative"
@@ -227,11 +257,21 @@ class AbstractMeanAttack(BaseEstimator, ABC):
 
 
 class AbstractCalibratedAttack(AbstractMeanAttack):
-    """An attack whose scores are probabilities that it stands by."""
+    """An attack whose scores are probabilities that it stands by.
+
+    Attributes
+    ----------
+    claimed_
+        Accuracy that the attack claims where its scores would claim too much; None elsewhere.
+    """
+
+    claimed_: float | None = None
 
     @property
     def sureness_(self) -> float:
         """Accuracy that the attack expects of its labels, without having seen a label."""
+        if self.claimed_ is not None:
+            return self.claimed_
         return float(np.maximum(self.scores_, 1 - self.scores_).mean())
 
 

@@ -26,6 +26,7 @@ from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
 from cofill.attack._spread import Spread, spread_of
+from cofill.attack._sureness import BEYOND, believed_place
 
 __all__ = ["Direction", "Discriminant", "calibrated", "direction_of", "quantile_cut", "shrinkage"]
 
@@ -213,8 +214,9 @@ def _cut_at(judged: np.ndarray, count: np.ndarray, slope: float, prior: float) -
 class Discriminant(AbstractCalibratedAttack):
     """The closed-form discriminant.
 
-    Takes dense and sparse records. Scores are probabilities, calibrated by the released mean; the
-    mean of their distance from a coin is `sureness_`, the accuracy the attack expects of itself.
+    Takes dense and sparse records. Scores are probabilities, calibrated by the released mean.
+    `sureness_`, the accuracy the attack expects of itself, is the mean probability of its guesses;
+    where the mean is noisy or impossible, that at a more likely place of the mean (see _sureness).
 
     Examples
     --------
@@ -236,9 +238,17 @@ class Discriminant(AbstractCalibratedAttack):
         prior: float,
         noise: Noise | None,
     ) -> None:
-        self.direction_ = direction_of(spread_of(records), mean, noise)
-        places = self.direction_.places(records)
-        self.slope_, self.cut_ = calibrated(places, places, self.direction_.expected, prior=prior)
+        line = direction_of(spread_of(records), mean, noise)
+        places = line.places(records)
+        self.direction_ = line
+        self.slope_, self.cut_ = calibrated(places, places, line.expected, prior=prior)
+        place, beyond = believed_place(places, prior, line.expected, line.error)
+        self.claimed_ = None
+        if place != line.expected:
+            slope, cut = calibrated(places, places, place, prior=prior)
+            self.claimed_ = float(expit(slope * np.abs(places - cut)).mean())
+        if beyond:
+            self.notes_.append(BEYOND)
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.slope_ * (self.direction_.places(records) - self.cut_))

@@ -19,8 +19,9 @@ from jaxtyping import Float
 from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
-from cofill.attack._discriminant import shrinkage
+from cofill.attack._discriminant import direction_of, shrinkage
 from cofill.attack._spread import Spread, spread_of
+from cofill.attack._sureness import BEYOND, is_beyond, sureness_of_scores
 
 __all__ = ["Likelihood", "Logistic", "fit_logistic"]
 
@@ -49,29 +50,44 @@ def fit_logistic(
     mean: Float[np.ndarray, " features"],
     prior: float,
     noise: Noise | None,
+    *,
+    beside: Float[np.ndarray, " records"] | None = None,
 ) -> Logistic:
-    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors."""
+    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors.
+
+    With log-odds `beside`, what is fitted comes on top of them, and noise holds it back to none.
+    """
     kept = spread.values > 1e-9 * spread.values.max()
     vectors, values = spread.vectors[:, kept], spread.values[kept]
     seen = vectors.T @ (mean - spread.mean)
     count = spread.count
     ridge = np.full(len(values), _RIDGE * count)
     stated = 0.0 if noise is None else noise.variance
-    believed, variance = shrinkage(seen, values, stated)
+    unexplained = seen
+    if beside is not None:
+        chance = expit(beside)
+        expected = np.asarray(chance @ records, dtype=np.float64) / chance.sum()
+        unexplained = vectors.T @ (mean - expected)
+    believed, variance = shrinkage(unexplained, values, stated)
     if variance > 0:
         believed = np.maximum(believed, 1e-12)
         ridge += np.minimum(count * prior * (1 - prior) * values * (1 / believed - 1), _STIFF)
     ridge = np.append(ridge, 0.0)
     target = prior * count * np.append(seen, 1.0)
     weights = np.zeros(len(target))
-    weights[-1] = np.log(prior / (1 - prior))
+    if beside is None:
+        weights[-1] = np.log(prior / (1 - prior))
 
     def value(at: np.ndarray) -> float:
-        total = sum(float(np.logaddexp(0.0, part @ at).sum()) for part in turned())
+        total = sum(float(np.logaddexp(0.0, odds(k, part, at)).sum()) for k, part in turned())
         return total - float(target @ at) + 0.5 * float(ridge @ at**2)
 
-    def turned() -> Iterable[np.ndarray]:
-        return kept_pieces or _turned(records, spread.mean, vectors)
+    def turned() -> Iterable[tuple[int, np.ndarray]]:
+        return enumerate(kept_pieces or _turned(records, spread.mean, vectors))
+
+    def odds(piece: int, part: np.ndarray, at: np.ndarray) -> np.ndarray:
+        own = part @ at
+        return own if beside is None else own + beside[piece * _ROWS : (piece + 1) * _ROWS]
 
     few = records.shape[0] * len(values) <= _KEPT
     kept_pieces = list(_turned(records, spread.mean, vectors)) if few else []
@@ -80,8 +96,8 @@ def fit_logistic(
     for _ in range(_STEPS):
         slope = ridge * weights - target
         curvature = np.diag(ridge + 1e-9 * count)
-        for part in turned():
-            share = expit(part @ weights)
+        for k, part in turned():
+            share = expit(odds(k, part, weights))
             slope += part.T @ share
             curvature += (part * (share * (1 - share))[:, None]).T @ part
         step = np.linalg.solve(curvature, slope)
@@ -135,7 +151,15 @@ class Likelihood(AbstractCalibratedAttack):
         prior: float,
         noise: Noise | None,
     ) -> None:
-        self.model_ = fit_logistic(records, spread_of(records), mean, prior, noise)
+        spread = spread_of(records)
+        self.model_ = fit_logistic(records, spread, mean, prior, noise)
+        line = direction_of(spread, mean, noise)
+        self.claimed_ = None
+        if is_beyond(line.places(records), prior, line.cautious):
+            logits = self.model_.logits(records)
+            share = float(np.clip((logits > 0).mean(), 1 / len(logits), 1 - 1 / len(logits)))
+            self.claimed_ = sureness_of_scores(logits, share)
+            self.notes_.append(BEYOND)
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.model_.logits(records))

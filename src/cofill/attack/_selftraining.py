@@ -31,9 +31,9 @@ from cofill.errors import SettingError
 __all__ = ["SelfTraining"]
 
 RIDGES = (0.1, 1.0)
-_TRIAL = 400  # landmarks with which kernels are compared
-_CERTAIN = 0.995
-_WORSE = 1.5  # how much farther from the released mean than the first guesses
+TRIAL = 400  # landmarks with which kernels are compared
+CERTAIN = 0.995
+WORSE = 1.5  # how much farther from the released mean than the first guesses
 
 
 class SelfTraining(AbstractCalibratedAttack):
@@ -93,13 +93,26 @@ class SelfTraining(AbstractCalibratedAttack):
             if getattr(self, name) < 2:
                 raise SettingError(f"{name} must be at least 2, got {getattr(self, name)}")
         spread = spread_of(records)
-        direction = direction_of(spread, mean, noise)
         self.model_ = fit_logistic(records, spread, mean, prior, noise)
+        return self.improved(
+            records, spread, expit(self.model_.logits(records)), mean, prior, noise
+        )
+
+    def improved(
+        self,
+        records: Records,
+        spread: Spread,
+        likely: Float[np.ndarray, " records"],
+        mean: Float[np.ndarray, " features"],
+        prior: float,
+        noise: Noise | None,
+    ) -> Float[np.ndarray, " records"]:
+        """Return what self-training makes of first probabilities."""
+        direction = direction_of(spread, mean, noise)
         self.weights_: Any = None
-        likely = expit(self.model_.logits(records))
         self.changed_: list[float] = []
         self.gap_: tuple[float, float] | None = None
-        if direction.variance == 0 and np.maximum(likely, 1 - likely).mean() > _CERTAIN:
+        if direction.variance == 0 and np.maximum(likely, 1 - likely).mean() > CERTAIN:
             return likely  # guesses that the mean leaves no doubt about have nothing to learn
         start = likely > 0.5
         if start.all() or not start.any():
@@ -112,9 +125,9 @@ class SelfTraining(AbstractCalibratedAttack):
         kernel, smoother = self._learner(rows, spread, first)
         judged, cut, self.changed_ = self._grow(smoother, first)
         ended = judged > cut
-        gap = _Gap(spread, mean, direction.variance)
+        gap = Gap(spread, mean, direction.variance)
         self.gap_ = gap(rows, first), gap(rows, ended)
-        if self.gap_[1] > max(_WORSE * self.gap_[0], gap.of_truth):
+        if self.gap_[1] > max(WORSE * self.gap_[0], gap.of_truth):
             self.notes_.append(
                 "self-training led away from the released mean; the likelihood's guesses stand"
             )
@@ -122,7 +135,7 @@ class SelfTraining(AbstractCalibratedAttack):
         self.kernel_, self.weights_ = kernel, smoother.weights(_signs(ended))
         places = direction.places(rows)
         self.slope_, self.cut_ = calibrated(judged, places, direction.cautious, cut=cut)
-        if expit(self.slope_ * np.abs(judged - cut)).mean() > _CERTAIN:
+        if expit(self.slope_ * np.abs(judged - cut)).mean() > CERTAIN:
             # Even certain guesses agree with the mean, so that it says nothing of certainty: they
             # claim no more than the likelihood's guesses do.
             claimed = float(np.maximum(likely, 1 - likely).mean())
@@ -145,8 +158,8 @@ class SelfTraining(AbstractCalibratedAttack):
         """Return the kernel and ridge that predict the first guesses best out of sample."""
         labels, found = _signs(start), []
         count = records.shape[0]
-        for scale in _scales(spread):
-            kernel = kernel_of(records, scale, min(_TRIAL, count), self.seed)
+        for scale in scales(spread):
+            kernel = kernel_of(records, scale, min(TRIAL, count), self.seed)
             features = kernel.features(records)
             for ridge in RIDGES:
                 left = Smoother.of(features, ridge).left_out(labels)
@@ -185,7 +198,7 @@ def _slope_for(away: Float[np.ndarray, " some"], sureness: float) -> float:
     return float(np.sqrt(low * high))
 
 
-def _scales(spread: Spread) -> list[np.ndarray]:
+def scales(spread: Spread) -> list[np.ndarray]:
     """Return the records' own units, and those in which every column varies alike."""
     deviation = np.sqrt(np.einsum("fk,k,fk->f", spread.vectors, spread.values, spread.vectors))
     own = np.ones_like(deviation)
@@ -195,7 +208,7 @@ def _scales(spread: Spread) -> list[np.ndarray]:
     return [own, np.where(varies, deviation, deviation.max())]
 
 
-class _Gap:
+class Gap:
     """How far guessed positives' mean is from the released one, in units of chance.
 
     Along each eigenvector the difference is measured by what noise and the choice of other

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofill.cli._show import console
+from cofill.errors import SettingError
 
 __all__ = ["attack"]
 
@@ -18,7 +19,10 @@ attack = typer.Typer(
 _EXAMPLES = """
 [bold]Examples[/bold]
 
-  cofill attack mean --records r.parquet --mean mean.json --prior 0.3 --out guesses.parquet
+  cofill attack mean --records r.parquet --mean mean.json --out guesses.parquet
+
+  cofill attack mean --records r.csv --mean mean.json --prior 0.3 --priors 0.2,0.3,0.4
+  --out guesses.csv
 
   cofill attack mean --records r.csv --mean mean.json --prior 0.5 --noise laplace:0.04
   --truth label --out guesses.csv
@@ -30,10 +34,22 @@ def mean(
         str, typer.Option(help="One row per individual: .csv, .parquet or a database source.")
     ],
     mean_file: Annotated[
-        str, typer.Option("--mean", help='JSON: {"column": mean, …} of the positive class.')
+        str,
+        typer.Option(
+            "--mean",
+            help='JSON: {"column": mean, …} of the positive class, or {"means": {"class": '
+            '{"column": mean, …}, …}, "priors": {"class": share, …}}.',
+        ),
     ],
     out: Annotated[str, typer.Option(help="File for the guesses, .csv or .parquet.")],
-    prior: Annotated[float | None, typer.Option(help="Share of the records in the class.")] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(help="Share of the records in the class; estimated if left out."),
+    ] = None,
+    priors: Annotated[
+        str | None,
+        typer.Option(help="Shares to attack with besides, such as 0.2,0.3,0.4: what if?"),
+    ] = None,
     noise: Annotated[
         str | None, typer.Option(help="Noise on the mean, such as laplace:0.04 or gaussian:0.1.")
     ] = None,
@@ -66,6 +82,7 @@ def mean(
         mean=mean_file,
         out=out,
         prior=prior,
+        priors=_shares(priors),
         noise=noise,
         id=id_column,
         truth=truth,
@@ -85,14 +102,51 @@ def mean(
 mean.__doc__ = f"{mean.__doc__}\n{_EXAMPLES}"
 
 
+def _shares(text: str | None) -> tuple[float, ...]:
+    """Read shares between commas."""
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SettingError(
+            f"--priors must be shares between commas, such as 0.2,0.3,0.4, got {text!r}"
+        ) from None
+
+
 def _show(facts: dict[str, Any], out: str) -> None:
     screen = console()
-    screen.print(
-        f"{facts['method']}: {facts['guessed_positive']} of {facts['records']} records guessed "
-        f"positive, by {facts['features']} columns"
-    )
+    if "guessed" in facts:
+        most = sorted(facts["guessed"].items(), key=lambda kind: -kind[1])
+        listed = ", ".join(f"{name} {count}" for name, count in most[:10])
+        screen.print(
+            f"{facts['method']}: {facts['records']} records guessed to be in {len(most)} classes "
+            f"({listed}{', …' if len(most) > 10 else ''}), by {facts['features']} columns",
+            soft_wrap=True,
+        )
+        if not facts["priors_given"]:
+            found = ", ".join(f"{name} {share:.1%}" for name, share in facts["priors"].items())
+            screen.print(f"shares, from the means: {found}", soft_wrap=True)
+    else:
+        screen.print(
+            f"{facts['method']}: {facts['guessed_positive']} of {facts['records']} records guessed "
+            f"positive, by {facts['features']} columns"
+        )
+        if facts["prior_interval_95"] is not None:
+            low, high = facts["prior_interval_95"]
+            screen.print(
+                f"share of positives, from the mean: {facts['prior']:.1%} "
+                f"(95 % interval {low:.1%} to {high:.1%})"
+            )
     if facts["expected_accuracy"] is not None:
         screen.print(f"expected accuracy, without labels: {facts['expected_accuracy']:.1%}")
+    for row in facts.get("sensitivity", ()):
+        told = f"with the share {row['prior']:.1%}: {row['outcome']}"
+        for name, words in (
+            ("guessed", "guessed positive"),
+            ("sureness", "expected accuracy"),
+            ("accuracy", "accuracy"),
+        ):
+            told += "" if row[name] is None else f", {words} {row[name]:.1%}"
+        screen.print(told, soft_wrap=True)
     judged = facts.get("judged")
     if judged is not None:
         for group in ("all", "contributors", "others"):
@@ -105,8 +159,8 @@ def _show(facts: dict[str, Any], out: str) -> None:
                 )
         floor, ceiling = judged["floor"], judged["ceiling"]
         screen.print(
-            f"floor: larger class {floor['larger_class']:.1%}, two clusters "
-            f"{floor['two_clusters']:.1%}; ceiling: supervised {ceiling['supervised']:.1%}"
+            f"floor: larger class {floor['larger_class']:.1%}, clusters "
+            f"{floor['clusters']:.1%}; ceiling: supervised {ceiling['supervised']:.1%}"
         )
         screen.print(judged["measured"], soft_wrap=True)
     for note in facts["notes"]:
