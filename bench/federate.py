@@ -1,0 +1,202 @@
+"""Rounds of ten sites: ours against Flower's simulation engine, a thousand sites, the paper's size.
+
+Flower's clients call the very training that ours does, for their one site: the difference is the
+engine. Its simulation keeps a process per core; rounds are timed from one aggregation to the next,
+and the first ones (compilation) are left out on both sides. Images are 8 × 8 and 28 × 28, values at
+random: times do not depend on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import resource
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from cofill.federate import (
+    CompletionNet,
+    LocalSettings,
+    RoundSettings,
+    Rows,
+    Shape,
+    federation_of,
+    run_rounds,
+)
+from cofill.federate._local import Work, plan, train_sites
+from cofill.metrics import Recorder
+from cofill.places import keep_compiled_programs
+
+SITES = 10
+
+
+def site_rows(number, people, side, only=0.5):
+    """Return one site's individuals: half with both modalities, a quarter with each alone."""
+    rng = np.random.default_rng(number)
+    size = side * side
+    present = np.ones((people, 2), dtype=bool)
+    alone = int(people * (1 - only))
+    present[np.arange(alone), np.arange(alone) % 2] = False
+    known = np.repeat(present, size, axis=1)
+    return Rows((rng.random((people, 2 * size)) * known).astype(np.float32), known, present)
+
+
+def learner_of(side, width, blocks):
+    shape = Shape(("image", "edge"), (side * side, side * side), (side, side), bounded=True)
+    return CompletionNet(shape, width=width, blocks=blocks)
+
+
+def ours(rows, learner, local, rounds):
+    """Return the seconds of each round but the first two."""
+    federation = federation_of(rows, learner, local=local, settings=RoundSettings(rounds=rounds))
+    ends = []
+    run_rounds([federation], after=lambda _: ends.append(time.perf_counter()))
+    return np.diff(ends)[1:]
+
+
+def in_flower(people, side, width, blocks, local, rounds):
+    """Return the seconds of each round but the first two."""
+    import flwr
+    from flwr.client import ClientApp, NumPyClient
+    from flwr.common import ndarrays_to_parameters
+    from flwr.server import ServerApp, ServerAppComponents, ServerConfig
+    from flwr.server.strategy import FedAvg
+    from flwr.simulation import run_simulation
+
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    ends = []
+
+    class Timed(FedAvg):
+        def aggregate_fit(self, server_round, results, failures):
+            if failures:
+                raise RuntimeError(f"{len(failures)} of Flower's clients failed: {failures[0]}")
+            made = super().aggregate_fit(server_round, results, failures)
+            ends.append(time.perf_counter())
+            return made
+
+    class Client(NumPyClient):
+        def __init__(self, number):
+            self.number = number
+
+        def fit(self, parameters, config):
+            learner = learner_of(side, width, blocks)
+            rows = _site(self.number, people, side)
+            phase = learner.phases[-1]
+            drawn = plan(rows, phase, local, local.epochs, [self.number, config["round"]])
+            work = Work(parameters[0], None, rows, drawn, jax.random.key(self.number))
+            (done,) = train_sites(learner, phase, local, [work])
+            return [done.weights], drawn.steps, {}
+
+    def client(context):
+        return Client(int(context.node_config["partition-id"])).to_client()
+
+    def server(context):
+        from cofill.federate._learner import weights_of
+
+        start = weights_of(learner_of(side, width, blocks), jax.random.key(0))
+        strategy = Timed(
+            fraction_fit=1.0,
+            fraction_evaluate=0.0,
+            min_fit_clients=SITES,
+            min_available_clients=SITES,
+            initial_parameters=ndarrays_to_parameters([start]),
+            on_fit_config_fn=lambda number: {"round": number},
+        )
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
+
+    assert flwr.__version__
+    run_simulation(
+        server_app=ServerApp(server_fn=server),
+        client_app=ClientApp(client_fn=client),
+        num_supernodes=SITES,
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    )
+    return np.diff(ends)[1:]
+
+
+_KEPT = {}
+
+
+def _site(number, people, side):
+    """Return a site's rows, kept in the process: Flower makes a client anew for each round."""
+    if number not in _KEPT:
+        _KEPT[number] = site_rows(number, people, side)
+    return _KEPT[number]
+
+
+def a_thousand(rounds):
+    """Return seconds a round and what memory grew by after the second round, in GiB."""
+    rows = {f"site {k}": site_rows(k, 40, 8) for k in range(1000)}
+    federation = federation_of(
+        rows,
+        learner_of(8, 32, 1),
+        local=LocalSettings(batch=8, moments="reset"),
+        settings=RoundSettings(rounds=rounds, participation=0.05),
+    )
+    ends, peaks = [], []
+
+    def after(number):
+        ends.append(time.perf_counter())
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+    run_rounds([federation], after=after)
+    return float(np.median(np.diff(ends)[1:])), peaks[-1], peaks[-1] - peaks[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    keep_compiled_programs()
+    quick = options.quick
+    rounds = 4 if quick else 12
+    local = LocalSettings(batch=8, learning_rate=3e-3, moments="reset")
+    small = {"people": 150, "side": 8, "width": 32, "blocks": 1}
+    recorder = Recorder(
+        "bench_federate",
+        seeds=list(range(rounds - 2)),
+        settings={
+            "what": "seconds a round of ten sites, repeats are rounds",
+            "small": small,
+            "local": local,
+            "flwr": version("flwr"),
+            "ray": version("ray"),
+        },
+    )
+    rows = {f"site {k}": site_rows(k, small["people"], 8) for k in range(SITES)}
+    learner = learner_of(8, small["width"], small["blocks"])
+    mine = ours(rows, learner, local, rounds)
+    recorder.add("cofill", "seconds", "round", mine.tolist())
+    print(f"cofill: {np.median(mine):.4f} s a round of {SITES} sites", flush=True)
+    theirs = in_flower(small["people"], 8, small["width"], small["blocks"], local, rounds)
+    recorder.add("flower", "seconds", "round", theirs.tolist())
+    ratio = float(np.median(theirs) / np.median(mine))
+    print(f"flower {version('flwr')}: {np.median(theirs):.4f} s a round: {ratio:.1f}×", flush=True)
+    many, peak, grown = a_thousand(4 if quick else 20)
+    print(
+        f"1,000 sites, 50 a round: {many:.3f} s a round, peak {peak:.2f} GiB, "
+        f"{grown:.3f} GiB of it after the second round",
+        flush=True,
+    )
+    people = 600 if quick else 6000
+    big = {f"site {k}": site_rows(k, people, 28) for k in range(SITES)}
+    paper = ours(big, learner_of(28, 64, 3), LocalSettings(batch=32, moments="reset"), 3)
+    print(f"28 × 28, {people:,} individuals a site: {paper[-1]:.1f} s a round", flush=True)
+    recorder.note("ratio", ratio)
+    recorder.note(
+        "thousand_sites", {"seconds": many, "peak_gib": peak, "grown_gib": grown, "cohort": 50}
+    )
+    recorder.note("paper_size", {"seconds": float(paper[-1]), "individuals_a_site": people})
+    if options.out:
+        recorder.finish().write(options.out)
+
+
+if __name__ == "__main__":
+    main()
