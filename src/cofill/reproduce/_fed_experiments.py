@@ -8,12 +8,10 @@ its errors were measured; here they are test images that no training has seen (`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import jax
 import numpy as np
 
 from cofill.completion._completer import Progress
@@ -74,19 +72,13 @@ def run_fed_experiment(
     given = data_of(quick)
     jobs = {"fed-noniid": _one_strategy, "fed-vigan-clusters": cluster_method}
     job = jobs.get(experiment.name, _one_method)
-    done = dict.fromkeys(methods, 0.0)
+    found = {}
+    for number, name in enumerate(methods):
 
-    def run(name: str) -> dict[str, Any]:
-        def tell(what: str, share: float) -> None:
-            done[name] = share
-            progress(f"{name}: {what}", sum(done.values()) / len(done))
+        def tell(what: str, share: float, at: int = number, method: str = name) -> None:
+            progress(f"{method}: {what}", (at + share) / len(methods))
 
-        return job(name, given, recorder.seeds, tell)
-
-    # On a GPU the programs are small and wait for each other; on a CPU they would only compete.
-    together = 1 if jax.default_backend() == "cpu" else 3
-    with ThreadPoolExecutor(together) as pool:
-        found = dict(zip(methods, pool.map(run, methods), strict=True))
+        found[name] = job(name, given, recorder.seeds, tell)
     for name, made in found.items():
         for (metric, where), values in made["figures"].items():
             recorder.add(name, metric, where, values)

@@ -1,0 +1,36 @@
+"""Put records of one experiment that were made in parts together.
+
+    python -m bench.join part1.json part2.json … --out results/NAME.json
+
+The parts have the same seeds and settings and other methods; machine, versions and duration of each
+stay in the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import reduce
+from pathlib import Path
+
+from cofill.errors import CofillError
+from cofill.metrics import ResultRecord, joined
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.join", description=__doc__)
+    parser.add_argument("parts", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    try:
+        whole = reduce(joined, map(ResultRecord.read, options.parts))
+        whole.write(options.out)
+    except CofillError as error:
+        print(f"bench.join: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.out}: {', '.join(sorted({k.split('/')[0] for k in whole.values}))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
