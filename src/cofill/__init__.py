@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from cofill.attack import (
         NNPU,
         UPU,
+        ByGroup,
         Discriminant,
         GrowPU,
         Likelihood,
+        MultiClass,
         Noise,
         SelfTraining,
+        sensitivity,
+        share_of,
     )
     from cofill.baselines import (
         CentralCompleter,
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
         MeanCompleter,
         NeighboursCompleter,
     )
+    from cofill.cluster import DeepClustering, FederatedKMeans
     from cofill.completion import Completed, evaluate, make, methods
     from cofill.cooperate import CooperativeReconstruction
+    from cofill.federate import FederatedVIGAN
     from cofill.metrics import ResultRecord
     from cofill.views import (
         Dataset,
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
         Kind,
         MultiView,
         View,
+        by_row,
         drop_rows,
         load,
         read_views,
@@ -42,40 +49,52 @@ __version__ = "0.1.0"
 __all__ = [
     "NNPU",
     "UPU",
+    "ByGroup",
     "CentralCompleter",
     "Completed",
     "CooperativeReconstruction",
     "Dataset",
+    "DeepClustering",
     "Discriminant",
     "Feature",
+    "FederatedKMeans",
+    "FederatedVIGAN",
     "GrowPU",
     "IterativeCompleter",
     "Kind",
     "Likelihood",
     "MeanCompleter",
+    "MultiClass",
     "MultiView",
     "NeighboursCompleter",
     "Noise",
     "ResultRecord",
     "SelfTraining",
     "View",
+    "by_row",
     "drop_rows",
     "evaluate",
     "load",
     "make",
     "methods",
     "read_views",
+    "sensitivity",
+    "share_of",
 ]
 
 _PLACES = {
     "cofill.attack": (
         "NNPU",
         "UPU",
+        "ByGroup",
         "Discriminant",
         "GrowPU",
         "Likelihood",
+        "MultiClass",
         "Noise",
         "SelfTraining",
+        "sensitivity",
+        "share_of",
     ),
     "cofill.baselines": (
         "CentralCompleter",
@@ -83,8 +102,10 @@ _PLACES = {
         "MeanCompleter",
         "NeighboursCompleter",
     ),
+    "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
     "cofill.cooperate": ("CooperativeReconstruction",),
+    "cofill.federate": ("FederatedVIGAN",),
     "cofill.metrics": ("ResultRecord",),
     "cofill.views": (
         "Dataset",
@@ -92,6 +113,7 @@ _PLACES = {
         "Kind",
         "MultiView",
         "View",
+        "by_row",
         "drop_rows",
         "load",
         "read_views",
