@@ -267,3 +267,22 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out.startswith("cofill 0.")
     assert run(["complete", "--help"]) == 0
     assert "Examples" in capsys.readouterr().out
+
+
+def test_settings_of_a_method_can_be_given(tables, capsys):
+    assert call(tables, "--set", "n_neighbors=2", method="knn") == 0
+    told = json.loads((tables / "done" / "completion.json").read_text())
+    assert told["settings"]["settings"] == {"n_neighbors": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("neighbors=2", "method 'knn' has no setting 'neighbors'; did you mean 'n_neighbors'?"),
+        ("n_neighbors", "--set must be NAME=VALUE, got 'n_neighbors'"),
+    ],
+)
+def test_a_wrong_setting_is_named(tables, capsys, given, words):
+    assert call(tables, "--set", given, method="knn") == 2
+    assert words in capsys.readouterr().err
+    assert not (tables / "done").exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from cofill.cli._show import console, pairs, progress_line
+from cofill.cli._show import console, pairs, progress_line, settings_of
 
 if TYPE_CHECKING:
     from cofill.cluster import ClusterResult, PlaneMap
@@ -39,6 +39,14 @@ def cluster(
         int | None, typer.Option(help="Number of groups; chosen by stability unless told.")
     ] = None,
     method: Annotated[str, typer.Option(help="'kmeans' or 'deep'.")] = "kmeans",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting of the method, such as rounds=20; give one per setting.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,6 +73,7 @@ def cluster(
         out=out,
         k=k,
         method=method,
+        settings=settings_of(settings),
         kinds=pairs(kind or [], "--kind"),
         ignore=tuple(ignore or ()),
         id_type=id_type,

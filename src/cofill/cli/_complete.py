@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cofill.cli._show import completed_table, console, evaluation_table, pairs, progress_line
+from cofill.cli._show import (
+    completed_table,
+    console,
+    evaluation_table,
+    pairs,
+    progress_line,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from cofill.completion import CompletionResult
@@ -20,6 +27,8 @@ _EXAMPLES = """
   cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/
 
   cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate
+
+  cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --method federated --set sites=5
 """
 
 
@@ -37,6 +46,14 @@ def complete(
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
     method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting of the method, such as rounds=20; give one per setting.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Also hide known rows and report the error.")
     ] = False,
@@ -76,6 +93,7 @@ def complete(
         id=id_column,
         out=out,
         method=method,
+        settings=settings_of(settings),
         evaluate=evaluate,
         compare=tuple(c for c in compare.split(",") if c),
         share=share,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from cofill.completion import Completed
     from cofill.metrics import ResultRecord
 
-__all__ = ["completed_table", "console", "evaluation_table", "pairs", "progress_line"]
+__all__ = [
+    "completed_table",
+    "console",
+    "evaluation_table",
+    "pairs",
+    "progress_line",
+    "settings_of",
+]
 
 
 def console() -> Console:
@@ -127,3 +135,20 @@ def pairs(texts: list[str], option: str) -> dict[str, str]:
             raise SettingError(f"{option} names {name!r} twice; give each name once")
         pairs[name] = value
     return pairs
+
+
+def settings_of(texts: list[str] | None) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` texts as settings: numbers, booleans, null and lists as JSON writes them.
+
+    Examples
+    --------
+    >>> settings_of(["sites=10", "strategy=fedprox", 'network={"width": 32}'])
+    {'sites': 10, 'strategy': 'fedprox', 'network': {'width': 32}}
+    """
+    found: dict[str, Any] = {}
+    for name, text in pairs(texts or [], "--set").items():
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found

@@ -16,7 +16,7 @@ from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
 from cofill.completion._evaluate import evaluate
 from cofill.completion._intervals import with_intervals
-from cofill.completion._registry import find, make
+from cofill.completion._registry import check_settings, find, make
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, versions
 from cofill.views import (
@@ -93,6 +93,7 @@ class CompletionJob:
             Source(source)
         for method in (self.method, *(self.compare if self.evaluate else ())):
             find(method)
+        check_settings(self.method, self.settings)
         if self.repeats < 1:
             raise SettingError(f"repeats must be at least 1, got {self.repeats}")
         if not 0 < self.share < 1:

@@ -11,7 +11,7 @@ from typing import Any
 from cofill.completion._completer import AbstractCompleter
 from cofill.errors import SettingError
 
-__all__ = ["Method", "find", "make", "methods", "register"]
+__all__ = ["Method", "check_settings", "find", "make", "methods", "register"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,27 @@ def make(name: str, **settings: Any) -> AbstractCompleter:
     method = find(name)
     module, _, class_name = method.target.partition(":")
     return getattr(import_module(module), class_name)(**{**method.settings, **settings})
+
+
+def check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise a `SettingError` for a setting that a method does not have.
+
+    Examples
+    --------
+    >>> check_settings("knn", {"neighbors": 3})
+    Traceback (most recent call last):
+    ...
+    cofill.errors.SettingError: method 'knn' has no setting 'neighbors'; did you mean 'n_neighbors'?
+    """
+    if not settings:
+        return
+    known = set(make(name).get_params(deep=False)) - {"seed"}
+    for setting in settings:
+        if setting not in known:
+            close = get_close_matches(setting, known, n=1)
+            told = ", ".join(sorted(known)) or "none"
+            hint = f"did you mean {close[0]!r}?" if close else f"its settings: {told}"
+            raise SettingError(f"method {name!r} has no setting {setting!r}; {hint}")
 
 
 register(
