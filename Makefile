@@ -60,7 +60,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and the test tools (once)"
-	@$(BIN)/python $(PIP) --editable '.[sql]' --group test
+	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --group test
 	@touch $@ $(VENV)/.run
 
 $(BENCH)/.bench: pyproject.toml bench/requirements.txt

@@ -11,9 +11,18 @@ import typer
 
 import cofill
 from cofill.cli._attack import attack, mean
+from cofill.cli._cluster import cluster
 from cofill.cli._complete import complete, methods
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
+from cofill.cli._federation import (
+    coordinator,
+    federation,
+    federation_commands,
+    keys,
+    run_site,
+    site,
+)
 from cofill.cli._reproduce import reproduce
 from cofill.errors import CofillError, InputError
 from cofill.places import keep_compiled_programs
@@ -65,10 +74,16 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, methods, demo, reproduce):
+for _command in (complete, cluster, methods, demo, reproduce, coordinator):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 app.add_typer(attack, name="attack")
+for _name, _command in federation_commands.items():
+    federation.command(_name)(_guarded(_command))
+site.callback()(_guarded(run_site))
+site.command()(_guarded(keys))
+app.add_typer(federation, name="federation")
+app.add_typer(site, name="site")
 app.add_typer(datasets, name="datasets")
 
 

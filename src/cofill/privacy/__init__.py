@@ -24,7 +24,7 @@ from cofill.privacy._mechanisms import (
     laplace,
     laplace_per_coordinate,
 )
-from cofill.privacy._release import BlindedIds, Codes, CodeSpec, Release
+from cofill.privacy._release import BlindedIds, Codes, CodeSpec, EncryptedIds, Release
 from cofill.privacy._sealing import identity_of
 from cofill.privacy._secure_releases import (
     MaskedVector,
@@ -59,6 +59,7 @@ __all__ = [
     "Codes",
     "ColumnSummary",
     "ComposedEvent",
+    "EncryptedIds",
     "Event",
     "Figures",
     "FixedPoint",

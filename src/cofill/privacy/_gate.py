@@ -20,7 +20,7 @@ from cofill.privacy._checks import require_delta, require_one_of, require_positi
 from cofill.privacy._events import Event, Neighbours, Unit
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._mechanisms import NoisyMean
-from cofill.privacy._release import BlindedIds, Codes, Release
+from cofill.privacy._release import BlindedIds, Codes, EncryptedIds, Release
 from cofill.privacy._secure_releases import (
     MaskedVector,
     PublicKeys,
@@ -37,6 +37,7 @@ _DECLARED: tuple[type[Release], ...] = (
     BlindedIds,
     Codes,
     ColumnSummary,
+    EncryptedIds,
     Figures,
     GroupSums,
     MaskedVector,

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from cofill.errors import DataError
 from cofill.privacy._events import Event
 
-__all__ = ["BlindedIds", "CodeSpec", "Codes", "Release", "digest_of"]
+__all__ = ["BlindedIds", "CodeSpec", "Codes", "EncryptedIds", "Release", "digest_of"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,6 +77,34 @@ class BlindedIds(Release):
 
     def facts(self) -> dict[str, Any]:
         """Return what the ids are for."""
+        return {"purpose": self.purpose}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncryptedIds(Release):
+    """One message of a private set intersection: ids under a key that stays with its maker.
+
+    ``content`` is a request, or the answer to one with ``own``, the answering site's own ids.
+    """
+
+    kind: ClassVar[str] = "encrypted-ids"
+    purpose: str
+    content: bytes
+    own: bytes = b""
+    individuals: int = 0
+
+    @property
+    def n_individuals(self) -> int:
+        """How many ids the sender has put in."""
+        return self.individuals
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the encrypted ids."""
+        return len(self.content) + len(self.own)
+
+    def facts(self) -> dict[str, Any]:
+        """Return whether it asks or answers."""
         return {"purpose": self.purpose}
 
 

@@ -1,0 +1,358 @@
+"""`cofill federation`, `cofill coordinator`, `cofill site`: organisations over a network."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cofill.cli._show import console, progress_line
+from cofill.errors import SettingError
+
+if TYPE_CHECKING:
+    from typer import Context
+
+    from cofill.network._local import LocalResult
+else:
+    # What typer hands over is of the class below its own, and tests check annotations.
+    Context = typer.Context.__mro__[1]
+
+__all__ = ["coordinator", "federation", "federation_commands", "keys", "run_site", "site"]
+
+federation = typer.Typer(
+    no_args_is_help=True, help="Set a federation of organisations up, run it, look at it."
+)
+site = typer.Typer(
+    invoke_without_command=True, help="Run a site of a federation, or look after its keys."
+)
+
+KitOption = Annotated[Path, typer.Option("--kit", help="The kit of this participant.")]
+PersonKit = Annotated[Path, typer.Option("--kit", help="The kit of a person who may submit.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="A setting of the method, such as method=masked.", metavar="NAME=VALUE"
+    ),
+]
+
+
+def coordinator(kit: KitOption, quiet: Quiet = False) -> None:
+    """Run the coordinator: it sequences sites and forwards what it cannot read."""
+    from cofill.network._kits import Kit
+    from cofill.network._processes import serve
+
+    found = Kit.read(kit, "coordinator")
+    where = f"{found.federation.address}:{found.federation.port}"
+
+    def ready() -> None:
+        if not quiet:
+            typer.echo(f"the coordinator is starting at {where}; stop it with Ctrl-C")
+
+    serve(found, None, ready=ready)
+
+
+def run_site(
+    context: Context,
+    kit: Annotated[Path | None, typer.Option("--kit", help="The kit of this site.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="What this site brings and allows: site.toml.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a site: its rows stay here, sealed releases leave through its gate."""
+    if context.invoked_subcommand is not None:
+        return
+    if kit is None or config is None:
+        raise SettingError("cofill site needs --kit KIT and --config site.toml")
+    from cofill.network._config import SiteConfig
+    from cofill.network._kits import Kit
+    from cofill.network._processes import serve
+    from cofill.network._tables import read_people, read_site_views
+
+    found = Kit.read(kit, "site")
+    given = SiteConfig.read(config)
+    given.check_against(found.member, config)
+    views = read_site_views(given, found.federation)  # a fault is told before anything starts
+    read_people(given, found.federation)
+
+    def ready() -> None:
+        if not quiet:
+            rows = ", ".join(f"{name}: {len(view):,} individuals" for name, view in views.items())
+            typer.echo(f"site {found.name!r} is starting ({rows}); stop it with Ctrl-C")
+
+    serve(found, config, ready=ready)
+
+
+def keys(
+    kit: KitOption,
+    out: Annotated[
+        Path | None, typer.Option(help="Make new keys and write the public ones here.")
+    ] = None,
+    pin: Annotated[
+        Path | None, typer.Option(help="Pin the public keys that another party handed over.")
+    ] = None,
+) -> None:
+    """Make keys that nobody else has held, or pin the new keys of another party."""
+    from cofill.network._kits import Kit, pin_keys, renew_keys
+
+    if (out is None) == (pin is None):
+        raise SettingError("cofill site keys needs either --out FILE or --pin FILE")
+    note = json.loads((kit / "cofill" / "kit.json").read_text()) if kit.is_dir() else {}
+    found = Kit.read(kit, "coordinator" if note.get("kind") == "coordinator" else "site")
+    if out is not None:
+        public = renew_keys(found, out)
+        typer.echo(f"{found.name} has new keys; give {out} to every other party, who pins it")
+        typer.echo(f"seal {public.seal.hex()}\nsign {public.sign.hex()}")
+    elif pin is not None:
+        typer.echo(f"pinned the keys of {pin_keys(found, pin)}")
+
+
+def init(
+    config: Annotated[Path, typer.Argument(help="federation.toml", metavar="FEDERATION.TOML")],
+    out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
+    quiet: Quiet = False,
+) -> None:
+    """Make a start-up kit for the coordinator, each site and each person."""
+    from cofill.network import FederationConfig, make_kits
+
+    given = FederationConfig.read(config)
+    make_kits(given, out)
+    if not quiet:
+        typer.echo(
+            f"kits are in {out}: coordinator, {len(given.sites)} sites, {len(given.people)} people"
+        )
+        typer.echo("give each participant its own kit by a safe way; sites should make own keys")
+
+
+def run_experiment(
+    experiment: Annotated[str, typer.Argument(help="What to run: cooperate.")],
+    kit: PersonKit,
+    setting: Settings = None,
+    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Start a run at all sites."""
+    from cofill.network import RunOrder, new_run
+
+    order = RunOrder(new_run(), experiment, {**_settings(setting), "seed": seed})
+    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="Name of a run that was cut off.")],
+    kit: PersonKit,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run from the last step that every site had done."""
+    from cofill.network._kits import Kit
+    from cofill.network._session import desk
+
+    with desk(Kit.read(kit, "person")) as opened:
+        state = opened.find(run)
+        if not state.ended:
+            raise SettingError(f"run {run} has not ended ({state.status}); stop it first")
+        if state.completed:
+            raise SettingError(f"run {run} has finished; there is nothing to resume")
+        order = opened.order(run)
+    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
+
+
+def status(kit: PersonKit, as_json: AsJson = False) -> None:
+    """Say which sites are connected and how runs stand."""
+    from cofill.network._kits import Kit
+    from cofill.network._session import desk
+
+    with desk(Kit.read(kit, "person")) as opened:
+        there, runs = opened.sites(), opened.runs()
+        expected = opened.kit.federation.names
+    if as_json:
+        shown = {"sites": {n: n in there for n in expected}, "runs": [vars(r) for r in runs]}
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    for name in expected:
+        typer.echo(f"site {name}: {'connected' if name in there else 'not connected'}")
+    for one in runs:
+        typer.echo(f"run {one.run}: {one.status} ({one.duration})")
+
+
+def results(
+    run: Annotated[str, typer.Argument(help="Name of a run.")],
+    kit: PersonKit,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a run went; completed rows are at the sites, not here."""
+    from cofill.network._kits import Kit
+    from cofill.network._session import desk
+
+    with desk(Kit.read(kit, "person")) as opened:
+        state = opened.find(run)
+        if not state.ended:
+            raise SettingError(f"run {run} has not ended yet ({state.status})")
+        outcome = opened.outcome(state.job)
+    _show_outcome(outcome, as_json)
+
+
+def stop(run: Annotated[str, typer.Argument(help="Name of a run.")], kit: PersonKit) -> None:
+    """Stop a run; results of other runs stay where they are."""
+    from cofill.network._kits import Kit
+    from cofill.network._session import desk
+
+    with desk(Kit.read(kit, "person")) as opened:
+        opened.stop(run)
+    typer.echo(f"run {run} is being stopped")
+
+
+def ledger(kit: KitOption, as_json: AsJson = False) -> None:
+    """Show what has left this site, and check that no line was changed."""
+    from cofill.network._kits import Kit
+    from cofill.privacy import Ledger
+
+    found = Kit.read(kit, "site")
+    path = found.home / "ledger.jsonl"
+    kept = Ledger.load(path) if path.exists() else Ledger()
+    if as_json:
+        typer.echo(json.dumps(kept.to_list(), indent=2))
+        return
+    for entry in kept:
+        cost = "no guarantee" if entry.epsilon is None else f"ε = {entry.epsilon:.3g}"
+        typer.echo(
+            f"{entry.step}: {entry.kind} to {entry.receiver}, {entry.individuals:,} individuals, "
+            f"{entry.bytes:,} bytes, {cost}"
+        )
+    typer.echo(f"{kept}; unchanged; head {kept.head}")
+
+
+def local(
+    out: Annotated[Path, typer.Option(help="Folder for the whole federation.")] = Path(
+        "federation"
+    ),
+    sites: Annotated[int, typer.Option(help="How many sites, one view each.")] = 3,
+    data: Annotated[str, typer.Option(help="A data set; see `cofill datasets list`.")] = "wdbc",
+    missing: Annotated[float, typer.Option(help="Share of rows each site lacks.")] = 0.3,
+    setting: Settings = None,
+    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try a whole federation on this machine: coordinator and sites as processes, mutual TLS."""
+    from cofill.network._local import run_local
+
+    with progress_line(quiet or as_json) as tell:
+        result = run_local(
+            out,
+            sites=sites,
+            data=data,
+            missing=missing,
+            seed=seed,
+            settings=_settings(setting),
+            tell=tell,
+        )
+    _show_local(result, as_json=as_json, quiet=quiet)
+
+
+federation_commands = {
+    "init": init,
+    "run": run_experiment,
+    "resume": resume,
+    "status": status,
+    "results": results,
+    "ledger": ledger,
+    "stop": stop,
+    "local": local,
+}
+
+
+def _submit(kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool) -> None:
+    from cofill.network._kits import Kit
+    from cofill.network._session import FederationError, desk
+
+    with desk(Kit.read(kit, "person")) as opened:
+        missing = sorted(set(opened.kit.federation.names) - set(opened.sites()))
+        if missing:
+            raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
+        job = opened.submit(order)
+        if not quiet and not as_json:
+            typer.echo(f"run {order.run} was submitted")
+        if not wait:
+            return
+        opened.wait(job)
+        outcome = opened.outcome(job)
+    if outcome["state"] != "finished":
+        raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
+    if as_json or not quiet:
+        _show_outcome(outcome, as_json)
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` texts; a value is TOML, or a text when it is nothing else."""
+    found: dict[str, Any] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not (name.isidentifier() and equals and value):
+            raise SettingError(f"--set must be NAME=VALUE, got {text!r}")
+        try:
+            found[name] = tomllib.loads(f"v = {value}")["v"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value
+    return found
+
+
+def _show_outcome(outcome: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
+        return
+    why = f": {outcome['why']}" if outcome["why"] else ""
+    typer.echo(f"run {outcome['run']} {outcome['state']}{why}")
+    if outcome["metrics"]:
+        console().print(_metrics(outcome["metrics"]))
+
+
+def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="What each site reported", title_justify="left")
+    shown = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
+    for heading in (
+        "view",
+        "site",
+        "rows known",
+        "rows filled",
+        "cells filled",
+        "left empty",
+        "R²",
+    ):
+        table.add_column(heading, justify="left" if heading in ("view", "site") else "right")
+    for view, figures in metrics.items():
+        counts = [f"{figures[key]:,}" for key in shown]
+        table.add_row(view, figures["site"], *counts, f"{figures['mean_r2']:.3f}")
+    return table
+
+
+def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
+    places = {name: str(path) for name, path in result.results.items()}
+    ledgers = {name: str(path) for name, path in result.ledgers.items()}
+    if as_json:
+        shown = {
+            "run": result.run,
+            "seconds": round(result.seconds, 3),
+            "metrics": result.metrics,
+            "results": places,
+            "ledgers": ledgers,
+        }
+        typer.echo(json.dumps(shown, indent=2))
+    elif not quiet:
+        screen = console()
+        screen.print(_metrics(result.metrics))
+        for name, path in places.items():
+            screen.print(f"{name}: rows in {path}, ledger in {ledgers[name]}", soft_wrap=True)
+        screen.print(f"metrics in {result.out / 'metrics.json'}; {result.seconds:.0f} s in all")

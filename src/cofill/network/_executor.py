@@ -1,0 +1,135 @@
+"""The site's end in FLARE: a task is a step; its data and its result are sealed parcels.
+
+Only FLARE's processes import this module; it is named in the job's configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from cofill.errors import CofillError, DataError, SettingError
+from cofill.network._config import SiteConfig
+from cofill.network._identity import write_json
+from cofill.network._kits import Kit
+from cofill.network._order import RunOrder
+from cofill.network._place import Place, Route, plain_fault
+from cofill.places import keep_compiled_programs
+
+__all__ = ["SITE_CONFIG", "SiteExecutor", "end_with_parent", "from_wire", "to_wire"]
+
+SITE_CONFIG = "COFILL_SITE_CONFIG"
+TASK = "step"
+
+
+class SiteExecutor(Executor):
+    """Runs the steps of one run at one site."""
+
+    def __init__(self, order: dict) -> None:
+        super().__init__()
+        self.order = order
+        self.place: Place | None = None
+        end_with_parent()
+
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
+        """Run a step; whatever goes wrong becomes a sentence without anybody's data."""
+        kit = None
+        try:
+            kit = Kit.read(Path(str(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))), "site")
+            if task_name != TASK:
+                raise SettingError(f"{task_name!r} is no task of cofill; refused")
+            if self.place is None:
+                self.place = _place(kit, self.order)
+            number = shareable.get("number")
+            if not isinstance(number, int):
+                raise DataError("a step must have a number; refused")
+            parcels = self.place.act(number, from_wire(shareable.get("mail")))
+        except Exception as error:  # noqa: BLE001  nothing may reach FLARE's logs with its values
+            why = plain_fault(error)
+            if kit is not None:
+                _note_fault(kit, self.order, error)
+            self.logger.error(f"step failed: {why}")
+            said = why if not isinstance(error, _OwnFilesError) else error.elsewhere
+            reply = make_reply(ReturnCode.OK)
+            reply["fault"] = said
+            return reply
+        reply = make_reply(ReturnCode.OK)
+        reply["parcels"] = dict(parcels)
+        return reply
+
+
+class _OwnFilesError(DataError):
+    """A fault of this site's own files: told here in full, named elsewhere."""
+
+    elsewhere = "it cannot read its views; its own log says why"
+
+
+def _place(kit: Kit, given: Mapping[str, Any]) -> Place:
+    keep_compiled_programs()
+    from cofill.network._experiments import experiment_of
+
+    path = os.environ.get(SITE_CONFIG)
+    if path is None:
+        raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
+    order = RunOrder(**given)
+    try:
+        config = SiteConfig.read(Path(path))
+        config.check_against(kit.member, Path(path))
+    except CofillError as error:
+        raise _OwnFilesError(str(error)) from None
+    route = Route(experiment_of(order, kit.federation), kit.federation)
+    try:
+        return Place(route, kit.identity, config, kit.home)
+    except DataError as error:
+        raise _OwnFilesError(str(error)) from None
+
+
+def _note_fault(kit: Kit, given: Mapping[str, Any], error: BaseException) -> None:
+    """Leave the whole sentence where the site's own people find it."""
+    try:
+        folder = kit.home / "runs" / RunOrder(**given).run
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(folder / "fault.json", {"why": plain_fault(error)})
+    except (CofillError, OSError, TypeError):
+        return
+
+
+def to_wire(mail: Mapping[tuple[int, str], bytes]) -> dict[str, bytes]:
+    """Return parcels under keys that FLARE can carry."""
+    return {f"{step}/{sender}": parcel for (step, sender), parcel in mail.items()}
+
+
+def from_wire(mail: Any) -> dict[tuple[int, str], bytes]:
+    """Return what `to_wire` was given; raise a `DataError` for anything else."""
+    try:
+        found = {}
+        for key, parcel in mail.items():
+            step, _, sender = key.partition("/")
+            found[int(step), sender] = bytes(parcel)
+        return found
+    except (AttributeError, ValueError, TypeError):
+        raise DataError("a step's mail is malformed; refused") from None
+
+
+def end_with_parent() -> None:
+    """End this process when FLARE's own has gone, even in the middle of a long training."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="cofill-watch").start()

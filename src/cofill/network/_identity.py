@@ -1,0 +1,128 @@
+"""Who a party is: its private keys, and the public keys that are pinned of everybody else.
+
+FLARE's certificates say who may connect; whoever holds the key of the certificate authority can
+forge them. These keys are the sites' own: an X25519 key that seals, an Ed25519 key that signs. The
+kit holds the public keys of all, so that no message can change them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cofill.errors import SettingError, StoreError
+from cofill.privacy import identity_of
+from cofill.privacy._sealing import public_of
+
+__all__ = ["Identity", "PublicKeysOf", "read_json", "write_json"]
+
+
+@dataclass(frozen=True)
+class PublicKeysOf:
+    """A party's two public keys."""
+
+    seal: bytes
+    sign: bytes
+
+    def to_json(self) -> dict[str, str]:
+        """Return the keys as texts."""
+        return {"seal": self.seal.hex(), "sign": self.sign.hex()}
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> PublicKeysOf:
+        """Return the keys of `to_json`'s texts."""
+        try:
+            keys = cls(bytes.fromhex(value["seal"]), bytes.fromhex(value["sign"]))
+        except (TypeError, KeyError, ValueError):
+            raise StoreError(f"{where} must hold the public keys 'seal' and 'sign'") from None
+        if len(keys.seal) != 32 or len(keys.sign) != 32:
+            raise StoreError(f"{where}: a public key must have 32 bytes")
+        return keys
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A party with its private keys, and everybody's public ones."""
+
+    name: str
+    seal: bytes = field(repr=False)
+    sign: bytes = field(repr=False)
+    others: Mapping[str, PublicKeysOf] = field(default_factory=dict)
+
+    @classmethod
+    def fresh(cls, name: str) -> Identity:
+        """Return new keys from the operating system's source of randomness.
+
+        Examples
+        --------
+        >>> Identity.fresh("lab")
+        Identity(name='lab', others={})
+        """
+        return cls(name, os.urandom(32), os.urandom(32))
+
+    @property
+    def public(self) -> PublicKeysOf:
+        """The public halves."""
+        return PublicKeysOf(public_of(self.seal), identity_of(self.sign))
+
+    def of(self, name: str) -> PublicKeysOf:
+        """Return the pinned keys of another party, or raise a `SettingError`."""
+        if name not in self.others:
+            raise SettingError(
+                f"no public keys of {name!r} are pinned at {self.name!r}; it is no member of this "
+                "federation"
+            )
+        return self.others[name]
+
+    def save(self, folder: Path) -> None:
+        """Write the private keys, readable by their owner alone, and the pinned public ones."""
+        private = {"name": self.name, "seal": self.seal.hex(), "sign": self.sign.hex()}
+        write_json(folder / "identity.json", private, secret=True)
+        pinned = {name: keys.to_json() for name, keys in self.others.items()}
+        write_json(folder / "directory.json", pinned)
+
+    @classmethod
+    def load(cls, folder: Path) -> Identity:
+        """Read what `save` wrote."""
+        private = read_json(folder / "identity.json")
+        pinned = read_json(folder / "directory.json")
+        where = str(folder / "directory.json")
+        others = {name: PublicKeysOf.from_json(keys, where) for name, keys in pinned.items()}
+        try:
+            seal, sign = bytes.fromhex(private["seal"]), bytes.fromhex(private["sign"])
+            if len(seal) != 32 or len(sign) != 32:
+                raise ValueError
+            return cls(private["name"], seal, sign, others)
+        except (KeyError, ValueError, TypeError):
+            raise StoreError(
+                f"{folder / 'identity.json'} must hold a party's private keys; get its kit again"
+            ) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a kit or of a run."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StoreError(f"{path} is missing; this is no whole kit, get it again") from None
+    except (OSError, ValueError):
+        raise StoreError(f"{path} cannot be read as JSON; get the kit again") from None
+    if not isinstance(found, dict):
+        raise StoreError(f"{path} must be a JSON object")
+    return found
+
+
+def write_json(path: Path, value: Mapping[str, Any], *, secret: bool = False) -> None:
+    """Write a JSON file whole or not at all; a secret one is its owner's alone from the start."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o644)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,290 @@
+"""Start-up kits: one folder per participant, made once by whoever provisions the federation.
+
+FLARE's provisioning makes certificates for mutual TLS. This adds what a kit of cofill must have:
+only classes of cofill may run, nobody may bring code or open a shell, no log leaves a site, and
+every party has keys of its own with everybody's public keys pinned. Whoever provisions holds all
+of it, unless sites make their own keys afterwards (`renew_keys`, `pin_keys`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cofill.errors import SettingError, StoreError
+from cofill.network._config import FederationConfig, Member
+from cofill.network._identity import Identity, PublicKeysOf, read_json, write_json
+from cofill.protocol import COORDINATOR
+from cofill.views import new_folder
+
+__all__ = ["Kit", "make_kits", "pin_keys", "renew_keys"]
+
+_HEARTBEAT_S = 30
+_NOBODY = {
+    "submit_job": "none",
+    "clone_job": "none",
+    "manage_job": "none",
+    "download_job": "none",
+    "view": "none",
+    "operate": "none",
+    "shell_commands": "none",
+    "byoc": "none",
+    "server-predeployed-flwr": "none",
+}
+_AUTHORIZATION = {
+    "format_version": "1.0",
+    "permissions": {
+        "project_admin": _NOBODY,
+        "org_admin": _NOBODY,
+        "lead": {
+            **_NOBODY,
+            "submit_job": "any",
+            "manage_job": "n:submitter",
+            "download_job": "n:submitter",
+            "view": "any",
+        },
+        "member": {**_NOBODY, "view": "any"},
+    },
+}
+_FLARE_ROLES = {"submit": "lead", "look": "member"}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A participant's kit, read and checked."""
+
+    folder: Path
+    kind: Literal["coordinator", "site", "person"]
+    name: str
+    federation: FederationConfig
+
+    @classmethod
+    def read(cls, folder: Path, kind: Literal["coordinator", "site", "person"]) -> Kit:
+        """Read a kit, or raise an error that says what it is instead."""
+        if not folder.is_dir():
+            raise SettingError(
+                f"--kit must be a folder that `cofill federation init` made, got {folder}"
+            )
+        note = read_json(folder / "cofill" / "kit.json")
+        try:
+            kit = cls(
+                folder.resolve(),
+                note["kind"],
+                note["name"],
+                FederationConfig.from_json(note["federation"]),
+            )
+        except (KeyError, TypeError):
+            raise StoreError(
+                f"{folder / 'cofill' / 'kit.json'} is damaged; get the kit again"
+            ) from None
+        if kit.kind != kind:
+            raise SettingError(
+                f"--kit must be the kit of a {kind}, got that of the {kit.kind} {kit.name!r}"
+            )
+        return kit
+
+    @property
+    def home(self) -> Path:
+        """Where a party keeps its keys, ledger and runs."""
+        return self.folder / "cofill"
+
+    @property
+    def identity(self) -> Identity:
+        """The party's keys."""
+        return Identity.load(self.home)
+
+    @property
+    def member(self) -> Member:
+        """What the federation says of this site."""
+        return next(site for site in self.federation.sites if site.name == self.name)
+
+    def prepare(self) -> None:
+        """Write what depends on where the kit lies: FLARE's storage, which must not be in /tmp."""
+        path = self.folder / "local" / "resources.json"
+        resources = read_json(path)
+        if self.kind == "coordinator":
+            storage = self.folder / "storage"
+            keeper = resources["snapshot_persistor"]["args"]["storage"]["args"]
+            keeper["root_dir"] = str(storage / "snapshots")
+            for component in resources["components"]:
+                if component["id"] == "job_manager":
+                    component["args"]["uri_root"] = str(storage / "jobs")
+            storage.mkdir(exist_ok=True, mode=0o700)
+            _lay_ghosts(storage / "jobs")
+        write_json(path, resources)
+
+
+def _lay_ghosts(jobs: Path) -> None:
+    """Mark runs that were under way when the coordinator was killed: FLARE lists them as running.
+
+    Nothing runs while a kit is prepared; such a run can be resumed once it has ended.
+    """
+    for path in jobs.glob("*/meta"):
+        try:
+            meta = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(meta, dict) and meta.get("status") in ("RUNNING", "DISPATCHED"):
+            write_json(path, {**meta, "status": "FINISHED:ABANDONED"})
+
+
+def make_kits(federation: FederationConfig, out: Path) -> None:
+    """Make a new folder of kits: for the coordinator, each site and each person.
+
+    The key of the certificate authority is thrown away: nobody can make another certificate for
+    this federation, and a new member means new kits.
+    """
+    if not any(person.role == "submit" for person in federation.people):
+        raise SettingError(
+            "federation.toml: people must name at least one person with role = 'submit', got none; "
+            "nobody could start a run"
+        )
+    with new_folder(out) as folder, tempfile.TemporaryDirectory() as scratch:
+        made = _provision(federation, Path(scratch))
+        _place_kits(federation, made, folder)
+
+
+def _provision(federation: FederationConfig, scratch: Path) -> Path:
+    """Let FLARE make certificates and configurations; return the folder of its kits."""
+    try:
+        from nvflare.lighter.impl.cert import CertBuilder
+        from nvflare.lighter.impl.static_file import StaticFileBuilder
+        from nvflare.lighter.impl.workspace import WorkspaceBuilder
+        from nvflare.lighter.provision import prepare_project
+        from nvflare.lighter.provisioner import Provisioner
+    except ImportError:
+        raise SettingError(needs_extra()) from None
+    participants: list[dict[str, Any]] = [
+        {
+            "name": federation.address,
+            "type": "server",
+            "org": "cofill",
+            "fed_learn_port": federation.port,
+            "admin_port": federation.port,
+        }
+    ]
+    participants += [
+        {"name": s.name, "type": "client", "org": s.organisation} for s in federation.sites
+    ]
+    participants += [
+        {"name": p.name, "type": "admin", "org": p.organisation, "role": _FLARE_ROLES[p.role]}
+        for p in federation.people
+    ]
+    project = prepare_project(
+        {
+            "api_version": 3,
+            "name": federation.name,
+            "description": "",
+            "participants": participants,
+        }
+    )
+    builders = [
+        WorkspaceBuilder(),
+        StaticFileBuilder(config_folder="config", scheme="grpc"),
+        CertBuilder(),
+    ]
+    provisioner = Provisioner(str(scratch), builders)
+    context = provisioner.provision(project, logger=_Quiet())
+    made = context.get("current_prod_dir")
+    if not made or context.get("build_error"):
+        raise SettingError("FLARE could not make the kits; check names and address in the file")
+    return Path(made)
+
+
+class _Quiet:
+    """What FLARE says while it provisions: nothing a person needs."""
+
+    def debug(self, *words: Any) -> None:
+        """Say nothing."""
+
+    info = warning = error = debug
+
+
+def _place_kits(federation: FederationConfig, made: Path, folder: Path) -> None:
+    names = [*federation.names, COORDINATOR]
+    identities = {name: Identity.fresh(name) for name in names}
+    public = {name: identity.public for name, identity in identities.items()}
+    note = {"federation": federation.to_json()}
+    for name, identity in identities.items():
+        is_site = name != COORDINATOR
+        place = folder / "sites" / name if is_site else folder / name
+        place.parent.mkdir(exist_ok=True)
+        shutil.move(str(made / (name if is_site else federation.address)), place)
+        home = place / "cofill"
+        home.mkdir(mode=0o700)
+        kind = "site" if is_site else "coordinator"
+        write_json(home / "kit.json", {"kind": kind, "name": name, **note})
+        others = {other: keys for other, keys in public.items() if other != name}
+        replace(identity, others=others).save(home)
+        _harden(place, federation)
+    for person in federation.people:
+        place = folder / "people" / person.name
+        place.parent.mkdir(exist_ok=True)
+        shutil.move(str(made / person.name), place)
+        (place / "cofill").mkdir(mode=0o700)
+        write_json(place / "cofill" / "kit.json", {"kind": "person", "name": person.name, **note})
+        place.chmod(0o700)
+
+
+def _harden(place: Path, federation: FederationConfig) -> None:
+    """Allow what cofill needs of FLARE and nothing else."""
+    local = place / "local"
+    resources = json.loads((local / "resources.json.default").read_text())
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["class_allow_list"] = ["cofill."]
+    if "client" in resources:
+        resources["allow_log_streaming"] = False
+    kept = []
+    for component in resources["components"]:
+        if component["id"] in ("site_log_streamer", "log_receiver"):
+            continue  # a site's log may say more than its ledger
+        if component["id"] == "job_scheduler":
+            component["args"] = {
+                "max_jobs": federation.limits.runs_at_once,
+                "min_schedule_interval": 1.0,
+            }
+        kept.append(component)
+    resources["components"] = kept
+    for server in resources.get("servers", ()):
+        server["heart_beat_timeout"] = _HEARTBEAT_S
+        server["max_num_clients"] = max(100, len(federation.sites))
+    write_json(local / "resources.json", resources)
+    write_json(local / "authorization.json", _AUTHORIZATION)
+    for leftover in ("resources.json.default", "authorization.json.default"):
+        (local / leftover).unlink()
+    for script in ("start.sh", "sub_start.sh", "stop_fl.sh"):
+        # They start FLARE in the background without a site.toml; `cofill site` does not.
+        (place / "startup" / script).unlink(missing_ok=True)
+    place.chmod(0o700)
+
+
+def renew_keys(kit: Kit, out: Path) -> PublicKeysOf:
+    """Give a party keys that nobody else has ever held; write its public ones for the others."""
+    old = kit.identity
+    new = replace(Identity.fresh(kit.name), others=old.others)
+    if out.exists():
+        raise SettingError(f"{out} exists already and is left as it is; give another file")
+    write_json(out, {"name": kit.name, **new.public.to_json()})
+    new.save(kit.home)
+    return new.public
+
+
+def pin_keys(kit: Kit, path: Path) -> str:
+    """Pin another party's new public keys, from the file that it handed over; return its name."""
+    given = read_json(path)
+    name = given.get("name")
+    identity = kit.identity
+    if not isinstance(name, str) or name not in identity.others:
+        raise SettingError(f"{path}: name must be another member of the federation, got {name!r}")
+    keys = PublicKeysOf.from_json(given, str(path))
+    replace(identity, others={**identity.others, name: keys}).save(kit.home)
+    return name
+
+
+def needs_extra() -> str:
+    """Return what to do when the engine is not installed."""
+    return "this needs NVIDIA FLARE; install it with: pip install 'cofill[network]'"

@@ -1,0 +1,45 @@
+"""A run's order: what the submitter asks for, the same text at every place."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cofill.errors import SettingError
+from cofill.network._config import EXPERIMENTS
+
+__all__ = ["RunOrder", "new_run"]
+
+_RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+
+
+def new_run() -> str:
+    """Return a name for a run: when it was ordered, and eight random digits."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """Which experiment, with which settings, under which name."""
+
+    run: str
+    experiment: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.run, str) or not _RUN.fullmatch(self.run):
+            raise SettingError(f"a run must be named like {new_run()}, got {self.run!r}")
+        if self.experiment not in EXPERIMENTS:
+            raise SettingError(
+                f"experiment must be one of {', '.join(EXPERIMENTS)}, got {self.experiment!r}"
+            )
+        if not isinstance(self.settings, Mapping):
+            raise SettingError(f"settings must be a table, got {type(self.settings).__name__}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `RunOrder(**…)` takes."""
+        return {"run": self.run, "experiment": self.experiment, "settings": dict(self.settings)}

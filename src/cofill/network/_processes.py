@@ -1,0 +1,216 @@
+"""Processes: a party's FLARE process under a supervisor that leaves none of them behind.
+
+FLARE starts a process per party, and from it one per run in a session of its own. The supervisor
+adopts what its children leave behind, ends all of it when it is told to stop, and the processes
+below end by themselves when the supervisor is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import importlib
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cofill.errors import CofillError, SettingError
+from cofill.network._kits import Kit, needs_extra
+
+__all__ = ["end_tree", "free_port", "serve", "start_party", "wait_for_port"]
+
+_MODULES = {
+    "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
+    "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
+}
+_PATIENCE_S = 3.0
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+SITE_CONFIG = "COFILL_SITE_CONFIG"
+
+
+class ProcessError(CofillError, RuntimeError):
+    """A party's process ended by itself."""
+
+
+def serve(kit: Kit, config: Path | None, *, ready: Callable[[], None] | None = None) -> None:
+    """Run a party until this process is told to stop; raise if FLARE's process ends by itself."""
+    try:
+        import nvflare  # noqa: F401
+    except ImportError:
+        raise SettingError(needs_extra()) from None
+    with _alone(kit), _stop_signals() as stopped:
+        _adopt_orphans()
+        kit.prepare()
+        log = kit.home / "console.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603  our own interpreter and FLARE's module
+                _command(kit),
+                cwd=kit.folder,
+                env=_environment(kit, config),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            if ready is not None:
+                ready()
+            while not stopped() and process.poll() is None:
+                time.sleep(0.1)
+            ended = process.poll()
+        finally:
+            end_tree(os.getpid(), keep_root=True)
+    if ended is not None and not stopped():
+        raise ProcessError(
+            f"{kit.kind} {kit.name!r}: FLARE's process ended by itself (code {ended}); see {log}"
+        )
+
+
+def _command(kit: Kit) -> list[str]:
+    module, config = _MODULES[kit.kind]
+    given = ["secure_train=true", "config_folder=config"]
+    if kit.kind == "site":
+        given += [f"uid={kit.name}", f"org={kit.member.organisation}", "heart_beat_interval=5"]
+    else:
+        given += ["org=cofill"]
+    words = ["-m", str(kit.folder), "-s", config, "--set", *given]
+    return [sys.executable, "-u", "-c", _boot("KILL", f"run_module({module!r})"), *words]
+
+
+def _environment(kit: Kit, config: Path | None) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment.setdefault("MALLOC_ARENA_MAX", "4")
+    if config is not None:
+        environment[SITE_CONFIG] = str(config.resolve())
+    return environment
+
+
+def start_party(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a `cofill` command that serves a party, as a process of its own."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", _boot("TERM", "run_command()"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _boot(ending: str, then: str) -> str:
+    """Return a program that ends with this process, then does something.
+
+    The child sets this itself: between fork and exec nothing may run in a process with threads.
+    """
+    return (
+        f"from cofill.network import _processes as p; p.end_with({os.getpid()}, 'SIG{ending}'); "
+        f"p.{then}"
+    )
+
+
+def end_with(parent: int, ending: str) -> None:
+    """Have the kernel send this process a signal when its parent has gone."""
+    _prctl(_SET_DEATH_SIGNAL, signal.Signals[ending])
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def run_module(name: str) -> None:
+    """Run one of FLARE's programs in this process."""
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def run_command() -> None:
+    """Run a `cofill` command in this process."""
+    main = importlib.import_module("cofill.cli").main  # above this package: only in a new process
+    main()
+
+
+def end_tree(root: int, *, keep_root: bool = False, patience: float = _PATIENCE_S) -> None:
+    """End a process and all below it: asked first, then killed; adopted ones included."""
+    import psutil
+
+    try:
+        top = psutil.Process(root)
+    except psutil.NoSuchProcess:
+        return
+    for _ in range(5):
+        found = top.children(recursive=True) if top.is_running() else []
+        if not keep_root:
+            found.append(top)
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+        _, alive = psutil.wait_procs(found, timeout=patience)
+        for process in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(alive, timeout=patience)
+        patience = 0.5
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def wait_for_port(port: int, *, timeout: float, alive: Callable[[], None]) -> None:
+    """Wait until somebody listens on a port of this machine; `alive` raises when hope is lost."""
+    until = time.monotonic() + timeout
+    while True:
+        alive()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
+            return
+        if time.monotonic() > until:
+            raise ProcessError(f"nobody listens on port {port} after {timeout:.0f} s")
+        time.sleep(0.1)
+
+
+@contextmanager
+def _alone(kit: Kit) -> Iterator[None]:
+    """Refuse to run one kit twice at once."""
+    with (kit.home / "running.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SettingError(
+                f"--kit {kit.folder} is running already; stop that process first"
+            ) from None
+        yield
+
+
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether somebody has asked this process to stop."""
+    asked: list[int] = []
+    before = {
+        number: signal.signal(number, lambda got, _: asked.append(got))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _adopt_orphans() -> None:
+    _prctl(_SET_SUBREAPER, 1)

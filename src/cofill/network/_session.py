@@ -1,0 +1,268 @@
+"""What a person with a kit asks of the coordinator: run, status, results, stop, resume."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from cofill.errors import CofillError, SettingError
+from cofill.network._identity import read_json, write_json
+from cofill.network._kits import Kit, needs_extra
+from cofill.network._order import RunOrder
+
+__all__ = ["Desk", "RunState", "desk"]
+
+_POLL_S = 0.5
+_ENDED = "FINISHED"
+
+
+class FederationError(CofillError, RuntimeError):
+    """The coordinator cannot be reached, or a run has failed."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run as FLARE lists it."""
+
+    run: str
+    job: str
+    status: str
+    submitted: str
+    duration: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.status.startswith(_ENDED) or self.status in ("FAILED", "ABANDONED")
+
+    @property
+    def completed(self) -> bool:
+        """Whether it went through."""
+        return self.status == "FINISHED:COMPLETED"
+
+
+class Desk:
+    """An open session with the coordinator."""
+
+    def __init__(self, session: Any, kit: Kit) -> None:
+        self.session, self.kit = session, kit
+
+    def sites(self) -> list[str]:
+        """Return the names of the sites that are connected."""
+        found = self.session.check_status("server")
+        return sorted(_names(found))
+
+    def submit(self, order: RunOrder) -> str:
+        """Order a run, or the same one again, and return FLARE's name for it."""
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / order.run
+            write_job(order, self.kit, folder)
+            job = self.session.submit_job(str(folder))
+        # Remembered here too: a coordinator that was killed has no outcome to resume from.
+        orders = self.kit.home / "orders"
+        orders.mkdir(exist_ok=True)
+        write_json(orders / f"{order.run}.json", order.to_json())
+        return job
+
+    def runs(self) -> list[RunState]:
+        """Return all runs, the latest attempt of each, newest first."""
+        found: dict[str, RunState] = {}
+        jobs = self.session.list_jobs(detailed=False)
+        for job in sorted(jobs, key=lambda j: j.get("submit_time", ""), reverse=True):
+            state = RunState(
+                job.get("job_name", "?"),
+                job.get("job_id", "?"),
+                job.get("status", "?"),
+                str(job.get("submit_time", "")),
+                str(job.get("duration", "")),
+            )
+            found.setdefault(state.run, state)
+        return list(found.values())
+
+    def find(self, run: str) -> RunState:
+        """Return a run by its name."""
+        known = self.runs()
+        for state in known:
+            if state.run == run:
+                return state
+        listed = ", ".join(s.run for s in known[:5]) or "none"
+        raise SettingError(f"there is no run {run!r}; the latest are: {listed}")
+
+    def order(self, run: str) -> RunOrder:
+        """Return what a run was ordered with."""
+        kept = self.kit.home / "orders" / f"{run}.json"
+        if kept.exists():
+            return RunOrder(**read_json(kept))
+        outcome = self.outcome(self.find(run).job)
+        return RunOrder(outcome["run"], outcome["experiment"], outcome["settings"])
+
+    def outcome(self, job: str) -> dict[str, Any]:
+        """Return how a run that has ended went: state, reason, metrics."""
+        with tempfile.TemporaryDirectory() as scratch:
+            place = self.session.download_job_result(job, scratch)
+            for path in Path(place).rglob("outcome.json"):
+                return json.loads(path.read_text(encoding="utf-8"))
+            for path in Path(place).rglob("config_fed_server.json"):
+                given = json.loads(path.read_text(encoding="utf-8"))
+                order = given["workflows"][0]["args"]["order"]
+                why = "the coordinator's process ended before it could say why"
+                return {**order, "state": "failed", "why": why, "metrics": {}}
+        raise FederationError("the coordinator has no result of this run")
+
+    def stop(self, run: str) -> None:
+        """Stop a run; what sites have completed in other runs stays."""
+        state = self.find(run)
+        if state.ended:
+            raise SettingError(f"run {run} has ended already ({state.status})")
+        self.session.abort_job(state.job)
+
+    def wait(
+        self,
+        job: str,
+        *,
+        timeout: float | None = None,
+        look: Callable[[], None] | None = None,
+    ) -> str:
+        """Wait until a job has ended and return its status; `look` may raise to give up."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if look is not None:
+                look()
+            status = str(self.session.get_job_status(job))
+            if status.startswith(_ENDED) or status in ("FAILED", "ABANDONED"):
+                return status
+            if until is not None and time.monotonic() > until:
+                raise FederationError(f"the run has not ended after {timeout:.0f} s")
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def desk(kit: Kit, *, timeout: float = 10.0) -> Iterator[Desk]:
+    """Log in at the coordinator with a person's kit."""
+    try:
+        from nvflare.fuel.flare_api import api_spec
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+    except ImportError:
+        raise SettingError(needs_extra()) from None
+    where = f"{kit.federation.address}:{kit.federation.port}"
+    interrupted: list[int] = []
+    try:
+        # FLARE prints what it does.
+        with redirect_stdout(StringIO()), _interrupts_later(interrupted):
+            session = new_secure_session(
+                kit.name, str(kit.folder), timeout=timeout, auto_login_max_tries=1
+            )
+    except api_spec.AuthenticationError:
+        raise SettingError(
+            f"the coordinator at {where} does not accept the kit of {kit.name}"
+        ) from None
+    except Exception as error:  # noqa: BLE001  FLARE raises many kinds
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise FederationError(
+            f"the coordinator at {where} cannot be reached ({type(error).__name__}); is it running?"
+        ) from None
+    try:
+        if interrupted:
+            raise KeyboardInterrupt
+        yield Desk(session, kit)
+    except api_spec.AuthorizationError:
+        raise SettingError(f"{kit.name} may not do this; its role is {_role(kit)!r}") from None
+    except (api_spec.NoConnection, api_spec.SessionClosed, api_spec.InternalError) as error:
+        raise FederationError(
+            f"the coordinator at {where} did not answer as expected ({type(error).__name__})"
+        ) from None
+    finally:
+        late: list[int] = []
+        with redirect_stdout(StringIO()), _interrupts_later(late):
+            session.close()
+        if late:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts_later(asked: list[int]) -> Iterator[None]:
+    """Hold Ctrl-C back: FLARE's session leaves threads behind when cut off while it opens."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _role(kit: Kit) -> str:
+    return next((p.role for p in kit.federation.people if p.name == kit.name), "?")
+
+
+def _names(found: Any) -> set[str]:
+    """Return the clients that FLARE's status names, wherever it names them."""
+    names: set[str] = set()
+    if isinstance(found, dict):
+        if isinstance(found.get("client_name"), str):
+            names.add(found["client_name"])
+        for value in found.values():
+            names |= _names(value)
+    elif isinstance(found, list):
+        for value in found:
+            names |= _names(value)
+    return names
+
+
+def write_job(order: RunOrder, kit: Kit, folder: Path) -> None:
+    """Write a job of FLARE that names two classes of cofill and brings no code."""
+    sites = list(kit.federation.names)
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    meta = {
+        "name": order.run,
+        "resource_spec": {},
+        "min_clients": len(sites),
+        "mandatory_clients": sites,
+        "deploy_map": {"app": ["server", *sites]},
+    }
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": 0.05},
+        "dead_client_grace_period": 10.0,
+        "workflows": [
+            {
+                "id": "cofill",
+                "path": "cofill.network._controller.CoordinatorController",
+                "args": {"order": order.to_json()},
+            }
+        ],
+        "components": [],
+    }
+    client = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": ["step"],
+                "executor": {
+                    "path": "cofill.network._executor.SiteExecutor",
+                    "args": {"order": order.to_json()},
+                },
+            }
+        ],
+        "task_result_filters": [],
+        "task_data_filters": [],
+        "components": [],
+    }
+    for path, content in (
+        (folder / "meta.json", meta),
+        (config / "config_fed_server.json", server),
+        (config / "config_fed_client.json", client),
+    ):
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,130 @@
+"""Small views, fast settings, and a federation in one process: places without a network."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from cofill.completion import Completed
+from cofill.cooperate import CooperativeReconstruction
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
+from cofill.network._experiments import experiment_of
+from cofill.network._identity import Identity
+from cofill.network._order import RunOrder, new_run
+from cofill.network._place import Place, Route
+from cofill.network._post import PostOffice
+from cofill.views import MultiView, View, to_table, write_table
+
+CANARY = 7_700_000.0
+"""Raw cells are around this; no code, scaled cell or count is near it."""
+
+FAST = {
+    "fusion": {"hidden": [], "folds": 3},
+    "encoder_training": {"epochs": 30, "learning_rate": 0.01},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compile_quickly():
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def marked_views(n: int = 90, names: str = "abc") -> MultiView:
+    """Related views whose ids and cells can be recognised wherever they turn up."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(n, 2))
+    ids = np.array([f"CANARY-{k:05d}" for k in range(n)])
+    views = []
+    for k, name in enumerate(names):
+        there = np.arange(n) % 4 != k
+        cells = CANARY + 1000 * (z @ rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(n, 3)))
+        views.append(View(name, ids[there], cells[there]))
+    return MultiView(views)
+
+
+@pytest.fixture(scope="session")
+def marked() -> MultiView:
+    """The views that can be recognised."""
+    return marked_views()
+
+
+@pytest.fixture(scope="session")
+def whole() -> Completed:
+    """Return what the estimator makes of the same views with the same settings."""
+    estimator = CooperativeReconstruction(
+        fusion=FusionSettings(hidden=(), folds=3),
+        encoder_training=TrainSettings(epochs=30, learning_rate=0.01),
+    )
+    return estimator.fit_complete(marked_views())
+
+
+@dataclass
+class Here:
+    """Places of one process, and the coordinator's post office."""
+
+    base: Path
+    views: MultiView
+    federation: FederationConfig
+    identities: dict[str, Identity]
+    configs: dict[str, SiteConfig]
+    order: RunOrder
+
+    def route(self) -> Route:
+        return Route(experiment_of(self.order, self.federation), self.federation)
+
+    def place(self, name: str, **changes: Any) -> Place:
+        config = replace(self.configs[name], **changes)
+        return Place(self.route(), self.identities[name], config, self.base / name / "home")
+
+    def office(self) -> PostOffice:
+        home = self.base / "coordinator" / "home"
+        return PostOffice(self.route(), self.identities["coordinator"], home)
+
+    def results(self, name: str) -> Path:
+        return self.configs[name].results / self.order.run
+
+    def ledger(self, name: str) -> Path:
+        return self.base / name / "home" / "ledger.jsonl"
+
+
+@pytest.fixture
+def here(tmp_path) -> Callable[..., Here]:
+    """Return a maker of federations in one process, sites named as given."""
+
+    def make(
+        views: MultiView | None = None, sites: dict[str, tuple[str, ...]] | None = None
+    ) -> Here:
+        views = marked_views() if views is None else views
+        sites = sites or {name: (name,) for name in views}
+        members = tuple(Member(name, name, held) for name, held in sites.items())
+        federation = FederationConfig("test", "localhost", 8002, members, id_type="text")
+        identities = {name: Identity.fresh(name) for name in (*sites, "coordinator")}
+        public = {name: identity.public for name, identity in identities.items()}
+        identities = {
+            name: replace(one, others={n: k for n, k in public.items() if n != name})
+            for name, one in identities.items()
+        }
+        people = tmp_path / "people.csv"
+        people.write_text("id\n" + "\n".join(views.ids.tolist()) + "\n")
+        configs = {}
+        for name, held in sites.items():
+            (tmp_path / name).mkdir()
+            for view in held:
+                write_table(to_table(views[view]), tmp_path / name / f"{view}.parquet")
+            configs[name] = SiteConfig(
+                {v: ViewSource(str(tmp_path / name / f"{v}.parquet"), "id") for v in held},
+                tmp_path / name / "results",
+                people=ViewSource(str(people), "id"),
+            )
+        order = RunOrder(new_run(), "cooperate", FAST)
+        return Here(tmp_path, views, federation, identities, configs, order)
+
+    return make

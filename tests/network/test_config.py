@@ -1,0 +1,150 @@
+"""What people write down: read when right, refused in one sentence when wrong."""
+
+import pytest
+
+from cofill.errors import SettingError
+from cofill.network import FederationConfig, SiteConfig
+from cofill.network._config import Member
+
+FEDERATION = """
+name = "breast"
+id_type = "text"
+[coordinator]
+address = "hub.example.org"
+port = 9000
+[[sites]]
+name = "clinic"
+organisation = "City Clinic"
+views = ["blood", "scan"]
+[[sites]]
+name = "lab"
+[[people]]
+name = "ada@clinic.example"
+role = "submit"
+[budget]
+epsilon = 2
+[limits]
+parcel_megabytes = 10
+"""
+SITE = """
+[views.lab]
+source = "lab.csv"
+id = "person"
+ignore = ["note"]
+[views.lab.kinds]
+smoker = "binary"
+[people]
+source = "people.csv"
+id = "person"
+[budget]
+epsilon = 1.5
+only_guaranteed = true
+[agrees]
+experiments = ["cooperate"]
+[results]
+folder = "out"
+"""
+
+
+def test_a_federation_is_read(tmp_path):
+    path = tmp_path / "federation.toml"
+    path.write_text(FEDERATION)
+    given = FederationConfig.read(path)
+    assert given.views == {"blood": "clinic", "scan": "clinic", "lab": "lab"}
+    assert given.sites[0] == Member("clinic", "City_Clinic", ("blood", "scan"))
+    assert (given.address, given.port, given.id_type) == ("hub.example.org", 9000, "text")
+    assert given.limits.parcel_bytes == 10 * 2**20
+    assert FederationConfig.from_json(given.to_json()) == given
+
+
+def test_a_site_is_read_with_paths_beside_its_file(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text(SITE)
+    given = SiteConfig.read(path)
+    assert given.views["lab"].source == str(tmp_path / "lab.csv")
+    assert given.views["lab"].kinds == {"smoker": "binary"}
+    assert given.results == tmp_path / "out"
+    assert given.budget == {"epsilon": 1.5, "only_guaranteed": True}
+    assert given.people is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('address = "hub.example.org"', "", "coordinator.address is missing"),
+        ("hub.example.org", "hub:80", "coordinator.address must be a host name"),
+        ("port = 9000", "port = 90000", "coordinator.port must be a whole number"),
+        ("port = 9000", "port = true", "coordinator.port must be a whole number"),
+        ('name = "lab"', 'name = "clinic"', "sites 2.name must be another name"),
+        ('name = "lab"', 'name = "coordinator"', "sites 2.name must be"),
+        ('name = "lab"', 'name = "../lab"', "sites 2.name must be"),
+        ('name = "lab"', 'name = "blood"\nviews = ["blood"]', "at one site only"),
+        ('"submit"', '"boss"', "people 1.role must be one of submit, look, got 'boss'"),
+        ("ada@clinic.example", "ada", "people 1.name must be an e-mail address"),
+        ("epsilon = 2", "epsilon = -1", "budget.epsilon must be"),
+        ("epsilon = 2", "delta = 0.1", "budget.epsilon is missing"),
+        ('id_type = "text"', 'id_type = "number"', "id_type must be 'text'"),
+        ('id_type = "text"', "speed = 3", "speed is no setting"),
+        ("parcel_megabytes", "parcels", "limits.parcels is no setting"),
+        ('name = "breast"', "name = [", "must be TOML"),
+    ],
+)
+def test_a_wrong_federation_is_named(tmp_path, old, new, words):
+    path = tmp_path / "federation.toml"
+    assert old in FEDERATION
+    path.write_text(FEDERATION.replace(old, new))
+    with pytest.raises(SettingError, match=words) as caught:
+        FederationConfig.read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('source = "lab.csv"', "", r"views.lab.source is missing"),
+        ("lab.csv", "lab.xlsx", "the form of this source is not known"),
+        ('"binary"', '"yes"', "views.lab.kinds.smoker must be one of"),
+        ('["cooperate"]', '["steal"]', "agrees.experiments must be"),
+        ('["cooperate"]', '"cooperate"', "agrees.experiments must be"),
+        ("epsilon = 1.5", "epsilon = 0", "budget.epsilon must be"),
+        ('folder = "out"', 'folders = "out"', "results.folders is no setting"),
+        ('id = "person"\nignore', "ignore", "views.lab.id is missing"),
+        ("lab.csv", "postgresql://ada:${NO_SUCH_WORD}@db/x#t", "variable NO_SUCH_WORD"),
+    ],
+)
+def test_a_wrong_site_is_named(tmp_path, old, new, words):
+    path = tmp_path / "site.toml"
+    assert old in SITE
+    path.write_text(SITE.replace(old, new))
+    with pytest.raises(SettingError, match=words) as caught:
+        SiteConfig.read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_password_comes_from_the_environment_and_is_not_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_PASSWORD", "hunter2")
+    path = tmp_path / "site.toml"
+    path.write_text(SITE.replace("lab.csv", "postgresql://ada:${LAB_PASSWORD}@db/ward#lab"))
+    assert SiteConfig.read(path).views["lab"].source == "postgresql://ada:hunter2@db/ward#lab"
+    path.write_text(SITE.replace('id = "person"', 'id = ["postgresql://ada:hunter2@db/ward"]', 1))
+    with pytest.raises(SettingError, match=r"views.lab.id must be"):
+        SiteConfig.read(path)
+    path.write_text(SITE.replace('"cooperate"', '"postgresql://ada:hunter2@db/ward"'))
+    with pytest.raises(SettingError) as caught:
+        SiteConfig.read(path)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_views_must_be_those_of_the_federation(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text(SITE)
+    with pytest.raises(SettingError, match=r"must hold blood.*got lab"):
+        SiteConfig.read(path).check_against(Member("clinic", "c", ("blood",)), path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SettingError, match="there is no such file"):
+        FederationConfig.read(tmp_path / "none.toml")
+    with pytest.raises(SettingError, match="is a folder"):
+        SiteConfig.read(tmp_path)

@@ -1,0 +1,494 @@
+"""The network driver without a network: equal results, gate and ledger, resuming, refusals."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from cofill.cooperate import CooperativeReconstruction
+from cofill.errors import DataError, SettingError, StoreError
+from cofill.network._agreement import AGREE, OFFER, common_secret
+from cofill.network._experiments import AbstractExperiment, experiment_of
+from cofill.network._order import RunOrder, new_run
+from cofill.network._packing import pack, unpack
+from cofill.network._parcels import Address, open_parcel, seal_parcel
+from cofill.network._place import Place, Route
+from cofill.network._post import run_here
+from cofill.network._releases import releases_from, releases_to
+from cofill.privacy import BlindedIds, Codes, Figures, Ledger, Model, Release, Update
+from cofill.protocol import COORDINATOR, Step, run_steps
+from cofill.views import MultiView
+
+FAST = {
+    "fusion": {"hidden": [], "folds": 3},
+    "encoder_training": {"epochs": 30, "learning_rate": 0.01},
+}
+
+
+def completed(federation, name: str) -> np.ndarray:
+    table = pq.read_table(federation.results(name) / f"{name}.parquet")
+    order = np.argsort(table.column("id").to_pylist())
+    cells = [table.column(c).to_numpy() for c in table.column_names if c != "id"]
+    return np.stack(cells, axis=1)[order]
+
+
+def in_process(federation) -> CooperativeReconstruction:
+    return experiment_of(federation.order, federation.federation).estimator
+
+
+def run_all(federation, **sites):
+    places = {name: federation.place(name, **sites) for name in federation.federation.names}
+    office = federation.office()
+    run_here(office, places)
+    return office
+
+
+def until(federation, step: int):
+    """Run up to a step and return post office and places."""
+    office = federation.office()
+    places = {name: federation.place(name) for name in federation.federation.names}
+    while office.next < step:
+        for name in office.route.actors(office.next):
+            office.receive(name, places[name].act(office.next, office.mail(name)))
+        office.advance()
+    return office, places
+
+
+# --- the same result --------------------------------------------------------------------------
+
+
+def test_places_complete_what_the_estimator_completes(here, whole):
+    federation = here()
+    office = run_all(federation)
+    for name in federation.views:
+        np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
+    assert set(office.metrics) == set(federation.views)
+    for name, figures in office.metrics.items():
+        assert figures["reconstructed_rows"] == whole.counts(name)["reconstructed_rows"] > 0
+        assert figures["unnamed_rows"] == 0
+
+
+def test_a_site_may_hold_two_views(here, whole):
+    federation = here(sites={"one": ("a", "b"), "two": ("c",)})
+    run_all(federation)
+    for site, name in (("one", "a"), ("one", "b"), ("two", "c")):
+        table = pq.read_table(federation.results(site) / f"{name}.parquet")
+        cells = np.stack([table.column(c).to_numpy() for c in table.column_names if c != "id"], 1)
+        np.testing.assert_allclose(cells, whole.cells[name], rtol=1e-9)
+    # What goes from view to view inside a site has not left it.
+    crossed = Ledger.load(federation.ledger("one"))
+    assert {e.receiver for e in crossed} == {"c", "coordinator"}
+
+
+def test_without_a_list_of_people_rows_of_others_have_no_name(here):
+    federation = here()
+    run_all(federation, people=None)
+    named = pq.read_table(federation.results("a") / "a.parquet").column("id").to_pylist()
+    assert sorted(named) == federation.views["a"].ids.tolist()
+    unnamed = pq.read_table(federation.results("a") / "a_unnamed.parquet")
+    assert len(unnamed) == federation.views.n_individuals - len(federation.views["a"])
+    assert not any("CANARY" in token for token in unnamed.column("token").to_pylist())
+
+
+def test_the_secret_is_common_new_in_each_run_and_not_the_seeds(here):
+    federation = here()
+    secrets = []
+    for run in (new_run(), new_run()):
+        federation.order = RunOrder(run, "cooperate", federation.order.settings)
+        _, places = until(federation, 2)
+        found = {p.parties[n].secret for n, p in places.items()}
+        assert len(found) == 1
+        secrets += found
+    assert secrets[0] != secrets[1]
+    started = in_process(federation)._start(federation.views)
+    assert next(iter(started.sites.values())).secret not in secrets
+
+
+def test_with_an_intersection_the_result_is_the_same(here, whole):
+    pytest.importorskip("private_set_intersection")
+    federation = here()
+    federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
+    office, _ = until(federation, 5)
+    resumed = {name: federation.place(name, only_psi=True) for name in "abc"}
+    run_here(office, resumed)
+    for name in federation.views:
+        np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
+
+
+def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
+    pytest.importorskip("private_set_intersection")
+    federation = here()
+    federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
+    # Site a has no list of people: it can name those of its own view.
+    federation.configs["a"] = replace(federation.configs["a"], people=None)
+    _, places = until(federation, 9)
+    heard = places["a"].parties["a"].site.peer_tokens
+    own = set(places["a"].parties["a"].site.tokens.tolist())
+    for peer in "bc":
+        assert set(heard[peer].tolist()) < own
+        shared = federation.views.overlap("a", peer)
+        assert len(heard[peer]) == len(shared)
+    everyone = set(places["b"].parties["b"].site.peer_tokens["c"].tolist())
+    assert len(everyone) == len(federation.views["c"])
+    kept = (places["a"].folder / "state.bin").read_bytes()
+    assert b"CANARY" not in kept
+
+
+def test_a_site_may_insist_on_the_intersection(here):
+    with pytest.raises(SettingError, match="'a' agrees to alignment 'psi' only"):
+        here().place("a", only_psi=True)
+
+
+def test_agreeing_is_a_protocol_of_its_own(here):
+    federation = here()
+    started = in_process(federation)._start(federation.views)
+    for k, (name, site) in enumerate(started.sites.items()):
+        started.sites[name] = site.with_(secret=bytes([k]) * 32)
+    run_steps([OFFER, AGREE], [started])
+    wanted = common_secret({name: bytes([k]) * 32 for k, name in enumerate(started.sites)})
+    assert {site.secret for site in started.sites.values()} == {wanted}
+
+
+# --- gate and ledger --------------------------------------------------------------------------
+
+
+def test_ledgers_list_exactly_the_releases_in_the_parcels(here):
+    federation = here()
+    office, places = until(federation, federation.route().report)
+    sent: dict[str, list[Release]] = {name: [] for name in places}
+    for path in sorted((office.folder / "mail").rglob("*.parcel")):
+        sender, _, receiver = path.stem.partition("--")
+        address = Address(federation.order.run, int(path.parent.name), sender, receiver)
+        content = open_parcel(
+            path.read_bytes(), address, federation.identities[receiver], most=2**30
+        )
+        sent[sender] += releases_from(content, sender)
+    for name, releases in sent.items():
+        ledger = Ledger.load(federation.ledger(name))
+        assert len(ledger) == len(releases) == 12
+        assert sorted(e.kind for e in ledger) == sorted(r.kind for r in releases)
+        assert sum(e.bytes for e in ledger) == sum(r.n_bytes for r in releases)
+
+
+def test_a_budget_for_guaranteed_releases_refuses_codes(here):
+    federation = here()
+    place = federation.place("a", budget={"epsilon": 1.0, "only_guaranteed": True})
+    office, _ = until(federation, 3)
+    place = Place(office.route, federation.identities["a"], place.config, place.home)
+    with pytest.raises(SettingError, match="no guarantee and the site's budget"):
+        place.act(3, office.mail("a"))
+    assert len(Ledger.load(federation.ledger("a"))) == 2
+    assert not (place.folder / "sent" / "3").exists()
+
+
+def test_two_runs_write_to_one_ledger(here):
+    federation = here()
+    until(federation, 4)
+    first = federation.order
+    federation.order = RunOrder(new_run(), "cooperate", federation.order.settings)
+    until(federation, 4)
+    ledger = Ledger.load(federation.ledger("a"))
+    assert sum(first.run in e.step for e in ledger) == 4
+    assert sum(federation.order.run in e.step for e in ledger) == 4
+
+
+def test_a_damaged_ledger_lets_nothing_out(here):
+    federation = here()
+    office, places = until(federation, 3)
+    path = federation.ledger("a")
+    path.write_text(path.read_text().replace('"bytes":32', '"bytes":31', 1))
+    with pytest.raises(StoreError, match="changed"):
+        places["a"].act(3, office.mail("a"))
+
+
+# --- going on ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(k, marks=() if k in (3, 6, 9) else pytest.mark.full) for k in range(11)]
+)
+def test_a_run_goes_on_from_the_last_step_to_the_same_result(here, whole, step):
+    federation = here()
+    office, places = until(federation, step)
+    # One site had ended the next step when everything stopped.
+    first = places["b"].act(step, office.mail("b"))
+    before = federation.ledger("b").read_text()
+    again = {name: federation.place(name) for name in federation.federation.names}
+    assert again["b"].act(step, office.mail("b")) == first
+    assert federation.ledger("b").read_text() == before  # not released and charged twice
+    resumed = federation.office()
+    assert resumed.next == step
+    run_here(resumed, again)
+    for name in federation.views:
+        np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
+    assert {len(Ledger.load(federation.ledger(n))) for n in "abc"} == {13}
+
+
+def test_nothing_of_others_is_kept_after_the_run(here):
+    federation = here()
+    office = run_all(federation)
+    place = federation.place("a")
+    assert place.parties == {}
+    assert sorted(p.name for p in (place.folder / "sent").iterdir()) == [str(office.route.report)]
+    assert not (office.folder / "mail").exists()
+    with pytest.raises(SettingError, match="has finished"):
+        federation.office()
+
+
+def test_changed_rows_and_other_settings_do_not_go_on(here):
+    federation = here()
+    until(federation, 3)
+    source = federation.configs["a"].views["a"].source
+    table = pq.read_table(source)
+    pq.write_table(table.slice(1), source)
+    with pytest.raises(StoreError, match=r"rows of site 'a' have changed.*start a new run"):
+        federation.place("a")
+    federation.order = RunOrder(federation.order.run, "cooperate", {})
+    with pytest.raises(SettingError, match="ordered with other settings"):
+        federation.office()
+
+
+def test_a_damaged_state_is_named(here):
+    federation = here()
+    _, places = until(federation, 3)
+    path = places["a"].folder / "state.bin"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StoreError):
+        federation.place("a")
+
+
+def test_a_site_that_lost_its_state_cannot_skip_steps(here):
+    federation = here()
+    office, places = until(federation, 4)
+    (places["a"].folder / "state.bin").unlink()
+    with pytest.raises(StoreError, match="cannot go on from there"):
+        federation.place("a").act(4, office.mail("a"))
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def forged(federation, place, step: int, releases: list[Release], sender: str = "b") -> bytes:
+    address = Address(federation.order.run, step, sender, place.name)
+    return seal_parcel(releases_to(releases), address, federation.identities[sender], most=2**30)
+
+
+def test_a_missing_parcel_and_one_too_many_are_refused(here):
+    federation = here()
+    office, places = until(federation, 4)
+    mail = office.mail("a")
+    lacking = {k: v for k, v in mail.items() if k[1] != "b"}
+    with pytest.raises(DataError, match="no parcel from b"):
+        places["a"].act(4, lacking)
+    with pytest.raises(DataError, match="a parcel too many"):
+        places["a"].act(4, {**mail, (0, "b"): mail[3, "b"]})
+    assert places["a"].done == 3
+
+
+def test_a_parcel_of_an_earlier_step_is_refused(here):
+    federation = here()
+    office, places = until(federation, 4)
+    old = office._path(2, "b", "a").read_bytes()
+    with pytest.raises(DataError, match=r"another one came \(of step 2"):
+        places["a"].act(4, {**office.mail("a"), (3, "b"): old})
+
+
+def test_a_site_cannot_send_as_another_or_to_a_third(here):
+    federation = here()
+    office, places = until(federation, 4)
+    tokens = places["b"].parties["b"].tokens
+    for sender, receiver, words in (
+        ("c", "a", "site 'b' may not send as 'c'"),
+        ("b", "c", "for 'c', which is not at site 'a'"),
+    ):
+        lie = BlindedIds(sender=sender, receiver=receiver, tokens=tokens, purpose="present")
+        parcel = forged(federation, places["a"], 3, [lie])
+        with pytest.raises(DataError, match=words):
+            places["a"].act(4, {**office.mail("a"), (3, "b"): parcel})
+
+
+def test_codes_for_people_never_asked_for_change_nothing(here):
+    federation = here()
+    office, places = until(federation, 9)
+    honest = {(8, s): office.mail("a")[8, s] for s in "bc"}
+    address = Address(federation.order.run, 8, "b", "a")
+    content = open_parcel(honest[8, "b"], address, federation.identities["a"], most=2**30)
+    (codes,) = releases_from(content, "b")
+    assert isinstance(codes, Codes)
+    strangers = np.array([f"{k:032x}".encode() for k in range(5)])
+    more = replace(
+        codes,
+        tokens=np.concatenate([codes.tokens, strangers]),
+        codes=np.concatenate([codes.codes, codes.codes[:5]]),
+    )
+    parcel = forged(federation, places["a"], 8, [more])
+    places["a"].act(9, {**honest, (8, "b"): parcel})
+    places["a"].act(10, {})
+    named = pq.read_table(federation.results("a") / "a.parquet").column("id").to_pylist()
+    assert set(named) == set(federation.views.ids.tolist())
+
+
+def test_what_a_site_does_not_agree_to_is_refused(here):
+    federation = here()
+    with pytest.raises(SettingError, match="'a' does not agree to the experiment 'cooperate'"):
+        federation.place("a", agrees=())
+
+
+@pytest.mark.parametrize("number", [-1, 99])
+def test_a_step_that_is_none_is_refused(here, number):
+    federation = here()
+    with pytest.raises(SettingError, match="is no step of site 'a'"):
+        federation.place("a").act(number, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"speed": 3}, "no setting 'speed'"),
+        ({"alignment": "guess"}, "alignment must be one of hash, psi"),
+        ({"method": "magic"}, "method must be one of"),
+        ({"encoder_training": {"epochs": "many"}}, "must"),
+        ({"encoder_training": {"nonsense": 1}}, "settings of cooperate must have"),
+        ({"seed": "x"}, "settings of cooperate must have"),
+    ],
+)
+def test_a_wrong_order_is_refused(here, settings, words):
+    federation = here()
+    federation.order = RunOrder(new_run(), "cooperate", settings)
+    with pytest.raises(SettingError, match=words):
+        federation.route()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {"run": "../../etc", "experiment": "cooperate"},
+        {"run": new_run(), "experiment": "steal"},
+    ],
+)
+def test_an_order_must_have_a_sound_name(order):
+    with pytest.raises(SettingError, match="must be"):
+        RunOrder(**order)
+
+
+def test_the_coordinator_refuses_what_a_site_does_not_owe(here):
+    federation = here()
+    office = federation.office()
+    parcels = federation.place("a").act(0, {})
+    for sender, given, words in (
+        ("a", {k: v for k, v in parcels.items() if k != "b"}, "must send 2 parcels"),
+        ("b", parcels, "must send 2 parcels|not the parcel"),
+        ("a", {**parcels, "b": parcels["c"]}, "sent a parcel that is not"),
+        ("a", {**parcels, "b": b"rows"}, "no parcel of cofill"),
+        ("z", parcels, "must send"),
+    ):
+        with pytest.raises(DataError, match=words):
+            office.receive(sender, given)
+    assert not (office.folder / "mail").exists()
+    office.receive("a", parcels)
+
+
+def test_what_the_coordinator_keeps_tells_no_id_and_no_cell(here):
+    federation = here()
+    office, _ = until(federation, federation.route().report)
+    kept = b"".join(p.read_bytes() for p in office.folder.rglob("*") if p.is_file())
+    assert len(kept) > 10_000
+    assert b"CANARY" not in kept
+    for view in federation.views.values():
+        for row in view.cells:
+            assert row.tobytes() not in kept
+    assert json.loads((office.folder / "run.json").read_text())["metrics"] == {}
+
+
+def test_views_are_read_in_the_federations_order(here):
+    federation = here(MultiView(list(few().values())))
+    assert list(federation.place("c").experiment.federation.views) == ["a", "b", "c"]
+    assert federation.place("b").parties["b"].others == ("a", "c")
+
+
+def few() -> MultiView:
+    rng = np.random.default_rng(1)
+    ids = [f"CANARY-{k:03d}" for k in range(30)]
+    return MultiView.from_arrays({n: rng.normal(size=(30, 2)) for n in "abc"}, ids=ids)
+
+
+# --- a protocol with a coordinator's step -----------------------------------------------------
+
+
+class Averaging(AbstractExperiment):
+    """Two rounds: the coordinator hands a model out, sites add their number, it averages."""
+
+    name = "cooperate"
+
+    @property
+    def steps(self):
+        def invite(parties, inboxes, tell):
+            (weights,) = parties
+            out = [Model(sender=COORDINATOR, receiver=n, round=0, weights=weights) for n in "abc"]
+            return [(weights, out)]
+
+        def train(parties, inboxes, tell):
+            found = []
+            for (name, number), (model,) in zip(parties, inboxes, strict=True):
+                update = Update(
+                    sender=name,
+                    receiver=COORDINATOR,
+                    round=0,
+                    change=model.weights + number,
+                    rows=1,
+                )
+                found.append(((name, number), [update]))
+            return found
+
+        def aggregate(parties, inboxes, tell):
+            assert [r.sender for r in inboxes[0]] == ["a", "b", "c"]
+            return [(np.mean([r.change for r in inboxes[0]], axis=0), [])]
+
+        one = (
+            Step("invite", invite, at="coordinator"),
+            Step("train", train),
+            Step("aggregate", aggregate, at="coordinator"),
+        )
+        return one * 2
+
+    @property
+    def coordinator(self):
+        return np.zeros(2)
+
+    def begin(self, views, people):
+        return {name: (name, float(len(view))) for name, view in views.items()}
+
+    def keep(self, party):
+        return pack(party, {})
+
+    def restore(self, kept, view, people):
+        return unpack(kept, {})
+
+    def finish(self, party, people, folder, form):
+        return Figures(sender=party[0], receiver=COORDINATOR, rows=1, figures={"n": party[1]})
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 3, 4, 5])
+def test_a_coordinators_steps_run_at_the_coordinator_and_resume(here, stop):
+    federation = here()
+    federation.route = lambda: Route(
+        Averaging(federation.order, federation.federation), federation.federation
+    )
+    office = federation.office()
+    places = {name: federation.place(name) for name in "abc"}
+    while office.next < stop:
+        for name in office.route.actors(office.next):
+            if name == COORDINATOR:
+                office.act()
+            else:
+                office.receive(name, places[name].act(office.next, office.mail(name)))
+        office.advance()
+    resumed = federation.office()
+    run_here(resumed, {name: federation.place(name) for name in "abc"})
+    expected = 2 * np.mean([len(view) for view in federation.views.values()])
+    np.testing.assert_allclose(resumed.place.parties[COORDINATOR], expected)
+    assert {e.kind for e in Ledger.load(federation.ledger("a"))} == {"update", "figures"}
+    handed = Ledger.load(federation.ledger(COORDINATOR))
+    assert [e.kind for e in handed] == ["model"] * 6

@@ -1,0 +1,286 @@
+"""Releases as bytes and parcels: nothing but declared types, nothing to the wrong place."""
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cofill.privacy
+from cofill.errors import CofillError, DataError, SettingError, StoreError
+from cofill.network._identity import Identity
+from cofill.network._packing import pack, unpack
+from cofill.network._parcels import Address, open_parcel, read_address, seal_parcel
+from cofill.network._releases import _TYPES, RELEASES, releases_from, releases_to
+from cofill.privacy import (
+    BlindedIds,
+    Box,
+    Codes,
+    CodeSpec,
+    ColumnSummary,
+    EncryptedIds,
+    Figures,
+    GaussianEvent,
+    GroupSums,
+    MaskedVector,
+    Model,
+    PublicKeys,
+    Release,
+    RevealedShares,
+    Roster,
+    SealedShares,
+    Survivors,
+    Update,
+    blind,
+    compose,
+    gaussian,
+)
+from cofill.privacy._gate import _DECLARED
+
+TOKENS = blind(np.array(["ann", "bob"]), b"secret")
+TO = {"sender": "a", "receiver": "b"}
+KEYS = PublicKeys(**TO, round=1, seal_key=b"k" * 32, mask_key=b"m" * 32, signature=b"s" * 64)
+EXAMPLES: list[Release] = [
+    BlindedIds(**TO, tokens=TOKENS, purpose="ask"),
+    Codes(
+        **TO,
+        spec=CodeSpec("a", 3, "v1"),
+        tokens=TOKENS,
+        codes=np.arange(6, dtype=np.float32).reshape(2, 3),
+    ),
+    ColumnSummary(**TO, columns={"blood": np.ones((5, 2))}, rows=9),
+    EncryptedIds(**TO, purpose="answer", content=bytes(range(256)) * 40, own=b"x"),
+    Figures(**TO, rows=4, figures={"r2": 0.5, "rows": 7}),
+    GroupSums(**TO, round=2, sums=np.ones((2, 3)), counts=np.ones(2), event=GaussianEvent(2.0)),
+    KEYS,
+    MaskedVector(**TO, round=1, words=np.arange(4, dtype=np.uint64), rows=3),
+    Model(**TO, round=3, weights=np.ones(5, np.float32), extras={"control": np.zeros(5)}),
+    gaussian(1.0, bounds=Box(0.0, 1.0)).release(np.full((9, 2), 0.5), **TO, rng=0),
+    RevealedShares(**TO, round=1, own_masks={"c": 2**250}, mask_keys={}),
+    Roster(**TO, round=1, keys=(KEYS, KEYS), threshold=2),
+    SealedShares(**TO, round=1, boxes={"b": b"x" * 40}, commitment=b"c" * 32),
+    Survivors(**TO, round=1, names=("a", "c")),
+    Update(
+        **TO,
+        round=1,
+        change=np.ones(3),
+        rows=5,
+        metrics={"loss": 0.25},
+        event=compose([GaussianEvent(2.0), GaussianEvent(3.0)]),
+    ),
+]
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, Release):
+        return type(a) is type(b) and all(
+            same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a)
+        )
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("release", EXAMPLES, ids=lambda r: type(r).__name__)
+def test_every_declared_release_travels_unchanged(release):
+    (back,) = releases_from(releases_to([release]), "a")
+    assert same(release, back)
+    assert back.n_bytes == release.n_bytes
+    assert back.facts() == release.facts()
+
+
+def test_every_type_that_the_gate_knows_is_in_the_table():
+    assert set(RELEASES) == set(_DECLARED)
+    assert {type(r) for r in EXAMPLES} == set(RELEASES)
+    for kind, checks in RELEASES.items():
+        assert set(checks) == {f.name for f in fields(kind)} - {"sender", "receiver"}
+    assert all(hasattr(cofill.privacy, kind.__name__) for kind in RELEASES)
+
+
+class _Rows(Release):
+    kind = "rows"
+
+
+def test_an_unknown_type_is_refused_at_the_sender():
+    with pytest.raises(DataError, match="_Rows is no type of release"):
+        releases_to([_Rows(**TO)])
+
+
+@pytest.mark.parametrize("name", ["Rows", "Path", "CooperativeSite", None])
+def test_an_unknown_type_is_refused_at_the_receiver(name):
+    forged = pack([], {})
+    tree = json.dumps([{"type": name, "fields": [["sender", "a"], ["receiver", "b"]]}]).encode()
+    size = int.from_bytes(forged[:8], "little")
+    forged = len(tree).to_bytes(8, "little") + tree + forged[8 + size :]
+    with pytest.raises(DataError, match="not allowed here"):
+        releases_from(forged, "a")
+
+
+CODES = EXAMPLES[1]
+UNSOUND = {
+    "nan": {"codes": np.full((2, 3), np.nan, np.float32)},
+    "infinite": {"codes": np.full((2, 3), np.inf, np.float32)},
+    "too wide": {"codes": np.zeros((2, 4), np.float32)},
+    "too few": {"codes": np.zeros((1, 3), np.float32)},
+    "no matrix": {"codes": np.zeros(6, np.float32)},
+    "whole numbers": {"codes": np.zeros((2, 3), np.int64)},
+    "short tokens": {"tokens": TOKENS.astype("S16")},
+    "no tokens": {"tokens": np.zeros(2)},
+    "no spec": {"spec": None},
+    "negative width": {"spec": CodeSpec("a", -3, "v")},
+}
+
+
+@pytest.mark.parametrize("change", UNSOUND.values(), ids=UNSOUND)
+def test_unsound_codes_are_refused_at_both_ends(change):
+    broken = object.__new__(Codes)
+    for f in fields(CODES):
+        object.__setattr__(broken, f.name, change.get(f.name, getattr(CODES, f.name)))
+    with pytest.raises(DataError, match="may not leave"):
+        releases_to([broken])
+    with pytest.raises(DataError, match="from site 'a' is refused"):
+        releases_from(pack([broken], _TYPES), "a")
+
+
+@pytest.mark.parametrize("cut", [0, 5, 30, 200])
+def test_malformed_bytes_are_refused(cut):
+    whole = releases_to([CODES])
+    with pytest.raises(DataError, match="from site 'a' is malformed"):
+        releases_from(whole[:cut], "a")
+    with pytest.raises(DataError, match=r"malformed|no list|refused"):
+        releases_from(b"\x80\x04" + whole[2:], "a")  # a pickle's first bytes
+
+
+def test_deep_nesting_is_refused():
+    tree = (b"[" * 5000) + (b"]" * 5000)
+    content = len(tree).to_bytes(8, "little") + tree + pack([], {})[10:]
+    with pytest.raises(DataError, match="malformed"):
+        releases_from(content, "a")
+
+
+def test_packing_refuses_objects_and_texts_in_arrays():
+    for value in (object(), np.array(["ann"]), np.array([None]), {1: 2}, lambda: 0):
+        with pytest.raises(StoreError):
+            pack(value, {})
+
+
+def test_numbers_that_json_lacks_come_back():
+    value = {"x": (float("inf"), float("-inf")), "n": np.float32(1.5), "s": frozenset({(True,)})}
+    assert unpack(pack(value, {}), {}) == value
+
+
+# --- parcels ----------------------------------------------------------------------------------
+
+MOST = 10_000
+
+
+@pytest.fixture
+def two():
+    a, b, c = (Identity.fresh(name) for name in "abc")
+    public = {i.name: i.public for i in (a, b, c)}
+    return tuple(
+        replace(i, others={n: k for n, k in public.items() if n != i.name}) for i in (a, b, c)
+    )
+
+
+ADDRESS = Address("20260101-000000-00000000", 3, "a", "b")
+
+
+def test_a_parcel_opens_at_its_receiver(two):
+    a, b, _ = two
+    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    assert open_parcel(parcel, ADDRESS, b, most=MOST) == b"hello"
+    assert read_address(parcel, most=MOST) == ADDRESS
+    assert b"hello" not in parcel
+    assert seal_parcel(b"hello", ADDRESS, a, most=MOST) != parcel
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "20260101-000000-00000001"},
+        {"step": 4},
+        {"sender": "c"},
+        {"receiver": "c"},
+    ],
+    ids=str,
+)
+def test_a_replayed_or_redirected_parcel_is_refused(two, change):
+    a, b, _ = two
+    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    other = replace(ADDRESS, **change)
+    with pytest.raises(DataError, match="another one came"):
+        open_parcel(parcel, other, b, most=MOST)
+    # The words on the outside may be changed too: the seal holds them.
+    text = json.dumps(
+        {
+            "run": other.run,
+            "step": other.step,
+            "from": other.sender,
+            "to": other.receiver,
+            "bytes": 12 + 5 + 16,
+        },
+        separators=(",", ":"),
+    ).encode()
+    forged = parcel[:16] + len(text).to_bytes(4, "little") + text + parcel[-(12 + 5 + 16) :]
+    if other.receiver == "b":
+        with pytest.raises(DataError, match="changed on its way or sealed by somebody else"):
+            open_parcel(forged, other, b, most=MOST)
+
+
+def test_a_changed_byte_is_found(two):
+    a, b, _ = two
+    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    for k in range(len(parcel)):
+        changed = parcel[:k] + bytes([parcel[k] ^ 1]) + parcel[k + 1 :]
+        with pytest.raises(DataError, match="refused"):
+            open_parcel(changed, ADDRESS, b, most=MOST)
+
+
+def test_nobody_else_opens_or_seals(two):
+    a, b, c = two
+    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    with pytest.raises(DataError, match="somebody else"):
+        open_parcel(parcel, ADDRESS, replace(c, name="b"), most=MOST)
+    forged = seal_parcel(b"hello", ADDRESS, replace(c, name="a"), most=MOST)
+    with pytest.raises(DataError, match="somebody else"):
+        open_parcel(forged, ADDRESS, b, most=MOST)
+    stranger = Identity.fresh("a")
+    with pytest.raises(SettingError, match="no public keys of 'b' are pinned"):
+        seal_parcel(b"hello", ADDRESS, stranger, most=MOST)
+
+
+def test_an_oversized_parcel_is_refused_at_both_ends(two):
+    a, b, _ = two
+    with pytest.raises(DataError, match="at most 10,000 may be sent"):
+        seal_parcel(bytes(MOST), ADDRESS, a, most=MOST)
+    large = seal_parcel(bytes(MOST), ADDRESS, a, most=2 * MOST)
+    for refuse in (
+        lambda: open_parcel(large, ADDRESS, b, most=MOST),
+        lambda: read_address(large, most=MOST),
+    ):
+        with pytest.raises(DataError, match="refused"):
+            refuse()
+
+
+@pytest.mark.parametrize("content", [b"", b"cofill", b"cofill-parcel-1\n" + b"\xff" * 50])
+def test_what_is_no_parcel_is_refused(two, content):
+    with pytest.raises(DataError, match="no parcel of cofill"):
+        open_parcel(content, ADDRESS, two[1], most=MOST)
+
+
+def test_keys_are_kept_for_their_owner_alone(tmp_path, two):
+    a, _, _ = two
+    a.save(tmp_path)
+    assert Identity.load(tmp_path) == a
+    assert (tmp_path / "identity.json").stat().st_mode & 0o077 == 0
+    assert a.seal.hex() not in (tmp_path / "directory.json").read_text()
+    assert a.seal.hex() not in repr(a)
+    (tmp_path / "identity.json").write_text('{"name": "a", "seal": "00"}')
+    with pytest.raises(CofillError, match="must hold a party's private keys"):
+        Identity.load(tmp_path)
