@@ -1,17 +1,12 @@
 """Split by row: sites train one model of all modalities together and complete their individuals."""
 
+from cofill.federate._aggregation import SecureSum
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._estimator import FederatedVIGAN, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, Phase
 from cofill.federate._local import LocalSettings
-from cofill.federate._rounds import (
-    Coordinator,
-    RoundSettings,
-    RowSite,
-    federation_of,
-    round_steps,
-    run_rounds,
-)
+from cofill.federate._parties import Coordinator, RoundSettings, RowSite, federation_of
+from cofill.federate._rounds import round_steps, run_rounds
 from cofill.federate._rows import Rows, Shape, rows_of
 from cofill.federate._strategies import (
     STRATEGIES,
@@ -45,6 +40,7 @@ __all__ = [
     "RowSite",
     "Rows",
     "Scaffold",
+    "SecureSum",
     "Shape",
     "federation_of",
     "fit_sites_many",

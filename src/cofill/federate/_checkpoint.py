@@ -1,24 +1,29 @@
 """Where a run of rounds stands: saved after each round, taken up again to the same result.
 
 One safetensors file holds the coordinator's weights and strategy, every site's moments and control,
-and as JSON the round, the notes and the curve. A run is known by a fingerprint of its settings and
-rows: a checkpoint of another run is refused, not mixed in. Which rows a site draws in a round comes
-from its seed and the round's number, so that nothing else has to be kept.
+and as JSON the round, the notes, the curve and the ledger: what was spent stays spent. A run is
+known by a fingerprint of its settings and rows: a checkpoint of another run is refused, not mixed
+in. Which rows a site draws in a round comes from its seed and the round's number, so that nothing
+else has to be kept; where noise protects the rows it comes from a secret of the site, which is not
+kept, and a resumed run draws anew.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cofill.errors import StoreError
-from cofill.federate._rounds import Coordinator, RowSite
+from cofill.federate._parties import Coordinator, RowSite
 from cofill.nets import load_arrays, save
+from cofill.privacy import Ledger, LedgerEntry
 from cofill.protocol import Federation
 
 __all__ = ["FILE", "fingerprint_of", "restore", "store"]
@@ -55,6 +60,8 @@ def store(folder: Path | str, federation: Federation[RowSite], fingerprint: str)
         "round": party.round,
         "notes": list(party.notes),
         "curve": [dict(entry) for entry in party.curve],
+        "site_notes": [list(site.notes) for site in federation.sites.values()],
+        "ledger": [_plain(entry) for entry in federation.ledger],
     }
     save(folder / FILE, arrays, metadata)
 
@@ -79,12 +86,15 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
     party: Coordinator = federation.coordinator
     like = federation.sites[party.names[0]].local.steps_by().init(jnp.asarray(party.weights))
     structure = jax.tree.structure(like)
+    site_notes = metadata["site_notes"]
     for number, (name, site) in enumerate(federation.sites.items()):
         saved = [k for k in range(structure.num_leaves) if f"moments/{number}/{k}" in arrays]
         leaves = [arrays[f"moments/{number}/{k}"] for k in saved]
         moments = jax.tree.unflatten(structure, leaves) if leaves else None
         control = arrays.get(f"control/{number}")
-        federation.sites[name] = replace(site, moments=moments, control=control)
+        federation.sites[name] = replace(
+            site, moments=moments, control=control, notes=tuple(site_notes[number])
+        )
     state = {name: arrays[f"state/{name}"] for name in party.state}
     federation.coordinator = replace(
         party,
@@ -94,4 +104,13 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
         notes=tuple(metadata["notes"]),
         curve=tuple(metadata["curve"]),
     )
+    # What the run had released, and after it what was released again to begin anew.
+    before = [LedgerEntry.from_json(entry) for entry in metadata["ledger"]]
+    again = [replace(entry, chain="") for entry in federation.ledger]
+    federation.ledger = Ledger([*before, *again])
     return True
+
+
+def _plain(entry: LedgerEntry) -> dict[str, Any]:
+    """Return an entry with NumPy's numbers as Python's."""
+    return json.loads(json.dumps(entry.to_json(), default=lambda value: value.item()))

@@ -23,12 +23,13 @@ from cofill.federate._checkpoint import fingerprint_of, restore, store
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
-from cofill.federate._rounds import RoundSettings, RowSite, require_lessons, run_rounds
+from cofill.federate._parties import RoundSettings, RowSite, require_lessons
+from cofill.federate._rounds import run_rounds
 from cofill.federate._rows import Rows, Shape, rows_of
 from cofill.federate._strategies import AbstractStrategy, make_strategy
 from cofill.federate._survey import SURVEY, Design, check_sites, survey_of
 from cofill.federate._vigan import VIGAN, Pix2Pix
-from cofill.privacy import Ledger
+from cofill.privacy import Budget, Ledger
 from cofill.protocol import Federation, run_steps
 from cofill.views import MultiView, by_row
 
@@ -57,8 +58,12 @@ class FederatedVIGAN(AbstractCompleter):
         Fields of the model's learner: ``width``, ``blocks``, ``fine``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
     local, settings
-        All settings of training and rounds, for those who want to set more; they take the place
-        of the separate ones.
+        All settings of training and rounds, for those who want to set more (who takes part, secure
+        sums, noise that hides a site or, in ``local``, a row); they take the place of the separate
+        ones.
+    budget
+        What each site may spend on privacy over all its releases; None for no limit. The gate ends
+        a fit that would go beyond.
     checkpoint
         Folder in which every round is saved, and from which an interrupted fit goes on.
     seed
@@ -102,6 +107,7 @@ class FederatedVIGAN(AbstractCompleter):
         network: Mapping[str, Any] | None = None,
         local: LocalSettings | None = None,
         settings: RoundSettings | None = None,
+        budget: Budget | None = None,
         checkpoint: str | Path | None = None,
         seed: int = 0,
     ) -> None:
@@ -115,6 +121,7 @@ class FederatedVIGAN(AbstractCompleter):
         self.network = network
         self.local = local
         self.settings = settings
+        self.budget = budget
         self.checkpoint = checkpoint
         self.seed = seed
 
@@ -169,7 +176,7 @@ class FederatedVIGAN(AbstractCompleter):
         )
         given = {"batch": self.batch, "learning_rate": self.learning_rate}
         if make_strategy(self.strategy).controls:
-            usual = replace(usual, optimizer="sgd", learning_rate=0.05)
+            usual = replace(usual, optimizer="sgd", learning_rate=0.05, momentum=0.0)
         return replace(
             usual, epochs=self.epochs, **{n: v for n, v in given.items() if v is not None}
         )
@@ -177,15 +184,14 @@ class FederatedVIGAN(AbstractCompleter):
     def _learner(self, shape: Shape) -> AbstractLearner:
         given = dict(self.network or {})
         makes = {"best": CompletionNet, "vigan": VIGAN, "pix2pix": Pix2Pix}[self.model]
-        try:
-            return makes(shape, **given)
-        except TypeError:
-            known = [n for n in makes.__dataclass_fields__ if n != "shape"]
-            wrong = next(n for n in given if n not in known)
+        known = [n for n in makes.__dataclass_fields__ if n != "shape"]
+        wrong = next((n for n in given if n not in known), None)
+        if wrong is not None:
             raise SettingError(
                 f"network: there is no setting {wrong!r} of model {self.model!r}; there is "
                 f"{', '.join(known)}"
-            ) from None
+            )
+        return makes(shape, **given)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         made = {}
@@ -195,19 +201,30 @@ class FederatedVIGAN(AbstractCompleter):
             wanted = np.asarray(~rows.known[:, columns].all(axis=1))
             cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
             if wanted.any():
-                made_rows = self._from_others(rows, k, wanted)[:, columns]
-                cells[wanted] = self.scalers_[name].decode(made_rows.astype(np.float64), clip=True)
+                made_rows, told = self._from_others(rows, k, wanted)
+                scaler = self.scalers_[name]
+                decoded = scaler.decode(made_rows[:, columns].astype(np.float64), clip=True)
+                # Nothing but this modality is known of some: they get what is usual here.
+                usual = views[name].typical()
+                alone = ~told[:, None] & ~np.isnan(usual)
+                cells[wanted] = np.where(alone, usual, decoded)
             made[name] = cells
         return made
 
-    def _from_others(self, rows: Rows, modality: int, wanted: np.ndarray) -> np.ndarray:
-        """Return whole rows made from the other modalities; typical ones where there is none."""
+    def _from_others(
+        self, rows: Rows, modality: int, wanted: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return whole rows made from the other modalities, and who has any other.
+
+        Rows of those who have none are of zeros: the mean of numbers.
+        """
         present = rows.present[wanted].copy()
         present[:, modality] = False
         known = rows.known[wanted] & present[:, self.learner_.shape.owner]
         shown = Rows(np.where(known, rows.cells[wanted], 0).astype(np.float32), known, present)
         made = self.learner_.complete(self.weights_, shown)
-        return np.where(present.any(axis=1, keepdims=True), made, 0.0)
+        told = np.asarray(present.any(axis=1))
+        return np.where(told[:, None], made, 0.0), told
 
     def reconstruct(self, views: MultiView, name: str) -> np.ndarray:
         """Return everybody's row of one modality as the others tell it, in the user's units."""
@@ -217,7 +234,7 @@ class FederatedVIGAN(AbstractCompleter):
         columns = self.learner_.shape.slices[name]
         everybody = np.ones(views.n_individuals, dtype=bool)
         modality = self.learner_.shape.names.index(name)
-        made = self._from_others(rows, modality, everybody)[:, columns]
+        made = self._from_others(rows, modality, everybody)[0][:, columns]
         return self.scalers_[name].decode(made.astype(np.float64), clip=True)
 
     def complete_sites(
@@ -238,7 +255,8 @@ class FederatedVIGAN(AbstractCompleter):
         self.features_ = {name: scaler.features for name, scaler in self.scalers_.items()}
         self.weights_ = party.weights
         self.curve_ = [dict(entry) for entry in party.curve]
-        self.notes_ = tuple(party.notes)
+        own = (note for site in federation.sites.values() for note in site.notes)
+        self.notes_ = (*party.notes, *own)
         self.ledger_: Ledger = federation.ledger
 
 
@@ -262,12 +280,11 @@ def fit_sites_many(
     federations: list[Federation[RowSite]] = []
     for estimator, own in zip(estimators, held, strict=True):
         design = estimator._design(own)
-        federation = survey_of(own, design)
+        federation = survey_of(own, design, estimator.budget)
         run_steps(SURVEY, [federation])
-        learner = next(iter(federation.sites.values())).learner
         require_lessons(federation)
         federations.append(federation)
-        if learner != next(iter(federations[0].sites.values())).learner:
+        if len({_alike(f) for f in federations}) > 1:
             raise SettingError("estimators that are fitted together must have the same settings")
     pairs = list(zip(estimators, federations, strict=True))
     marks = [fingerprint_of(f) if e.checkpoint else "" for e, f in pairs]
@@ -290,3 +307,9 @@ def fit_sites_many(
 
     run_rounds(federations, progress=progress or silent, after=after)
     read()
+
+
+def _alike(federation: Federation[RowSite]) -> tuple[Any, ...]:
+    """Return what federations must share to run as one."""
+    site = next(iter(federation.sites.values()))
+    return site.learner, site.local, site.settings

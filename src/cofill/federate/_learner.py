@@ -22,7 +22,16 @@ from jaxtyping import Array, Bool, Float
 
 from cofill.federate._rows import Rows, Shape
 
-__all__ = ["AbstractLearner", "Batch", "Phase", "squared_error", "unravel_of", "weights_of"]
+__all__ = [
+    "AbstractLearner",
+    "Batch",
+    "Phase",
+    "figures_of",
+    "roomy",
+    "squared_error",
+    "unravel_of",
+    "weights_of",
+]
 
 Params = Any
 _AT_ONCE = 2048
@@ -60,6 +69,10 @@ class Phase:
     def rows(self, rows: Rows) -> dict[str, np.ndarray]:
         """Return the positions of each stream's rows."""
         return {stream: _positions(stream, rows) for stream in self.streams}
+
+    def taught_by(self, rows: Rows) -> np.ndarray:
+        """Return the positions of the rows that any stream draws."""
+        return np.unique(np.concatenate(list(self.rows(rows).values())))
 
 
 def _positions(stream: str, rows: Rows) -> np.ndarray:
@@ -107,23 +120,33 @@ class AbstractLearner(ABC):
         """
         if not len(rows):
             return rows.cells
-        parts = []
-        for start in range(0, len(rows), _AT_ONCE):
-            piece = slice(start, start + _AT_ONCE)
-            cells, present = rows.cells[piece], rows.present[piece]
-            short = _AT_ONCE - len(cells) if len(rows) > _AT_ONCE else 0
-            if short:  # one compiled shape for all pieces
-                cells = np.pad(cells, ((0, short), (0, 0)))
-                present = np.pad(present, ((0, short), (0, 0)))
-            made = _fill(
+        made = []
+        # Few compiled shapes, whatever numbers of rows are asked for.
+        size = min(roomy(len(rows)), _AT_ONCE)
+        for start in range(0, len(rows), size):
+            cells, present = (a[start : start + size] for a in (rows.cells, rows.present))
+            short = ((0, size - len(cells)), (0, 0))
+            filled = _fill(
                 self,
-                part or self.fill,
+                part,
                 jnp.asarray(weights),
-                jnp.asarray(cells),
-                jnp.asarray(present),
+                jnp.asarray(np.pad(cells, short)),
+                jnp.asarray(np.pad(present, short)),
             )
-            parts.append(np.asarray(made)[: _AT_ONCE - short])
-        return np.concatenate(parts)
+            made.append(np.asarray(filled)[: len(cells)])
+        return np.concatenate(made)
+
+
+def roomy(count: int) -> int:
+    """Return a number a little above a count, of few different ones: at most an eighth more.
+
+    Examples
+    --------
+    >>> [roomy(n) for n in (0, 5, 16, 17, 33, 1000)]
+    [0, 5, 16, 18, 36, 1024]
+    """
+    unit = 2 ** max(count.bit_length() - 4, 0)
+    return -(-count // unit) * unit
 
 
 @lru_cache(maxsize=32)
@@ -132,6 +155,23 @@ def unravel_of(learner: AbstractLearner) -> Any:
     like = jax.eval_shape(learner.init, jax.random.key(0))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
     return ravel_pytree(zeros)[1]
+
+
+@lru_cache(maxsize=32)
+def figures_of(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
+    """Return the names of the figures that training of a phase tells."""
+    shape, kind = learner.shape, jnp.float32
+
+    def zeros(*sizes: int) -> Array:
+        return jnp.zeros(sizes, kind)
+
+    def figures() -> dict[str, Array]:
+        row = Batch(zeros(1, shape.size), zeros(1, shape.size), zeros(1, shape.count), zeros(1))
+        params = learner.init(jax.random.key(0))
+        batches = dict.fromkeys(phase.streams, row)
+        return learner.loss(phase.name, params, batches, jax.random.key(0))[1]
+
+    return ("loss", *jax.eval_shape(figures))
 
 
 def weights_of(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:

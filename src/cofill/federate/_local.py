@@ -21,7 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Phase, unravel_of
+from cofill.federate._learner import AbstractLearner, Batch, Phase, roomy, unravel_of
 from cofill.federate._rows import Rows
 from cofill.nets import DPSettings
 from cofill.nets._private import capacity
@@ -52,7 +52,10 @@ class LocalSettings:
     proximal
         μ of FedProx: pulls towards the weights that the round began with. Strategies set it.
     dp
-        Differentially private steps (DP-SGD) for learners with one stream; None for none.
+        Differentially private steps (DP-SGD) for learners with one stream; None for none. Updates
+        then carry their event and no figures, for the noise does not cover those. The number of
+        a site's rows is public. Samples and noise come from the operating system: no seed repeats
+        them.
 
     Examples
     --------
@@ -113,13 +116,14 @@ class Plan(NamedTuple):
 class Local(NamedTuple):
     """What one site's training made.
 
-    ``weights`` are new, ``moments`` the optimiser's state, ``steps`` those that had rows,
-    ``figures`` means over steps.
+    ``weights`` are new, ``moments`` the optimiser's state, ``steps`` how many it took,
+    ``travelled`` the sum of their sizes, ``figures`` means over steps.
     """
 
     weights: Float[np.ndarray, " P"]
     moments: Any
     steps: int
+    travelled: float
     figures: dict[str, float]
 
 
@@ -134,6 +138,12 @@ class Work:
     key: Array
     control: Float[np.ndarray, " P"] | None = None
     rate: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def rates(self) -> Float[np.ndarray, " steps"]:
+        """The size of each step relative to the largest: from the first rate towards the second."""
+        (start, end), own = self.rate, self.plan.steps
+        return (start + (end - start) * np.arange(own) / max(own, 1)).astype(np.float32)
 
 
 def plan(
@@ -156,9 +166,7 @@ def plan(
     longest = max((len(p) for p in places.values()), default=0)
     each = math.ceil(longest / settings.batch)
     if settings.dp is not None:
-        (name, own), *others = places.items()
-        if others:
-            raise SettingError("DP-SGD needs a learner with one stream of rows, without a cycle")
+        ((name, own),) = places.items()  # `site_of` refuses several streams
         return _poisson(rng, name, own, settings.batch, each * epochs)
     index = {}
     for name, own in places.items():
@@ -191,6 +199,7 @@ def train_sites(
     work: Sequence[Work],
     *,
     together: bool = True,
+    changing: bool = False,
 ) -> list[Local]:
     """Train every site's copy of the model.
 
@@ -203,13 +212,17 @@ def train_sites(
     together
         Train all sites as one batch, or one after another: the same result, up to the rounding of
         sums that are taken in another order.
+    changing
+        Whether other sites come next time: then programs are made for some steps more than these
+        sites need, so that those of other sizes can use them.
     """
     if not work:
         return []
-    if together:
-        return _trained(learner, phase, settings, work)
     steps = max(w.plan.steps for w in work)
-    size = max(len(w.rows) for w in work)
+    steps = roomy(steps) if changing else steps
+    size = roomy(max(len(w.rows) for w in work))  # more rows are no more work
+    if together:
+        return _trained(learner, phase, settings, work, steps, size)
     return [_trained(learner, phase, settings, [w], steps, size)[0] for w in work]
 
 
@@ -218,17 +231,14 @@ def _trained(
     phase: Phase,
     settings: LocalSettings,
     work: Sequence[Work],
-    steps: int = 0,
-    size: int = 0,
+    steps: int,
+    size: int,
 ) -> list[Local]:
-    steps = max(steps, *(w.plan.steps for w in work))
-    size = max(size, *(len(w.rows) for w in work))
     rates = np.zeros((len(work), steps), dtype=np.float32)
+    planned = np.arange(steps) < np.array([w.plan.steps for w in work])[:, None]
     index: dict[str, np.ndarray] = {}
     for k, one in enumerate(work):
-        own = one.plan.steps
-        start, end = one.rate
-        rates[k, :own] = start + (end - start) * np.arange(own) / max(own, 1)
+        rates[k, : one.plan.steps] = one.rates
     for stream in phase.streams:
         widest = max(w.plan.positions[stream].shape[1] for w in work)
         index[stream] = np.full((len(work), steps, widest), -1, dtype=np.int32)
@@ -244,28 +254,30 @@ def _trained(
         **_tables(tuple(w.rows for w in work), size),
         "index": index,
         "rates": rates,
+        "planned": planned,
         "keys": jnp.stack([w.key for w in work]),
         "control": None if controls[0] is None else np.stack(controls),
         "expected": np.array([w.plan.expected for w in work], dtype=np.float32),
     }
-    weights, moments, taken, figures = jax.tree.map(
-        np.asarray, _program(learner, phase, settings, given)
-    )
+    weights, moments, figures = jax.tree.map(np.asarray, _program(learner, phase, settings, given))
+    with np.errstate(invalid="ignore", over="ignore"):  # of training that diverged
+        means = {
+            n: [float(v[k][planned[k]].mean()) for k in range(len(work))]
+            for n, v in figures.items()
+        }
     return [
         Local(
             weights[k],
             jax.tree.map(lambda leaf, at=k: leaf[at], moments),
-            int(taken[k].sum()),
-            {
-                name: float((values[k] * taken[k]).sum() / max(taken[k].sum(), 1))
-                for name, values in figures.items()
-            },
+            one.plan.steps,
+            float(settings.learning_rate * one.rates.sum(dtype=np.float64)),
+            {name: values[k] for name, values in means.items()},
         )
-        for k in range(len(work))
+        for k, one in enumerate(work)
     ]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _tables(tables: tuple[Rows, ...], size: int) -> dict[str, Array]:
     """Return the rows of sites as one batch on the device, kept for the next round's same sites."""
     return {
@@ -284,14 +296,14 @@ def _stacked(arrays: Sequence[np.ndarray], size: int) -> np.ndarray:
 @jax.jit(static_argnums=(0, 1, 2))
 def _program(
     learner: AbstractLearner, phase: Phase, settings: LocalSettings, given: Mapping[str, Any]
-) -> tuple[Array, Any, Array, dict[str, Array]]:
+) -> tuple[Array, Any, dict[str, Array]]:
     axes = {name: (None if value is None else 0) for name, value in given.items()}
     return jax.vmap(lambda one: _one(learner, phase, settings, one), in_axes=(axes,))(given)
 
 
 def _one(
     learner: AbstractLearner, phase: Phase, settings: LocalSettings, given: Mapping[str, Any]
-) -> tuple[Array, Any, Array, dict[str, Array]]:
+) -> tuple[Array, Any, dict[str, Array]]:
     """Train one site's copy; vmapped over sites."""
     unravel = unravel_of(learner)
     moves = settings.steps_by()
@@ -319,9 +331,8 @@ def _one(
 
     def step(carry: Any, drawn: Any) -> tuple[Any, Any]:
         weights, moments = carry
-        number, rate, index = drawn
+        number, rate, planned, index = drawn
         batches = {name: gathered(places) for name, places in index.items()}
-        taken = jnp.stack([(places >= 0).any() for places in index.values()]).any()
         slope, figures = slope_of(weights, batches, jax.random.fold_in(given["keys"], number))
         if settings.proximal:
             slope = slope + settings.proximal * (weights - start)
@@ -329,14 +340,15 @@ def _one(
             slope = slope + given["control"]
         move, new = moves.update(slope, moments, weights)
         moved = weights - settings.learning_rate * rate * move
-        kept = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (moved, new), (weights, moments))
-        return kept, (taken, figures)
+        # A private step whose sample is empty is a step: without its noise, it would tell so.
+        kept = jax.tree.map(lambda a, b: jnp.where(planned, a, b), (moved, new), (weights, moments))
+        return kept, figures
 
     steps = jnp.arange(given["rates"].shape[0])
-    (weights, moments), (taken, figures) = lax.scan(
-        step, (start, given["moments"]), (steps, given["rates"], given["index"])
+    (weights, moments), figures = lax.scan(
+        step, (start, given["moments"]), (steps, given["rates"], given["planned"], given["index"])
     )
-    return weights, moments, taken, figures
+    return weights, moments, figures
 
 
 def _private_slope(

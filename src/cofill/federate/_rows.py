@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.views import MultiView, Scaler
+from cofill.views import Kind, MultiView, Scaler
 
 __all__ = ["Rows", "Shape", "rows_of"]
 
@@ -111,7 +111,21 @@ def rows_of(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Ro
     cells = np.zeros((n, shape.size), dtype=np.float32)
     known = np.zeros((n, shape.size), dtype=bool)
     for name, columns in shape.slices.items():
-        encoded = scalers[name].encode(views.aligned(name), dtype=np.float32)
-        known[:, columns] = ~np.isnan(encoded)
-        cells[:, columns] = np.nan_to_num(encoded, nan=0.0)
-    return Rows(cells, known, views.presence.copy())
+        # By names and values: these views may have other categories than those of the fit.
+        encoded, _ = scalers[name].encode_view(views[name], dtype=np.float32)
+        encoded[:, _unscaled(scalers[name])] = np.nan
+        own = views.present(name)
+        known[own, columns] = ~np.isnan(encoded)
+        cells[own, columns] = np.nan_to_num(encoded, nan=0.0)
+    # In the order of the shape, which need not be that of the views.
+    present = np.stack([views.present(name) for name in shape.names], axis=1)
+    return Rows(cells, known, present)
+
+
+def _unscaled(scaler: Scaler) -> list[int]:
+    """Return the columns of numbers of which none was seen at fit: there is no scale for them."""
+    return [
+        block.start
+        for block in scaler.blocks
+        if block.kind is Kind.NUMERIC and scaler.low[block.feature] == -np.inf
+    ]

@@ -3,7 +3,9 @@
 ``describe → agree → encode``: each site sends a summary of its columns; the coordinator combines
 them (Chan et al.'s update of means and squared deviations), makes scales and a first model, and
 sends the scales back; sites encode their rows. Images are brought to [0, 1] by their modality's
-range over all sites, other numbers to mean 0 and deviation 1.
+range over all sites, other numbers to mean 0 and deviation 1. Summaries say what scaling needs and
+no more, and nothing of a modality of which a site has very few rows: of one row the mean is the
+row. They carry no noise, so a site whose budget is ``only_guaranteed`` sends none.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ import numpy as np
 from cofill.errors import DataError
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
-from cofill.federate._rounds import Coordinator, RoundSettings, RowSite, coordinator_of, site_of
+from cofill.federate._parties import Coordinator, RoundSettings, RowSite, coordinator_of, site_of
 from cofill.federate._rows import Shape, rows_of
 from cofill.federate._strategies import AbstractStrategy
-from cofill.privacy import ColumnSummary, Model, Release
+from cofill.privacy import Budget, ColumnSummary, Model, Release
 from cofill.protocol import COORDINATOR, Federation, Step
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
 __all__ = ["SURVEY", "Design", "Newcomer", "Surveyor", "check_sites", "survey_of"]
+
+_FEWEST = 3  # rows of a modality below which a site says nothing about it
 
 Outbox = Sequence[Release]
 MakeLearner = Callable[[Shape], AbstractLearner]
@@ -53,11 +57,17 @@ class Design:
     seed: int
 
     def scalers(self, scales: Mapping[str, np.ndarray]) -> dict[str, Scaler]:
-        """Return the scalers that belong to agreed scales (center, scale, low, high)."""
-        return {
-            name: Scaler(features, "standard", *(tuple(map(float, row)) for row in scales[name]))
-            for name, features in self.features.items()
-        }
+        """Return the scalers that belong to agreed scales: centers, scales, lows, highs in a row.
+
+        A range that ends before it begins is none.
+        """
+        made = {}
+        for name, features in self.features.items():
+            center, scale, low, high = scales[name].reshape(4, -1)
+            ends = np.where(low > high, -np.inf, low), np.where(low > high, np.inf, high)
+            rows = (tuple(map(float, row)) for row in (center, scale, *ends))
+            made[name] = Scaler(features, "standard", *rows)
+        return made
 
     def shape(self, scalers: Mapping[str, Scaler]) -> Shape:
         """Return the shape of encoded rows."""
@@ -125,10 +135,13 @@ def _without_rows(view: View, views: MultiView) -> View:
     return view.with_rows(views.ids[:0], view.cells[:0])
 
 
-def survey_of(held: Mapping[str, MultiView], design: Design) -> Federation[Any]:
-    """Return a federation that is ready for the survey."""
+def survey_of(
+    held: Mapping[str, MultiView], design: Design, budget: Budget | None = None
+) -> Federation[Any]:
+    """Return a federation that is ready for the survey, each site with a budget of its own."""
     sites: dict[str, Any] = {n: Newcomer(n, views, design) for n, views in held.items()}
-    return Federation(sites, coordinator=Surveyor(tuple(sites), design))
+    budgets = {} if budget is None else dict.fromkeys(sites, budget)
+    return Federation(sites, coordinator=Surveyor(tuple(sites), design), budgets=budgets)
 
 
 def _describe(
@@ -141,7 +154,7 @@ def _describe(
                 ColumnSummary(
                     sender=site.name,
                     receiver=COORDINATOR,
-                    columns={name: _summary(view.cells) for name, view in site.views.items()},
+                    columns={name: _told(view) for name, view in site.views.items()},
                     rows=site.views.n_individuals,
                 )
             ],
@@ -156,7 +169,7 @@ def _agree(
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
         design = party.design
-        summaries = [r for r in inbox if isinstance(r, ColumnSummary)]
+        summaries = _summaries(party, inbox)
         scales = {
             name: _scales(
                 _combined([s.columns[name] for s in summaries]),
@@ -176,7 +189,7 @@ def _agree(
                 receiver=name,
                 round=0,
                 weights=np.zeros(0, dtype=np.float32),
-                extras=scales,
+                extras={name: values.ravel() for name, values in scales.items()},
             )
             for name in party.names
         ]
@@ -217,8 +230,42 @@ SURVEY: tuple[Step[Any], ...] = (
 )
 
 
+def _summaries(party: Surveyor, inbox: Sequence[Release]) -> list[ColumnSummary]:
+    """Return every site's summary; raise a `DataError` for one that is missing or unsound."""
+    found: dict[str, ColumnSummary] = {}
+    for release in inbox:
+        where = f"site {release.sender!r}: its summary of columns"
+        if not isinstance(release, ColumnSummary) or release.sender in found:
+            raise DataError(f"{where} must come once and nothing else, got {type(release).kind}")
+        for name, features in party.design.features.items():
+            told = release.columns.get(name)
+            if told is None or told.shape != (5, len(features)):
+                shape = None if told is None else told.shape
+                raise DataError(f"{where} of {name!r} must be 5 × {len(features)}, got {shape}")
+            if not np.isfinite(told).all() or (told[[0, 2]] < 0).any():
+                raise DataError(f"{where} of {name!r} must be finite, with counts of at least 0")
+        found[release.sender] = release
+    absent = [name for name in party.names if name not in found]
+    if absent:
+        raise DataError(f"site {absent[0]!r} did not describe its columns; start again")
+    return [found[name] for name in sorted(found)]
+
+
+def _told(view: View) -> np.ndarray:
+    """Return what a site tells of a modality's columns: a summary of what scaling needs."""
+    summary = _summary(view.cells if len(view) >= _FEWEST else view.cells[:0])
+    numeric = np.array([f.kind is Kind.NUMERIC for f in view.features])
+    summary[1:, ~numeric] = 0.0
+    if view.image_shape is not None:  # brought to a range
+        summary[1:3] = 0.0
+    return summary
+
+
 def _summary(cells: np.ndarray) -> np.ndarray:
-    """Return count, mean, squared deviations, lowest and highest of each column's known cells."""
+    """Return count, mean, squared deviations, lowest and highest of each column's known cells.
+
+    Columns without a known cell have zeros.
+    """
     known = ~np.isnan(cells)
     count = known.sum(axis=0).astype(np.float64)
     filled = np.where(known, cells, 0.0).astype(np.float64)
@@ -226,27 +273,31 @@ def _summary(cells: np.ndarray) -> np.ndarray:
     squares = (np.where(known, cells - mean, 0.0) ** 2).sum(axis=0)
     low = np.where(known, cells, np.inf).min(axis=0, initial=np.inf)
     high = np.where(known, cells, -np.inf).max(axis=0, initial=-np.inf)
-    return np.stack([count, mean, squares, low, high]).astype(np.float64)
+    ends = np.where(count > 0, [low, high], 0.0)
+    return np.stack([count, mean, squares, *ends]).astype(np.float64)
 
 
 def _combined(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the summary of all sites' rows from the sites' summaries."""
     count, mean, squares, low, high = parts[0].copy()
     for part in parts[1:]:
+        new = part[0] > 0
+        low = np.where(new, np.where(count > 0, np.minimum(low, part[3]), part[3]), low)
+        high = np.where(new, np.where(count > 0, np.maximum(high, part[4]), part[4]), high)
         total = count + part[0]
         share = part[0] / np.maximum(total, 1)
         apart = part[1] - mean
         mean = mean + apart * share
         squares = squares + part[2] + apart**2 * count * share
-        count, low, high = total, np.minimum(low, part[3]), np.maximum(high, part[4])
+        count = total
     return np.stack([count, mean, squares, low, high])
 
 
 def _scales(summary: np.ndarray, features: Sequence[Feature], image: bool, name: str) -> np.ndarray:
-    """Return center, scale, lowest and highest of each column."""
+    """Return center, scale, lowest and highest of each column; 1 and 0 where there is no range."""
     count, mean, squares, low, high = summary
     if not count.any():
-        raise DataError(f"{name!r} has no row at any site; leave it out")
+        raise DataError(f"{name!r} has fewer than {_FEWEST} rows at every site; leave it out")
     if image:
         lowest, highest = low[count > 0].min(), high[count > 0].max()
         span = highest - lowest if highest > lowest else 1.0
@@ -259,7 +310,7 @@ def _scales(summary: np.ndarray, features: Sequence[Feature], image: bool, name:
         [
             np.where(numeric, mean, 0.0),
             np.where(numeric, scale, 1.0),
-            np.where(numeric, low, -np.inf),
-            np.where(numeric, high, np.inf),
+            np.where(numeric, low, 1.0),
+            np.where(numeric, high, 0.0),
         ]
     )

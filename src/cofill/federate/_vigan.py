@@ -49,7 +49,7 @@ class _Pair(AbstractLearner):
             raise SettingError(
                 "this model takes two modalities of one size, got "
                 f"{', '.join(f'{n} ({s})' for n, s in zip(*sized, strict=True))}; "
-                "use method 'best' for any number of modalities of any size"
+                "use model 'best' for any number of modalities of any size"
             )
         if self.adversarial not in _KINDS:
             raise SettingError(

@@ -152,6 +152,8 @@ class GridNet:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.blocks < 0:
             raise SettingError(f"blocks must be at least 0, got {self.blocks}")
+        if min(self.grid) < 1:
+            raise SettingError(f"grid must have at least one row and column, got {self.grid}")
 
     @property
     def _taps(self) -> int:
@@ -221,6 +223,14 @@ class DetailNet:
     patch: int = 4
     width: int = 64
     blocks: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("channels_in", "channels_out", "fine", "width"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.blocks < 0:
+            raise SettingError(f"blocks must be at least 0, got {self.blocks}")
+        _ = self._layout  # height, width and patch fit
 
     @property
     def _layout(self) -> Layout:

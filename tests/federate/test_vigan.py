@@ -1,0 +1,272 @@
+"""VIGAN's phases train what they should, each player's loss moves that player, and the way back."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cofill.errors import SettingError
+from cofill.federate import (
+    VIGAN,
+    LocalSettings,
+    Phase,
+    Pix2Pix,
+    RoundSettings,
+    Rows,
+    Shape,
+    federation_of,
+    run_rounds,
+)
+from cofill.federate._learner import Batch, unravel_of
+from cofill.federate._local import Work, plan, train_sites
+from cofill.federate._vigan_networks import networks_of
+
+SHAPE = Shape(("x", "y"), (3, 3))
+MODEL = VIGAN(SHAPE)
+PARTS = ("G1", "G2", "D1", "D2", "A")
+
+
+def some_rows(pairs=8, singles=4, seed=0) -> Rows:
+    rng = np.random.default_rng(seed)
+    present = np.ones((pairs + 2 * singles, 2), bool)
+    present[pairs : pairs + singles, 1] = False
+    present[pairs + singles :, 0] = False
+    known = np.repeat(present, 3, axis=1)
+    cells = np.where(known, rng.normal(size=known.shape), 0).astype(np.float32)
+    return Rows(cells, known, present)
+
+
+def batch(places, rows) -> Batch:
+    of = (rows.cells[places], rows.known[places], rows.present[places])
+    return Batch(*(jnp.asarray(a, jnp.float32) for a in of), jnp.ones(len(places)))
+
+
+@pytest.fixture(scope="module")
+def params():
+    return jax.jit(MODEL.init)(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def batches():
+    rows = some_rows()
+    return {
+        "complete": batch(rows.complete, rows),
+        "only:0": batch(rows.only(0), rows),
+        "only:1": batch(rows.only(1), rows),
+    }
+
+
+def moved(slope) -> set[str]:
+    """The parts that a gradient would move."""
+    return {
+        name
+        for name in slope
+        if max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slope[name])) > 0
+    }
+
+
+@pytest.mark.parametrize(
+    ("phase", "parts"),
+    [
+        ("autoencoder", {"A"}),
+        ("cycle", {"G1", "G2", "D1", "D2"}),
+        ("rounds", {"G1", "G2", "D1", "D2", "A"}),
+    ],
+)
+def test_a_phase_moves_its_own_parts(params, batches, phase, parts):
+    slope = jax.jit(jax.grad(lambda p: MODEL.loss(phase, p, batches, jax.random.key(0))[0]))(params)
+    assert moved(slope) == parts
+
+
+def test_pre_training_leaves_other_parts_as_they_were():
+    held = {"a": some_rows(), "b": some_rows(seed=1)}
+    for epochs, same in (
+        ({"autoencoder": 1, "cycle": 0}, {"G1", "G2", "D1", "D2"}),
+        ({"autoencoder": 0, "cycle": 1}, {"A"}),
+    ):
+        made = federation_of(
+            held,
+            MODEL,
+            local=LocalSettings(batch=8, learning_rate=0.01),
+            settings=RoundSettings(rounds=1, pretrain=epochs),
+        )
+        before = unravel_of(MODEL)(jnp.asarray(made.coordinator.weights))
+        run_rounds([made], until=0)
+        after = unravel_of(MODEL)(jnp.asarray(made.coordinator.weights))
+        change = jax.tree.map(lambda a, b: a - b, after, before)
+        assert moved(change) == set(PARTS) - same
+        assert all(site.moments is None for site in made.sites.values())
+        (entry,) = made.coordinator.curve
+        trained = "autoencoder" if epochs["autoencoder"] else "cycle"
+        assert entry["round"] == 0
+        assert {name.partition("_")[0] for name in entry} == {"round", "sites", trained}
+
+
+@pytest.mark.parametrize("kind", ["printed", "non-saturating", "least-squares"])
+def test_each_players_loss_moves_that_player_alone(params, batches, kind):
+    model = VIGAN(SHAPE, adversarial=kind)
+    pairs = batches["complete"]
+    x, y = pairs.cells[:, :3], pairs.cells[:, 3:]
+    ones = jnp.ones(len(x))
+
+    def losses(p):
+        false = model._generated(p, 1, x)
+        return model._game(model._networks[1], p, "D1", (y,), (false,), ones, ones)
+
+    fooled, told = jax.jit(
+        lambda p: (jax.grad(lambda q: losses(q)[0])(p), jax.grad(lambda q: losses(q)[1])(p))
+    )(params)
+    assert moved(fooled) == {"G1"}
+    assert moved(told) == {"D1"}
+
+
+@pytest.mark.parametrize("kind", ["printed", "non-saturating", "least-squares"])
+def test_losses_of_the_game_by_hand(kind):
+    model = VIGAN(SHAPE, adversarial=kind)
+
+    def judge(held, verdict):
+        return verdict * held
+
+    real, false = jnp.array([[2.0], [9.0]]), jnp.array([[-1.0], [9.0]])
+    weight = jnp.array([1.0, 0.0])  # the second row is none
+    fooled, told = model._game(judge, {"D": jnp.ones(())}, "D", (real,), (false,), weight, weight)
+    D = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    if kind == "least-squares":
+        expected = ((-1 - 1) ** 2, 0.5 * ((2 - 1) ** 2 + (-1) ** 2))
+    else:
+        told_by_hand = -np.log(D(2)) - np.log(1 - D(-1))
+        by_hand = np.log(1 - D(-1)) if kind == "printed" else -np.log(D(-1))
+        expected = (by_hand, told_by_hand)
+    assert (float(fooled), float(told)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_joint_gradient_is_the_weighted_sum_of_the_parts(params, batches):
+    pairs = batches["complete"]
+    x, y = pairs.cells[:, :3], pairs.cells[:, 3:]
+    ones = jnp.ones(len(x))
+    hold = jax.lax.stop_gradient
+
+    def by_hand(p):
+        """Eq. 3.11 for the generators and A, Eq. 3.9 for the discriminators, written out."""
+        generate, judge = MODEL._networks[0], MODEL._networks[1]
+        made_y, made_x = generate(p["G1"], x), generate(p["G2"], y)
+        a = MODEL._networks[3]
+        (x1, y1), (x2, y2) = a(p["A"], x, made_y), a(p["A"], made_x, y)
+        error = sum(((one - two) ** 2).mean() for one, two in ((x1, x), (y1, y), (x2, x), (y2, y)))
+        cycle = (
+            jnp.abs(generate(p["G2"], made_y) - x).mean()
+            + jnp.abs(generate(p["G1"], made_x) - y).mean()
+        )
+        fool = sum(
+            jax.nn.softplus(-judge(hold(p[d]), f)).mean() for d, f in (("D1", y1), ("D2", x2))
+        )
+        tell = sum(
+            jax.nn.softplus(-judge(p[d], r)).mean() + jax.nn.softplus(judge(p[d], hold(f))).mean()
+            for d, r, f in (("D1", y, y1), ("D2", x, x2))
+        )
+        return 100 * error + 10 * cycle + fool + tell
+
+    ours = jax.jit(
+        jax.value_and_grad(lambda p: MODEL.loss("rounds", p, batches, jax.random.key(0))[0])
+    )(params)
+    theirs = jax.jit(jax.value_and_grad(by_hand))(params)
+    assert float(ours[0]) == pytest.approx(float(theirs[0]), rel=1e-5)
+    for one, two in zip(jax.tree.leaves(ours[1]), jax.tree.leaves(theirs[1]), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-4)
+    assert len(ones) == 8
+
+
+def test_the_way_of_a_completion_is_generator_then_autoencoder(params):
+    rng = np.random.default_rng(1)
+    x, y = (jnp.asarray(rng.normal(size=(5, 3)), jnp.float32) for _ in range(2))
+    generate, _, _, autoencode = MODEL._networks
+    nothing = jnp.zeros_like(x)
+    filled = jax.jit(MODEL.fill)
+    from_x = filled(params, jnp.concatenate([x, nothing], axis=1), jnp.array([[1.0, 0.0]] * 5))
+    rebuilt = autoencode(params["A"], x, generate(params["G1"], x))
+    np.testing.assert_allclose(from_x, np.concatenate(rebuilt, axis=1), rtol=1e-4, atol=1e-5)
+    from_y = filled(params, jnp.concatenate([nothing, y], axis=1), jnp.array([[0.0, 1.0]] * 5))
+    rebuilt = autoencode(params["A"], generate(params["G2"], y), y)
+    np.testing.assert_allclose(from_y, np.concatenate(rebuilt, axis=1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pairs_only():
+    return jax.jit(Pix2Pix(SHAPE).init)(jax.random.key(0))
+
+
+@pytest.mark.parametrize("kind", [VIGAN, Pix2Pix])
+def test_bounded_models_stay_in_their_range(params, pairs_only, kind):
+    model = kind(Shape(("x", "y"), (3, 3), bounded=True))
+    given = params if kind is VIGAN else pairs_only
+    cells = jnp.asarray(np.random.default_rng(0).uniform(size=(3, 6)), jnp.float32)
+
+    @jax.jit
+    def wild(p):
+        p = jax.tree.map(lambda leaf: 30 * leaf, p)
+        return model.fill(p, cells * (jnp.arange(6) < 3), jnp.array([[1.0, 0.0]] * 3))
+
+    made = np.asarray(wild(given))
+    assert made.min() >= 0
+    assert made.max() <= 1
+    assert made.std() > 0.1
+
+
+@pytest.mark.parametrize("kind", [VIGAN, Pix2Pix])
+def test_places_that_no_row_took_change_nothing(params, pairs_only, batches, kind):
+    model, given = kind(SHAPE), params if kind is VIGAN else pairs_only
+    full = [np.asarray(part) for part in batches["complete"]]
+    wider = [
+        np.concatenate([part, np.full((3, *part.shape[1:]), 7.0, np.float32)]) for part in full
+    ]
+    wider[3][-3:] = 0
+
+    @jax.jit
+    def losses(p):
+        return [
+            model.loss("rounds", p, {"complete": Batch(*map(jnp.asarray, b))}, jax.random.key(0))[0]
+            for b in (full, wider)
+        ]
+
+    one, other = map(float, losses(given))
+    assert other == pytest.approx(one, rel=1e-5)
+
+
+def test_a_site_without_single_modalities_skips_the_cycle_phase():
+    rows = some_rows(singles=0)
+    phase = Phase("cycle", ("only:0", "only:1"))
+    assert plan(rows, phase, LocalSettings(), 3, [0]).steps == 0
+    assert train_sites(MODEL, phase, LocalSettings(), list[Work]()) == []
+
+
+def test_other_shapes_are_refused_with_the_way_out():
+    for shape in (Shape(("x", "y"), (3, 4)), Shape(("x", "y", "z"), (3, 3, 3))):
+        with pytest.raises(SettingError, match=r"two modalities of one size.*use model 'best'"):
+            VIGAN(shape)
+    with pytest.raises(SettingError, match="'published' is for images"):
+        networks_of(SHAPE, "published")
+    with pytest.raises(SettingError, match="architecture must be 'small' or 'published'"):
+        networks_of(SHAPE, "huge")
+
+
+def test_the_published_layers():
+    image = Shape(("x", "y"), (784, 784), image=(28, 28), bounded=True)
+    generator, judge, pairs, autoencoder = networks_of(image, "published")
+    sizes = jax.eval_shape(autoencoder.init, jax.random.key(0))
+    layers = {n: [tuple(layer["w"].shape) for layer in part] for n, part in sizes.items()}
+    assert layers == {
+        "in0": [(784, 400)],
+        "in1": [(784, 400)],
+        "joint": [(800, 500), (500, 200), (200, 400)],
+        "out0": [(400, 500), (500, 784)],
+        "out1": [(400, 500), (500, 784)],
+    }
+    made = jax.eval_shape(generator.init, jax.random.key(0))
+    assert made["stem"]["w"].shape == (7, 7, 1, 64)
+    assert sum(name.startswith("block") for name in made) == 9
+    rows = jax.ShapeDtypeStruct((2, 784), jnp.float32)
+    assert jax.eval_shape(generator, made, rows).shape == (2, 784)
+    judges = jax.eval_shape(judge.init, jax.random.key(0))
+    assert [layer["w"].shape for layer in judges][:2] == [(4, 4, 1, 64), (4, 4, 64, 128)]
+    both = jax.eval_shape(pairs.init, jax.random.key(0))
+    assert jax.eval_shape(pairs, both, rows, rows).shape[0] == 2
