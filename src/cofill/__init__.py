@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         MultiClass,
         Noise,
         SelfTraining,
-        sensitivity,
         share_of,
     )
     from cofill.baselines import (
@@ -78,7 +77,6 @@ __all__ = [
     "make",
     "methods",
     "read_views",
-    "sensitivity",
     "share_of",
 ]
 
@@ -93,7 +91,6 @@ _PLACES = {
         "MultiClass",
         "Noise",
         "SelfTraining",
-        "sensitivity",
         "share_of",
     ),
     "cofill.baselines": (
