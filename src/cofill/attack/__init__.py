@@ -1,4 +1,4 @@
-"""Attacks on what is released: who is positive, from the mean of the positives.
+"""Attacks on what is released: means, codes, completed rows, networks and their updates.
 
 ::
 
@@ -25,17 +25,37 @@
     _files         the files of an attack
     _verdict       accuracies beside floor and ceiling
     _job           from files to files
+
+    _leak               what the attacks below return: a figure beside floor, control and ceiling
+    _inversion          the row behind a code
+    _attribute          one private fact, from codes or completed rows
+    _membership         who a network was trained on, by losses
+    _update_inversion   the rows behind a weight change
+    _linkage            codes of the same person at two sites
+
+    _people             matrices with one row a person, checked
+    _intervals          the bootstrap over people
+    _image_leaks        PSNR and SSIM
+    _decoders           decoders for many amounts of knowledge, as one batch
+    _alignment          laying one cloud over another without pairs
+    _matching           who is who in two clouds
+    _shadows            shadow networks, as one batch
+    _gradient_matching  rows that explain a weight change
 """
 
+from cofill.attack._attribute import infer_attribute
 from cofill.attack._base import (
     AbstractCalibratedAttack,
     AbstractMeanAttack,
     AttackFailed,
     Noise,
 )
+from cofill.attack._decoders import DecoderSettings
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
+from cofill.attack._gradient_matching import MatchingSettings
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
+from cofill.attack._inversion import invert_codes
 from cofill.attack._job import (
     CLASS_ATTACKS,
     MEAN_ATTACKS,
@@ -43,7 +63,10 @@ from cofill.attack._job import (
     MeanAttackResult,
     run_mean_attack,
 )
+from cofill.attack._leak import Leak, share_leak
 from cofill.attack._likelihood import Likelihood
+from cofill.attack._linkage import LinkageSettings, link_codes
+from cofill.attack._membership import attack_membership, likelihood_ratios, membership_leaks
 from cofill.attack._multiclass import MultiClass
 from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
 from cofill.attack._prior import Share, share_of
@@ -52,7 +75,14 @@ from cofill.attack._queries import ByGroup, averaged
 from cofill.attack._runs import Runs, score_runs
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._sensitivity import sensitivity
+from cofill.attack._shadows import Shadows, attack_training, train_shadows
 from cofill.attack._spread import Spread, spread_of, spread_of_pieces
+from cofill.attack._update_inversion import (
+    LocalRound,
+    first_layer_row,
+    invert_updates,
+    update_of,
+)
 
 __all__ = [
     "CLASS_ATTACKS",
@@ -63,11 +93,16 @@ __all__ = [
     "AbstractMeanAttack",
     "AttackFailed",
     "ByGroup",
+    "DecoderSettings",
     "Discriminant",
     "GrowPU",
     "GrowSettings",
     "KMeansFloor",
+    "Leak",
     "Likelihood",
+    "LinkageSettings",
+    "LocalRound",
+    "MatchingSettings",
     "MeanAttackJob",
     "MeanAttackResult",
     "MultiClass",
@@ -77,17 +112,30 @@ __all__ = [
     "PUSettings",
     "Runs",
     "SelfTraining",
+    "Shadows",
     "Share",
     "Spread",
+    "attack_membership",
+    "attack_training",
     "averaged",
+    "first_layer_row",
+    "infer_attribute",
+    "invert_codes",
+    "invert_updates",
     "kmeans_accuracy",
+    "likelihood_ratios",
+    "link_codes",
+    "membership_leaks",
     "run_mean_attack",
     "score_runs",
     "sensitivity",
+    "share_leak",
     "share_of",
     "spread_of",
     "spread_of_pieces",
     "train_growpu",
     "train_pu",
+    "train_shadows",
     "train_supervised",
+    "update_of",
 ]

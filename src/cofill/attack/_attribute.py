@@ -1,0 +1,191 @@
+"""Attribute inference: one private fact about a person, from what was released of him.
+
+Threat model: somebody who holds the codes (or completed rows) of people and knows a private
+attribute of m of them (a diagnosis, an income) guesses it for the others.
+
+What the attacker could tell from public features alone is no leak of the release: the control. What
+is true of people like this one is inference about a population; a leak about the individual is
+what the release adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from cofill.attack._decoders import Decoded, DecoderSettings, Pairs, decode_held_out, pairs_in
+from cofill.attack._intervals import bootstrap, ends_of, r2_of_draws
+from cofill.attack._leak import Leak, share_leak
+from cofill.attack._people import check_varied, matrix_of, same_people
+from cofill.errors import DataError, SettingError
+from cofill.nets import Block
+
+__all__ = ["infer_attribute"]
+
+_MOST_CLASSES = 50
+
+
+def infer_attribute(
+    release: Any,
+    attribute: Any,
+    *,
+    public: Any = None,
+    rows: Any = None,
+    pairs: Sequence[Pairs] = ("all",),
+    scope: str = "individual",
+    name: str = "attribute",
+    settings: DecoderSettings | None = None,
+) -> tuple[Leak, ...]:
+    """Guess an attribute from a release, beside guessing it from public features alone.
+
+    The floor is the commonest class (or the mean); the control learns from `public` alone, the
+    attack from both; the ceiling learns from the private `rows` of everybody else.
+
+    Parameters
+    ----------
+    release
+        Codes or completed rows, one a person.
+    attribute
+        Numbers (the figure is R²), or classes as truth values, strings or whole numbers (accuracy).
+    public
+        What everybody may know of the same people.
+    rows
+        The true private rows, for the ceiling; the release with all pairs when left out.
+    pairs
+        Of how many people the attacker knows the attribute; ``"all"`` is everybody outside the
+        part of the people that is guessed.
+    scope
+        ``"population"`` where the release was made without the person's own row, as a row completed
+        by a model of others is.
+    name
+        Of the attribute.
+    settings
+        How to learn.
+
+    Examples
+    --------
+    >>> from cofill.nets import FusionSettings
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> linear = DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()))
+    >>> leak, = infer_attribute(x, x[:, 0] > 0, public=x[:, 1:], settings=linear)
+    >>> leak.figure, bool(leak.attack > 0.9 > leak.control), leak.beats_control()
+    ('accuracy', True, True)
+    """
+    settings = settings or DecoderSettings()
+    z = matrix_of("release", release, least=10)
+    known = None if public is None else matrix_of("public", public, least=10)
+    true = None if rows is None else matrix_of("rows", rows, least=10)
+    facts = np.asarray(attribute)
+    if facts.ndim != 1:
+        raise DataError(f"attribute must be one value a person, got the shape {facts.shape}")
+    same_people(release=z, attribute=facts, public=known, rows=true)
+    if not pairs:
+        raise SettingError("pairs must hold at least one number of pairs, got none")
+    chosen = settings.sample(len(z))
+    z, facts = z[chosen], facts[chosen]
+    known, true = (None if m is None else m[chosen] for m in (known, true))
+    check_varied("release", z)
+    targets, blocks = _targets(facts)
+    for amount in pairs:
+        pairs_in(amount, len(z), settings.folds)
+    seen = z if known is None else np.hstack([z, known])
+    asked: list[tuple[np.ndarray, Pairs]] = [(seen, p) for p in pairs]
+    if known is not None:
+        asked += [(known, p) for p in pairs]
+    asked.append((seen if true is None else np.hstack([seen, true]), "all"))
+    made = decode_held_out(asked, targets, settings, blocks)
+    leaks = []
+    for k, amount in enumerate(pairs):
+        sham = made[len(pairs) + k] if known is not None else None
+        told = "all other people" if amount == "all" else f"{amount} people"
+        facts_of: dict[str, Any] = {
+            "name": f"inference of {name}, {amount} pairs",
+            "threat": f"a receiver who knows {name} of {told} guesses it of everybody from the "
+            "release",
+            "scope": scope,
+            "sizes": {"people": len(z), "pairs": made[k].pairs, "repeats": settings.repeats},
+        }
+        judge = _number if blocks is None else _class
+        leaks.append(judge(targets, made[k], sham, made[-1], settings, facts_of))
+    return tuple(leaks)
+
+
+def _targets(
+    facts: Shaped[np.ndarray, " people"],
+) -> tuple[Float[np.ndarray, "people outputs"], tuple[Block, ...] | None]:
+    """Return numbers as one column, or classes in one-hot code with their block."""
+    if facts.dtype.kind == "f":
+        column = matrix_of("attribute", facts[:, None])
+        check_varied("attribute", column)
+        return column, None
+    if facts.dtype.kind == "O":
+        facts = facts.astype(str)
+    classes, at = np.unique(facts, return_inverse=True)
+    if not 2 <= len(classes) <= _MOST_CLASSES:
+        raise DataError(
+            f"attribute must have from 2 to {_MOST_CLASSES} classes, got {len(classes)}; give "
+            "numbers as floats"
+        )
+    return np.eye(len(classes))[at], (Block("categorical", 0, len(classes)),)
+
+
+def _number(
+    truth: np.ndarray,
+    found: Decoded,
+    sham: Decoded | None,
+    best: Decoded,
+    settings: DecoderSettings,
+    facts: dict[str, Any],
+) -> Leak:
+    def drawn(made: Decoded) -> tuple[float, np.ndarray]:
+        statistic = r2_of_draws(truth, made.guesses)
+        return bootstrap(statistic, len(truth), draws=settings.draws, seed=settings.seed)
+
+    value, spread = drawn(found)
+    other = None if sham is None else drawn(sham)
+    return Leak(
+        **facts,
+        figure="R²",
+        floor=0.0,
+        control=None if other is None else other[0],
+        attack=value,
+        ceiling=max(value, drawn(best)[0]),
+        interval=ends_of(spread),
+        gain=None if other is None else ends_of(spread - other[1]),
+    )
+
+
+def _class(
+    truth: np.ndarray,
+    found: Decoded,
+    sham: Decoded | None,
+    best: Decoded,
+    settings: DecoderSettings,
+    facts: dict[str, Any],
+) -> Leak:
+    people = len(truth)
+    classes = truth.argmax(axis=1)
+
+    def right(made: Decoded) -> Float[np.ndarray, " people"]:
+        return (made.guesses.argmax(axis=2) == classes).mean(axis=0)
+
+    hits = right(found)
+    gain = None
+    if sham is not None:
+        apart = hits - right(sham)
+        gain = ends_of(bootstrap(lambda c: c @ apart / people, people, draws=settings.draws)[1])
+    commonest = int(truth.sum(axis=0).max())
+    return share_leak(
+        round(float(hits.sum())),
+        people,
+        **facts,
+        figure="accuracy",
+        floor=commonest / people,
+        control=None if sham is None else float(right(sham).mean()),
+        ceiling=max(float(right(best).mean()), float(hits.mean())),
+        gain=gain,
+        details={"classes": truth.shape[1]},
+    )

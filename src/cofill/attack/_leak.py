@@ -1,0 +1,123 @@
+"""What every attack on a release returns: one figure beside floor, control and ceiling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cofill.attack._verdict import exact_interval
+from cofill.errors import SettingError
+
+__all__ = ["Leak", "share_leak"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """How much an attack got out of a release. A larger figure is always a larger leak.
+
+    Parameters
+    ----------
+    name
+        Of the attack and its variant.
+    threat
+        Who attacks, with what knowledge, in one sentence.
+    figure
+        What the numbers are: ``"R²"``, ``"share re-identified"``, ``"TPR at 1 % FPR"``.
+    scope
+        ``"individual"`` where the release itself tells of a person, ``"population"`` where what is
+        true of people like him does.
+    floor
+        The figure of somebody who guesses.
+    control
+        The figure of the same attacker without the release, by what he has anyway; None where he
+        has nothing.
+    attack
+        The figure reached.
+    ceiling
+        What nobody should exceed; None where it was not measured.
+    interval
+        Of the attack's figure.
+    floor_high
+        Upper end of the floor where it is measured on a sample of people; None where it is exact.
+    gain
+        Interval of attack − control over the same people; None without a control.
+    level
+        Of the intervals.
+    sizes
+        Numbers behind the figure: people, pairs, repeats.
+    details
+        Further figures.
+    notes
+        What a reader must know to read the figure.
+
+    Examples
+    --------
+    >>> leak = share_leak(40, 100, name="linkage", threat="a guest", figure="share linked",
+    ...                   scope="individual", floor=0.01)
+    >>> leak.excludes_floor(), [round(end, 3) for end in leak.interval]
+    (True, [0.303, 0.503])
+    """
+
+    name: str
+    threat: str
+    figure: str
+    scope: str
+    floor: float
+    attack: float
+    interval: tuple[float, float]
+    control: float | None = None
+    ceiling: float | None = None
+    floor_high: float | None = None
+    gain: tuple[float, float] | None = None
+    level: float = 0.95
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.scope not in ("individual", "population"):
+            raise SettingError(f"scope must be individual or population, got {self.scope!r}")
+        low, high = self.interval
+        if not low <= high:
+            raise SettingError(f"interval must rise, got {low} and {high}")
+
+    def excludes_floor(self) -> bool:
+        """Return whether the whole interval lies above the floor: the leak is no accident."""
+        return self.interval[0] > (self.floor if self.floor_high is None else self.floor_high)
+
+    def beats_control(self) -> bool | None:
+        """Return whether the release adds to what the attacker has anyway; None if not compared."""
+        return None if self.gain is None else self.gain[0] > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON's types, None for what is not finite."""
+        found = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+        return {
+            **found,
+            "excludes_floor": self.excludes_floor(),
+            "beats_control": self.beats_control(),
+        }
+
+
+def share_leak(hits: int, count: int, *, level: float = 0.95, **rest: Any) -> Leak:
+    """Return the leak whose figure is a share, with its Clopper–Pearson interval."""
+    low, high = exact_interval(hits, count, level)
+    return Leak(attack=hits / count, interval=(low, high), level=level, **rest)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

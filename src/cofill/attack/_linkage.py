@@ -1,0 +1,220 @@
+"""Linkage: finding the codes of the same person at two sites.
+
+Threat model: somebody who holds the codes that two sites released, without ids, and perhaps knows
+of m people which code is theirs at both, wants to know it of everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.attack._alignment import whitened
+from cofill.attack._intervals import bootstrap, ends_of
+from cofill.attack._leak import Leak, share_leak
+from cofill.attack._matching import assigned, learned_scores, pair_scores, self_trained, starts
+from cofill.attack._people import check_varied, matrix_of, same_people
+from cofill.errors import DataError, SettingError
+
+__all__ = ["LinkageSettings", "link_codes"]
+
+_THREAT = (
+    "a holder of the codes of two sites without ids, who knows {knows}, matches the codes of the "
+    "same person"
+)
+_FIGURES = ("share linked", "share linked in the best matching", "share among the top 1 %")
+_FEWEST = 10
+_SHORT = 6  # rounds after which the best start is chosen
+
+
+@dataclass(frozen=True)
+class LinkageSettings:
+    """How codes are linked.
+
+    Parameters
+    ----------
+    repeats
+        How often pairs are drawn anew; figures are means.
+    rounds
+        Of self-training.
+    most_people
+        Of a larger release so many people, drawn at random, are linked: the best matching of all
+        takes a time that grows with their cube.
+    seed
+        Start of all randomness.
+
+    Examples
+    --------
+    >>> LinkageSettings(repeats=1).rounds
+    20
+    """
+
+    repeats: int = 3
+    rounds: int = 20
+    most_people: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("repeats", 1), ("rounds", 0), ("most_people", _FEWEST)):
+            if getattr(self, name) < least:
+                raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+
+def link_codes(
+    first: Any,
+    second: Any,
+    *,
+    pairs: Sequence[int] = (0, 10, 100),
+    settings: LinkageSettings | None = None,
+) -> tuple[Leak, ...]:
+    """Link the codes of the same people at two sites.
+
+    The floor is a guess among the people who are left; the control is the same attack when the
+    second site's columns are shuffled one by one, so that they belong to nobody; the ceiling is a
+    map learned from everybody.
+
+    Parameters
+    ----------
+    first, second
+        Codes at the two sites, people in the same order, which only the judge uses.
+    pairs
+        Numbers of people whose two codes the attacker knows. They are not linked again.
+    settings
+        How to attack.
+
+    Returns
+    -------
+    tuple of Leak
+        For each number of pairs: the share linked to the likeliest code, in the best matching of
+        all people, and among the likeliest 1 % (at least one) of the codes.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).exponential(size=(80, 3)) * [3, 2, 1]
+    >>> quick = LinkageSettings(repeats=1, rounds=5)
+    >>> leak = link_codes(x, x @ np.diag([1.0, 2.0, 3.0]), pairs=(20,), settings=quick)[0]
+    >>> leak.figure, bool(leak.attack > 0.9), leak.excludes_floor()
+    ('share linked', True, True)
+    """
+    settings = settings or LinkageSettings()
+    a = matrix_of("first", first, least=_FEWEST)
+    b = matrix_of("second", second, least=_FEWEST)
+    same_people(first=a, second=b)
+    check_varied("first", a)
+    check_varied("second", b)
+    rng = np.random.default_rng([settings.seed, 0x11A7])
+    chosen = rng.permutation(len(a))[: settings.most_people]
+    # Nobody's place in the list may help: the second site's people come in an order of their own.
+    onto = rng.permutation(len(chosen))
+    a, b = a[chosen], b[chosen][onto]
+    own = np.argsort(onto)
+    nobody = np.stack([rng.permutation(column) for column in b.T], axis=1)
+    for amount in pairs:
+        _check_pairs(amount, len(a))
+    ceiling = _hits(_everyone(a, b, own), own).mean(axis=1)
+    leaks: list[Leak] = []
+    for amount in pairs:
+        repeats = settings.repeats if amount else 1
+        hits = [_attack(a, b, own, amount, settings, r) for r in range(repeats)]
+        sham = _attack(a, nobody, own, amount, settings, 0)
+        leaks += _leaks(np.stack(hits), sham, ceiling, amount)
+    return tuple(leaks)
+
+
+def _check_pairs(amount: int, people: int) -> None:
+    if amount < 0 or amount == 1:
+        raise SettingError(f"pairs must be 0, or 2 and more, got {amount}")
+    if amount > people - _FEWEST:
+        raise DataError(
+            f"{amount} pairs leave too few of {people} people to be linked; at most "
+            f"{people - _FEWEST} can be known"
+        )
+
+
+def _attack(
+    a: np.ndarray, b: np.ndarray, own: np.ndarray, amount: int, settings: LinkageSettings, turn: int
+) -> Float[np.ndarray, "figures people"]:
+    """Return whether each person was linked, by each figure; NaN for those known before."""
+    rng = np.random.default_rng([settings.seed, turn, 0x9A12])
+    left = rng.permutation(len(a))[:amount]
+    right = own[left]
+    if amount:
+        # Blind starts beside it help here and harm there: what a matching claims to tell is no safe
+        # judge between them.
+        rough = learned_scores(a, b, left, right)
+    else:
+        short = min(settings.rounds, _SHORT)
+        blind = starts(a, b, seed=settings.seed)
+        tried = [self_trained(a, b, s, left, right, rounds=short) for s in blind]
+        rough = max(tried, key=lambda one: one[1])[0]
+    scores, _ = self_trained(a, b, rough, left, right, rounds=settings.rounds)
+    rest = np.setdiff1d(np.arange(len(a)), left)
+    places = np.sort(own[rest])  # in the second site's order
+    found = np.full((len(_FIGURES), len(a)), np.nan)
+    found[:, rest] = _hits(scores[np.ix_(rest, places)], np.searchsorted(places, own[rest]))
+    return found
+
+
+def _hits(scores: Float[np.ndarray, "n n"], own: np.ndarray) -> Bool[np.ndarray, "figures n"]:
+    count = len(scores)
+    mine = scores[np.arange(count), own]
+    ranks = (scores >= mine[:, None]).sum(axis=1) - 1
+    return np.stack([ranks == 0, assigned(scores) == own, ranks < _top(count)])
+
+
+def _top(count: int) -> int:
+    return max(1, count // 100)
+
+
+def _everyone(a: np.ndarray, b: np.ndarray, own: np.ndarray) -> np.ndarray:
+    most = max(2, min(len(a) // 20, 20))
+    u, v = whitened(a, most).points, whitened(b, most).points
+    return pair_scores(u, v, u.T @ v[own] / len(u))[0]
+
+
+def _leaks(
+    hits: Float[np.ndarray, "repeats figures people"],
+    sham: Float[np.ndarray, "figures people"],
+    ceiling: Float[np.ndarray, " figures"],
+    amount: int,
+) -> list[Leak]:
+    people = hits.shape[2]
+    count = people - amount
+    knows = f"which two codes are one person's for {amount} people" if amount else "no pair"
+    floors = (1 / count, 1 / count, _top(count) / count)
+    leaks = []
+    for k, figure in enumerate(_FIGURES):
+        asked = ~np.isnan(hits[:, k])
+        share, control = float(hits[:, k][asked].mean()), float(np.nanmean(sham[k]))
+        _, drawn = bootstrap(_share(hits[:, k]), people)
+        _, others = bootstrap(_share(sham[None, k]), people)
+        leaks.append(
+            share_leak(
+                round(share * count),
+                count,
+                name=f"linkage, {amount} pairs",
+                threat=_THREAT.format(knows=knows),
+                figure=figure,
+                scope="individual",
+                floor=floors[k],
+                control=control,
+                ceiling=max(float(ceiling[k]), share),
+                gain=ends_of(drawn - others),
+                sizes={"people": people, "linked": count, "pairs": amount, "repeats": len(hits)},
+                details={"by_repeat": np.nanmean(hits[:, k], axis=1)},
+            )
+        )
+    return leaks
+
+
+def _share(
+    hits: Float[np.ndarray, "repeats people"],
+) -> Callable[[Float[np.ndarray, "draws people"]], Float[np.ndarray, " draws"]]:
+    """Return the statistic: the share of the times that somebody was asked after and linked."""
+    found = np.nansum(hits, axis=0)
+    times = (~np.isnan(hits)).sum(axis=0).astype(np.float64)
+    return lambda counts: (counts @ found) / np.maximum(counts @ times, 1.0)

@@ -1,0 +1,315 @@
+"""Update inversion: the rows behind a site's weight change.
+
+Threat model: the coordinator (or whoever reads the updates), who knows the model before the round
+and how sites train, reconstructs the rows that a site trained on; with secure aggregation he sees
+only the mean of several sites' changes.
+
+For one row and one step a dense first layer gives the row away in closed form: with ``y = W x + b``
+the gradient of W is δ xᵀ and that of b is δ, so their ratio is x, exactly. For more rows and steps
+the rows are searched for (`match_changes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+from scipy.optimize import linear_sum_assignment
+
+from cofill.attack._gradient_matching import MatchingSettings, match_changes
+from cofill.attack._image_leaks import image_leaks
+from cofill.attack._leak import Leak, share_leak
+from cofill.errors import DataError, SettingError
+from cofill.nets import SquaredError
+
+__all__ = ["LocalRound", "first_layer_row", "invert_updates", "update_of"]
+
+
+@dataclass(frozen=True)
+class LocalRound:
+    """How a site trains in a round, which all parties know.
+
+    Parameters
+    ----------
+    steps
+        Of the optimiser.
+    batch
+        Rows a step, in the rows' order and from the start again; None for all of them.
+    learning_rate
+        Of plain or Adam's steps.
+    optimizer
+        ``"sgd"`` or ``"adam"``.
+    loss
+        As for `cofill.nets.train`: ``loss(network, inputs, targets, key)``.
+
+    Examples
+    --------
+    >>> LocalRound().steps
+    1
+    """
+
+    steps: int = 1
+    batch: int | None = None
+    learning_rate: float | int = 0.1
+    optimizer: str = "sgd"
+    loss: Any = field(default_factory=SquaredError)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or (self.batch is not None and self.batch < 1):
+            raise SettingError(
+                f"steps and batch must be at least 1, got {self.steps} and {self.batch}"
+            )
+        if not 0 < self.learning_rate < np.inf:
+            raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if self.optimizer not in ("sgd", "adam"):
+            raise SettingError(f"optimizer must be sgd or adam, got {self.optimizer!r}")
+
+    def change(self, network: Any, rows: Float[Array, "n d"]) -> Float[Array, " size"]:
+        """Return the change of all weights, as one vector, by training on rows."""
+        arrays, rest = eqx.partition(network, eqx.is_inexact_array)
+        start, unravel = ravel_pytree(arrays)
+        # The small root keeps Adam's step differentiable where a gradient is zero.
+        moves = (
+            optax.sgd(self.learning_rate)
+            if self.optimizer == "sgd"
+            else optax.adam(self.learning_rate, eps_root=1e-12)
+        )
+        batch = len(rows) if self.batch is None else min(self.batch, len(rows))
+
+        def loss(weights: Array, part: Array) -> Array:
+            found = self.loss(eqx.combine(unravel(weights), rest), part, part, None)
+            if isinstance(found, tuple):
+                return found[0].sum() / jnp.maximum(found[1].sum(), 1)
+            return found.mean()
+
+        weights, moments = start, moves.init(start)
+        for step in range(self.steps):
+            part = rows[(np.arange(batch) + step * batch) % len(rows)]
+            move: Any
+            move, moments = moves.update(jax.grad(loss)(weights, part), moments)
+            weights = weights + move
+        return weights - start
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """The mean change of several sites, as a hashable function of their rows."""
+
+    local: LocalRound
+
+    def __call__(self, rows: Float[Array, "sites n d"], network: Any) -> Float[Array, " size"]:
+        return jax.vmap(lambda own: self.local.change(network, own))(rows).mean(axis=0)
+
+
+def update_of(
+    network: Any, rows: Float[np.ndarray, "sites n d"], local: LocalRound
+) -> Float[np.ndarray, " size"]:
+    """Return the mean change of the sites' weights: what secure aggregation reveals of them.
+
+    Examples
+    --------
+    >>> from cofill.nets import MLP
+    >>> network = MLP((3, 2, 3), key=jax.random.key(0))
+    >>> update_of(network, np.ones((1, 4, 3)), LocalRound()).shape
+    (17,)
+    """
+    return np.asarray(_changed(_Simulation(local), jnp.asarray(rows, jnp.float32), network))
+
+
+@eqx.filter_jit
+def _changed(simulate: _Simulation, rows: Array, network: Any) -> Array:
+    return simulate(rows, network)
+
+
+def first_layer_row(
+    weight: Float[np.ndarray, "units d"], bias: Float[np.ndarray, " units"]
+) -> Float[np.ndarray, " d"]:
+    """Return the row behind the changes of a dense first layer, exact for one row and one step.
+
+    For several rows it is a mean of them, weighted by their errors.
+
+    Examples
+    --------
+    >>> delta, row = np.array([0.5, -2.0]), np.array([3.0, 1.0, 4.0])
+    >>> first_layer_row(np.outer(delta, row), delta)
+    array([3., 1., 4.])
+    """
+    size = float(bias @ bias)
+    if not size > 0:
+        return np.zeros(weight.shape[1])
+    return bias @ weight / size
+
+
+def invert_updates(
+    network: Any,
+    changes: Any,
+    rows: Any,
+    *,
+    local: LocalRound,
+    public: Any = None,
+    close: float | int = 0.1,
+    image: tuple[int, int] | None = None,
+    data_range: float | int = 1.0,
+    settings: MatchingSettings | None = None,
+) -> tuple[Leak, ...]:
+    """Reconstruct rows from weight changes.
+
+    The floor is the public mean row as every guess, the control rows drawn from `public`, as many
+    as the attack may guess; the ceiling is every row.
+
+    Parameters
+    ----------
+    network
+        Before the round.
+    changes
+        Trials × weights: each a site's change, or the mean over several sites (`update_of`).
+    rows
+        Trials × sites × rows × features: the truth, for the judge. The attacker knows the numbers.
+    local
+        How sites train.
+    public
+        Rows of other people; draws of a standard normal distribution when left out.
+    close
+        A row is recovered when the root mean squared error of a guess, in units of each feature's
+        deviation, is at most this. Each guess counts for one row.
+    image, data_range
+        Height, width, and distance of black and white, where rows are images: adds PSNR and SSIM.
+    settings
+        How to search.
+
+    Examples
+    --------
+    >>> from cofill.nets import Autoencoder
+    >>> network = Autoencoder((4, 3), key=jax.random.key(0), activation="tanh")
+    >>> rows = np.random.default_rng(0).normal(size=(5, 1, 1, 4))
+    >>> seen = np.stack([update_of(network, r, LocalRound()) for r in rows])
+    >>> invert_updates(network, seen, rows, local=LocalRound())[0].attack
+    1.0
+    """
+    settings = settings or MatchingSettings()
+    truth, seen = _checked(network, changes, rows, close)
+    trials, sites, count, features = truth.shape
+    rng = np.random.default_rng([settings.seed, 0x6AD5])
+    pool = rng.normal(size=(1000, features)) if public is None else np.asarray(public, np.float64)
+    if pool.ndim != 2 or pool.shape[1] != features or not np.isfinite(pool).all():
+        raise DataError(f"public must be finite rows of {features} features, got {pool.shape}")
+    drawn = pool[rng.integers(len(pool), size=(trials, settings.starts, sites, count))]
+    guesses = _guessed(network, seen, truth.shape, local, drawn, settings)
+    flat = (trials, sites * count, features)
+    private, made = truth.reshape(flat), guesses.reshape(flat)
+    spread = np.where((s := pool.std(axis=0)) > 0, s, 1.0)
+    rest = {
+        "mean": np.broadcast_to(pool.mean(axis=0), flat),
+        "drawn": drawn[:, 0].reshape(flat),
+    }
+    wrong, order = _matched(made, private, spread)
+    found = int((wrong <= close).sum())
+    facts: dict[str, Any] = {
+        "name": f"update inversion, {local.steps} steps, {count} rows, {sites} sites summed",
+        "threat": (
+            "a coordinator who knows the model before the round and how sites train reconstructs "
+            + ("the rows of a site" if sites == 1 else f"rows from the mean of {sites} sites")
+        ),
+        "scope": "individual",
+        "sizes": {"trials": trials, "sites": sites, "rows": wrong.size},
+    }
+    leaks = [
+        share_leak(
+            found,
+            wrong.size,
+            **facts,
+            figure=f"share of rows recovered (RMSE ≤ {close:g})",
+            floor=float((_matched(rest["mean"], private, spread)[0] <= close).mean()),
+            control=float((_matched(rest["drawn"], private, spread)[0] <= close).mean()),
+            ceiling=1.0,
+            details={"median_rmse": float(np.median(wrong))},
+        )
+    ]
+    if image is not None:
+        at = np.take_along_axis(made, order[:, :, None], axis=1)
+        every = private.reshape(-1, features)
+        leaks += image_leaks(
+            every,
+            at.reshape(1, -1, features),
+            rest["drawn"].reshape(1, -1, features),
+            [every[None]],
+            image,
+            float(data_range),
+            draws=1000,
+            facts=facts,
+        )
+    return tuple(leaks)
+
+
+def _checked(
+    network: Any, changes: Any, rows: Any, close: float | int
+) -> tuple[Float[np.ndarray, "trials sites n d"], Float[np.ndarray, "trials size"]]:
+    truth, seen = np.asarray(rows, np.float64), np.asarray(changes, np.float64)
+    size = ravel_pytree(eqx.filter(network, eqx.is_inexact_array))[0].size
+    if truth.ndim != 4 or 0 in truth.shape:
+        raise DataError(
+            f"rows must be trials × sites × rows × features, none of them 0, got {truth.shape}"
+        )
+    if seen.shape != (len(truth), size):
+        raise DataError(
+            f"changes must be a vector of the network's {size} weights for each of the "
+            f"{len(truth)} trials, got the shape {seen.shape}"
+        )
+    if not (np.isfinite(truth).all() and np.isfinite(seen).all()):
+        raise DataError("changes and rows must be finite numbers, got some that are not")
+    if not close > 0:
+        raise SettingError(f"close must be above 0, got {close}")
+    return truth, seen
+
+
+def _guessed(
+    network: Any,
+    seen: np.ndarray,
+    shape: tuple[int, ...],
+    local: LocalRound,
+    starts: Float[np.ndarray, "trials starts sites n d"],
+    settings: MatchingSettings,
+) -> np.ndarray:
+    _, sites, count, _ = shape
+    layer = getattr(network, "encoder", network)
+    if sites * count == 1 and local.steps == 1 and local.optimizer == "sgd" and _is_dense(layer):
+        arrays = eqx.filter(network, eqx.is_inexact_array)
+        unravel = ravel_pytree(arrays)[1]
+        made = []
+        for change in seen:
+            parts = unravel(jnp.asarray(change, jnp.float32))
+            first = getattr(parts, "encoder", parts)
+            made.append(
+                first_layer_row(
+                    np.asarray(first.weights[0], np.float64),
+                    np.asarray(first.biases[0], np.float64),
+                )
+            )
+        return np.stack(made).reshape(shape)
+    return match_changes(_Simulation(local), network, seen, starts, settings)[0]
+
+
+def _is_dense(layer: Any) -> bool:
+    return hasattr(layer, "weights") and hasattr(layer, "biases")
+
+
+def _matched(
+    guesses: Float[np.ndarray, "trials n d"],
+    truth: Float[np.ndarray, "trials n d"],
+    spread: Float[np.ndarray, " d"],
+) -> tuple[Float[np.ndarray, "trials n"], np.ndarray]:
+    """Return each row's error under the best matching of a trial's guesses, and its guess."""
+    wrong, order = [], []
+    for made, private in zip(guesses, truth, strict=True):
+        apart = (((private[:, None] - made[None]) / spread) ** 2).mean(axis=2)
+        _, onto = linear_sum_assignment(np.minimum(apart, 1e6))
+        wrong.append(np.sqrt(apart[np.arange(len(private)), onto]))
+        order.append(onto)
+    return np.stack(wrong), np.stack(order)
