@@ -91,6 +91,7 @@ def test_noise_is_shared_out_so_that_means_add_up():
     np.testing.assert_allclose(found.shares @ found.means, x.mean(axis=0))
 
 
+@pytest.mark.full
 def test_self_training_finds_what_no_plane_can():
     x, y = load_digits(return_X_y=True)
     x = x / 8 - 1

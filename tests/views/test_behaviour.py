@@ -198,6 +198,7 @@ class TestAccuracies:
         assert linear_accuracy == pytest.approx(0.891, abs=0.01)
 
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    @pytest.mark.full
     def test_perceptron_oracle_89_2_is_hardly_better(self, known, others, linear_accuracy):
         oracle = MLPClassifier(
             (200,), batch_size=500, learning_rate_init=2e-3, max_iter=15, random_state=0
