@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -122,17 +122,8 @@ def _run_means(
     for source in experiment.sources:
         cases_of(source, repeats[:1], (), of_each=1)
     ready()
-    recorder = Recorder(
-        experiment.name,
-        seeds=repeats,
-        accelerator=_accelerator(),
-        settings={
-            "experiment": experiment.description,
-            "protocol": experiment.protocol,
-            "methods": {n: w for n, w in ATTACKS.items() if methods is None or n in methods},
-            "quick": quick,
-        },
-    )
+    chosen_ones = {n: w for n, w in ATTACKS.items() if methods is None or n in methods}
+    recorder = _recorder(experiment, repeats, chosen_ones, quick)
     run_mean_experiment(experiment, recorder, quick=quick, methods=methods, progress=progress)
     return recorder.finish()
 
@@ -147,17 +138,7 @@ def _run_rows(
 ) -> ResultRecord:
     wanted = check_fed(experiment, methods)
     ready()
-    recorder = Recorder(
-        experiment.name,
-        seeds=repeats,
-        accelerator=_accelerator(),
-        settings={
-            "experiment": experiment.description,
-            "protocol": experiment.protocol,
-            "methods": {m: experiment.methods[m] for m in wanted},
-            "quick": quick,
-        },
-    )
+    recorder = _recorder(experiment, repeats, {m: experiment.methods[m] for m in wanted}, quick)
     run_fed_experiment(experiment, recorder, quick=quick, methods=wanted, progress=progress)
     return recorder.finish()
 
@@ -180,19 +161,14 @@ def _run_views(
     def prepare(seed: int) -> Repeat:
         return experiment.prepare(experiment.load(seed) if experiment.fresh else shared, seed)
 
-    recorder = Recorder(
-        experiment.name,
-        seeds=repeats,
-        accelerator=_accelerator(),
-        settings={
-            "experiment": experiment.description,
-            "protocol": experiment.protocol,
-            "methods": {m: METHODS[m] for m in wanted},
-            "architecture": experiment.architecture,
-            "masks": experiment.masks,
-            "units": "standardised by the training rows",
-            "quick": quick,
-        },
+    recorder = _recorder(
+        experiment,
+        repeats,
+        {m: METHODS[m] for m in wanted},
+        quick,
+        architecture=experiment.architecture,
+        masks=experiment.masks,
+        units="standardised by the training rows",
     )
     notebook = Notebook(recorder)
     run_repeats(
@@ -204,6 +180,28 @@ def _run_views(
         progress=progress,
     )
     return _finish(notebook)
+
+
+def _recorder(
+    experiment: AnyExperiment,
+    repeats: Sequence[int],
+    methods: Mapping[str, str],
+    quick: bool,
+    **more: str,
+) -> Recorder:
+    """Return a recorder with the settings that every experiment has, and its own."""
+    return Recorder(
+        experiment.name,
+        seeds=repeats,
+        accelerator=_accelerator(),
+        settings={
+            "experiment": experiment.description,
+            "protocol": experiment.protocol,
+            "methods": methods,
+            **more,
+            "quick": quick,
+        },
+    )
 
 
 def paired_by_view(record: ResultRecord, one: str, other: str) -> dict[str, Any]:
