@@ -92,7 +92,7 @@ cluster.__doc__ = f"{cluster.__doc__}\n{_EXAMPLES}"
 
 def _map(plane: PlaneMap) -> str | None:
     """Draw where groups lie, as counts in bins: nobody is visible alone."""
-    from cofill.reproduce._curves import density_maps
+    from cofill.charts import density_maps
 
     least, groups = 3, plane.groups
     assert groups is not None  # noqa: S101 - a fitted clustering has groups

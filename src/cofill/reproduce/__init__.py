@@ -9,10 +9,10 @@
     _observations  masks, noise, digits, subtypes, coverage
     _mean_experiments, _released, _attacks, _mean_pictures
                    the experiments on released means: which, on what, how, and their pictures
+    _fed_experiments, _fed_setup, _fed_judge, _fed_clusters, _fed_pictures
+                   the experiments on rows at many sites, in the same parts
     _write         record, page and pictures of a result
-    _pictures      which pictures a record gives
-    _charts, _curves
-                   how they are drawn
+    _pictures      which pictures a record of reconstruction gives
 """
 
 from cofill.reproduce._catalogue import Experiment, experiments, find_experiment

@@ -12,16 +12,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from cofill.errors import SettingError
+from cofill.metrics import ResultRecord
 from cofill.reproduce._crs import Observe, Repeat, hidden_rows, split_individuals
 from cofill.reproduce._fed_experiments import FED_EXPERIMENTS, FedExperiment
 from cofill.reproduce._mean_experiments import MEAN_EXPERIMENTS, MeanExperiment
 from cofill.reproduce._observations import cube_masks, digit_pictures, noise_is_flagged, subtypes
+from cofill.reproduce._pictures import pictures
 from cofill.views import Dataset, load
 
 __all__ = ["AnyExperiment", "Experiment", "experiments", "find_experiment"]
+
+
+_TABLES = {
+    "Reconstruction (standardised units; MSE 1 is as good as the mean)": ("mse", "mrd"),
+    "Binary and categorical cells": ("accuracy",),
+    "Classification by the paper's random forest (fractions)": ("rf", "class_diff"),
+    "Individuals without a protein row, classified": ("rf_missing", "rf_missing_joint"),
+    "Masks": ("mask_shared", "mask_nonshared"),
+    "Noise": ("informative_auc", "probes_flagged", "informative_flagged"),
+    "Cells left open (scored as the training mean)": ("left_open",),
+}
+"""Titles of the tables of a record, with the metrics of each."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,11 @@ class Experiment:
     masks: str = "closed"
     fresh: bool = False
     observe: Sequence[Observe] = ()
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = _TABLES
+
+    def pictures(self, record: ResultRecord) -> dict[str, str]:
+        """Return the pictures of a record by name."""
+        return pictures(record)
 
 
 AnyExperiment = Experiment | MeanExperiment | FedExperiment

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cofill.completion._completer import Progress
 from cofill.errors import SettingError
 from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, fit_sites_many
-from cofill.metrics import Recorder
+from cofill.metrics import Recorder, ResultRecord
 from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method
 from cofill.reproduce._fed_judge import Judge
+from cofill.reproduce._fed_pictures import fed_pictures
 from cofill.reproduce._fed_setup import Given, data_of, estimator_of, held_by
 from cofill.views import MultiView, by_row, pair_up
 
@@ -47,6 +48,16 @@ class FedExperiment:
     methods: Mapping[str, str]
     published: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 3
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Squared error of generated test images (scale 0 to 255)": ("mse255",),
+        "Peak signal-to-noise ratio (dB)": ("psnr",),
+        "Clusters against the true classes (fractions)": ("acc", "purity", "ari"),
+        "Clusters against those of the real data": ("mi", "nmi"),
+    }
+
+    def pictures(self, record: ResultRecord) -> dict[str, str]:
+        """Return the pictures of a record by name."""
+        return fed_pictures(record)
 
 
 def check_fed(experiment: FedExperiment, methods: Sequence[str] | None) -> tuple[str, ...]:

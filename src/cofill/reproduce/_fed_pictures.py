@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cofill.charts import grouped_bars, image_grid, line_chart
 from cofill.metrics import ResultRecord
-from cofill.reproduce._charts import grouped_bars, image_grid
-from cofill.reproduce._curves import line_chart
 
 __all__ = ["fed_pictures"]
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from cofill.attack import PUSettings, train_pu
 from cofill.completion._completer import Progress
-from cofill.metrics import Recorder
+from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import GANSettings
 from cofill.reproduce._attacks import Case, run_attack
+from cofill.reproduce._mean_pictures import mean_pictures, portraits
 from cofill.reproduce._released import KINDS, SOURCES, cases_of
 
 __all__ = ["MEAN_EXPERIMENTS", "MeanExperiment", "Part", "run_mean_experiment"]
@@ -66,6 +67,17 @@ class MeanExperiment:
     published: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 5
     labelled: tuple[int, ...] = ()
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "Records whose class was guessed (fractions)": ("accuracy",),
+        "What the attacks expected of themselves, without labels": ("sureness",),
+    }
+
+    def pictures(self, record: ResultRecord) -> dict[str, str]:
+        """Return the pictures of a record by name, with portraits of the data."""
+        made = mean_pictures(record)
+        for source in self.sources:
+            made |= {f"{source}_{part}": svg for part, svg in portraits(source).items()}
+        return made
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from cofill.charts import density_maps, grouped_bars, line_chart
 from cofill.metrics import ResultRecord
-from cofill.reproduce._charts import grouped_bars
-from cofill.reproduce._curves import density_maps, line_chart
 from cofill.reproduce._released import cases_of
 
 __all__ = ["mean_pictures", "portraits"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from cofill.charts import grouped_bars, heat_maps, image_grid
 from cofill.metrics import ResultRecord
-from cofill.reproduce._charts import grouped_bars, heat_maps, image_grid
 
 __all__ = ["pictures"]
 

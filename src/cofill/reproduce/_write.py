@@ -9,36 +9,8 @@ from pathlib import Path
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, ResultTable, table
 from cofill.reproduce._catalogue import AnyExperiment, Experiment
-from cofill.reproduce._fed_experiments import FedExperiment
-from cofill.reproduce._fed_pictures import fed_pictures
-from cofill.reproduce._mean_experiments import MeanExperiment
-from cofill.reproduce._mean_pictures import mean_pictures, portraits
-from cofill.reproduce._pictures import pictures
 
 __all__ = ["check_folder", "page", "result_tables", "write_experiment"]
-
-_TABLES = {
-    "Reconstruction (standardised units; MSE 1 is as good as the mean)": ("mse", "mrd"),
-    "Binary and categorical cells": ("accuracy",),
-    "Classification by the paper's random forest (fractions)": ("rf", "class_diff"),
-    "Individuals without a protein row, classified": ("rf_missing", "rf_missing_joint"),
-    "Masks": ("mask_shared", "mask_nonshared"),
-    "Noise": ("informative_auc", "probes_flagged", "informative_flagged"),
-    "Cells left open (scored as the training mean)": ("left_open",),
-}
-
-_MEAN_TABLES = {
-    "Records whose class was guessed (fractions)": ("accuracy",),
-    "What the attacks expected of themselves, without labels": ("sureness",),
-}
-
-
-_FED_TABLES = {
-    "Squared error of generated test images (scale 0 to 255)": ("mse255",),
-    "Peak signal-to-noise ratio (dB)": ("psnr",),
-    "Clusters against the true classes (fractions)": ("acc", "purity", "ari"),
-    "Clusters against those of the real data": ("mi", "nmi"),
-}
 
 
 def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
@@ -60,14 +32,7 @@ def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
 
 def write_experiment(record: ResultRecord, experiment: AnyExperiment, out: Path) -> list[str]:
     """Write record, page and pictures; return the names of the files, the record last."""
-    if isinstance(experiment, MeanExperiment):
-        made = mean_pictures(record)
-        for source in experiment.sources:
-            made |= {f"{source}_{part}": svg for part, svg in portraits(source).items()}
-    elif isinstance(experiment, FedExperiment):
-        made = fed_pictures(record)
-    else:
-        made = pictures(record)
+    made = experiment.pictures(record)
     drawn = {f"{record.name}_{part}.svg": svg for part, svg in made.items()}
     files = {**drawn, f"{record.name}.md": page(record, experiment, list(drawn))}
     stale = set(out.glob(f"{record.name}_*.svg")) - {out / f for f in drawn}
@@ -89,12 +54,7 @@ def result_tables(record: ResultRecord, experiment: AnyExperiment) -> dict[str, 
     # A figure of a method that was not run has nothing to stand beside.
     published = {k: v for k, v in experiment.published.items() if k.split("/")[0] in ours}
     made = {}
-    tables = _TABLES
-    if isinstance(experiment, MeanExperiment):
-        tables = _MEAN_TABLES
-    elif isinstance(experiment, FedExperiment):
-        tables = _FED_TABLES
-    for title, metrics in tables.items():
+    for title, metrics in experiment.tables.items():
         shown = [m for m in metrics if m in known]
         if shown:
             made[title] = table(record, shown, published)

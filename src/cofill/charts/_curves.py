@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from cofill.charts._svg import CHAR, FAINT, GRID, INK, TITLE, colour_of, page, shade, text, ticks
 from cofill.errors import SettingError
-from cofill.reproduce._svg import CHAR, FAINT, GRID, INK, TITLE, colour_of, page, shade, text, ticks
 
 __all__ = ["Points", "density_maps", "line_chart"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from cofill.reproduce._svg import (
+from cofill.charts._svg import (
     CHAR,
     FAINT,
     GRID,

@@ -8,10 +8,10 @@ import zlib
 import numpy as np
 import pytest
 
+from cofill.charts._panels import grouped_bars, heat_maps, image_grid
+from cofill.charts._svg import CHAR, key, png, ticks
 from cofill.metrics import ResultRecord
 from cofill.reproduce import pictures
-from cofill.reproduce._charts import grouped_bars, heat_maps, image_grid
-from cofill.reproduce._svg import CHAR, key, png, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from cofill.charts._curves import _log_marks, _marks, density_maps, line_chart
+from cofill.charts._svg import CHAR
 from cofill.errors import SettingError
-from cofill.reproduce._curves import _log_marks, _marks, density_maps, line_chart
-from cofill.reproduce._svg import CHAR
 
 SVG = "{http://www.w3.org/2000/svg}"
 AXES = {"x_axis": "across", "y_axis": "up"}
