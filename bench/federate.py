@@ -61,7 +61,6 @@ def ours(rows, learner, local, rounds):
 
 def in_flower(people, side, width, blocks, local, rounds):
     """Return the seconds of each round but the first two."""
-    import flwr
     from flwr.client import ClientApp, NumPyClient
     from flwr.common import ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
@@ -109,7 +108,6 @@ def in_flower(people, side, width, blocks, local, rounds):
         )
         return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
 
-    assert flwr.__version__
     run_simulation(
         server_app=ServerApp(server_fn=server),
         client_app=ClientApp(client_fn=client),

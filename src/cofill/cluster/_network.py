@@ -18,6 +18,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
+from cofill.nets._grid import neighbours
 
 __all__ = ["NetworkSettings", "apply_network", "first_weights"]
 
@@ -103,7 +104,7 @@ def apply_network(
     if rows.ndim == 4:
         x = jnp.moveaxis(rows, 1, 3)
         for _ in settings.channels:
-            x = _layer(weights, number, _around(_folded(x)))
+            x = _layer(weights, number, neighbours(_folded(x)))
             number += 1
         x = x.reshape(x.shape[0], -1)
     for _ in settings.hidden:
@@ -126,11 +127,3 @@ def _folded(x: Float[Array, "n h w c"]) -> Array:
     high, wide = -(-h // 2), -(-w // 2)
     x = x.reshape(n, high, 2, wide, 2, c).transpose(0, 1, 3, 2, 4, 5)
     return x.reshape(n, high, wide, 4 * c)
-
-
-def _around(x: Float[Array, "n h w c"]) -> Array:
-    """Lay the 3×3 neighbours of every place side by side."""
-    _, h, w, _ = x.shape
-    wide = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    parts = [wide[:, i : i + h, j : j + w] for i in range(3) for j in range(3)]
-    return jnp.concatenate(parts, axis=-1)

@@ -60,7 +60,7 @@ class Phase:
         Of the phase; `AbstractLearner.loss` is told it.
     streams
         Which rows a step draws, by names: ``"complete"`` (every modality), ``"several"`` (two or
-        more), ``"any"``, or ``"only:k"`` (modality number k and no other).
+        more), or ``"only:k"`` (modality number k and no other).
     """
 
     name: str
@@ -80,8 +80,6 @@ def _positions(stream: str, rows: Rows) -> np.ndarray:
         return rows.complete
     if stream == "several":
         return rows.several
-    if stream == "any":
-        return np.arange(len(rows))
     return rows.only(int(stream.partition(":")[2]))
 
 

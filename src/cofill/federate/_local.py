@@ -24,7 +24,7 @@ from cofill.errors import SettingError
 from cofill.federate._learner import AbstractLearner, Batch, Phase, roomy, unravel_of
 from cofill.federate._rows import Rows
 from cofill.nets import DPSettings
-from cofill.nets._private import capacity
+from cofill.nets._private import capacity, private_gradient
 
 __all__ = ["Local", "LocalSettings", "Plan", "Work", "plan", "train_sites"]
 
@@ -359,20 +359,14 @@ def _private_slope(
     dp: DPSettings,
     expected: Array,
 ) -> tuple[Array, Any]:
-    """Return the clipped, noised, averaged gradient of the rows drawn (Abadi et al. 2016)."""
+    """Return the private gradient of the rows drawn, and their mean loss."""
     ((name, batch),) = batches.items()
-    noise_key, loss_key = jax.random.split(key)
 
-    def of_row(cells: Array, known: Array, present: Array, weight: Array, own: Array) -> Any:
-        row = Batch(cells[None], known[None], present[None], weight[None])
-        (_, figures), slope = jax.value_and_grad(loss, has_aux=True)(weights, {name: row}, own)
-        norm = jnp.maximum(jnp.linalg.norm(slope), 1e-30)
-        return slope * jnp.minimum(1.0, dp.clip_norm / norm) * weight, figures
+    def of_row(number: Array, own: Array) -> tuple[Array, Array]:
+        row = Batch(*(column[number][None] for column in batch))
+        (total, _), slope = jax.value_and_grad(loss, has_aux=True)(weights, {name: row}, own)
+        return total, slope
 
-    keys = jax.random.split(loss_key, len(batch.weight))
-    slopes, figures = jax.vmap(of_row)(*batch, keys)
-    noise = dp.noise_multiplier * dp.clip_norm * jax.random.normal(noise_key, weights.shape)
-    mean = jax.tree.map(
-        lambda v: (v * batch.weight).sum() / jnp.maximum(batch.weight.sum(), 1.0), figures
-    )
-    return (slopes.sum(axis=0) + noise) / expected, mean
+    places = jnp.arange(len(batch.weight))
+    mean, slope = private_gradient(of_row, places, batch.weight > 0, expected, dp, key)
+    return slope, {"loss": mean}

@@ -9,8 +9,9 @@ discriminators judge its output (Eq. 3.7 to 3.9); everything is trained together
     λ_AE Loss_AE + λ_CCL Loss_CCL + λ_AG Loss_AG                                   (Eq. 3.11).
 
 A missing y is completed as x → G₁(x) → A(x, G₁(x)) → ŷ (section 4.3). Norms are means over cells,
-so that the weights do not depend on the number of cells. The thesis does not print the weights, nor
-whether generators minimise log(1 − D) or maximise log D; defaults here are ours.
+so that the weights do not depend on the number of cells. Generators minimise log(1 − D), as the
+thesis prints it (Eq. 1.5), unless told otherwise; the weights λ are not printed, so their defaults
+are ours.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class VIGAN(_Pair):
 
     shape: Shape
     architecture: str = "small"
-    adversarial: Adversarial = "non-saturating"
+    adversarial: Adversarial = "printed"
     weight_ae: float | int = 100.0
     weight_ccl: float | int = 10.0
     weight_ag: float | int = 1.0
@@ -230,7 +231,7 @@ class Pix2Pix(_Pair):
 
     shape: Shape
     architecture: str = "small"
-    adversarial: Adversarial = "non-saturating"
+    adversarial: Adversarial = "printed"
     weight_ccl: float | int = 10.0
     weight_ag: float | int = 1.0
 

@@ -18,6 +18,7 @@ description with arrays and input gives the output. Batches of networks are a `j
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
 
-__all__ = ["DetailNet", "GridNet", "Layout", "layout_of"]
+__all__ = ["DetailNet", "GridNet", "Layout", "layout_of", "neighbours"]
 
 Params = dict[str, Any]
 
@@ -165,10 +166,7 @@ class GridNet:
         taps = self._taps
         made: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
         for k in range(self.blocks):
-            made[f"block{k}"] = {
-                "near": _matrix(keys[2 * k + 1], taps * self.width, self.width, 1.0),
-                "same": _matrix(keys[2 * k + 2], self.width, self.width, 0.3),
-            }
+            made[f"block{k}"] = _block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
         last = self.width + self.depth_in * self.skip
         made["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
         return made
@@ -179,16 +177,14 @@ class GridNet:
         """Return the output for a batch of grids."""
         hidden = _linear(params["stem"], self._near(given))
         for k in range(self.blocks):
-            block = params[f"block{k}"]
-            moved = jax.nn.relu(_linear(block["near"], self._near(jax.nn.relu(hidden))))
-            hidden = hidden + _linear(block["same"], moved)
+            hidden = _residual(params[f"block{k}"], hidden, self._near)
         last = jax.nn.relu(hidden)
         if self.skip:
             last = jnp.concatenate([last, given], axis=-1)
         return _linear(params["head"], self._near(last))
 
     def _near(self, given: Array) -> Array:
-        return given if self._taps == 1 else _neighbours(given)
+        return given if self._taps == 1 else neighbours(given)
 
 
 @dataclass(frozen=True)
@@ -249,10 +245,7 @@ class DetailNet:
             "head": _matrix(next(keys), 9 * (self.fine + self.channels_in), self.channels_out, 0.3),
         }
         for k in range(self.blocks):
-            made[f"block{k}"] = {
-                "near": _matrix(next(keys), 9 * self.width, self.width, 1.0),
-                "same": _matrix(next(keys), self.width, self.width, 0.3),
-            }
+            made[f"block{k}"] = _block(next(keys), next(keys), 9, self.width)
         return made
 
     def __call__(
@@ -264,9 +257,7 @@ class DetailNet:
         fine = jax.nn.relu(_convolved(params["second"], fine))
         hidden = _linear(params["down"], layout.laid(fine.reshape(len(given), -1)))
         for k in range(self.blocks):
-            block = params[f"block{k}"]
-            moved = jax.nn.relu(_linear(block["near"], _neighbours(jax.nn.relu(hidden))))
-            hidden = hidden + _linear(block["same"], moved)
+            hidden = _residual(params[f"block{k}"], hidden, neighbours)
         back = layout.flat(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
         fine = jax.nn.relu(_convolved(params["third"], jnp.concatenate([fine, back], axis=-1)))
         return _convolved(params["head"], jnp.concatenate([fine, given], axis=-1))
@@ -285,13 +276,31 @@ def _convolved(layer: Params, given: Float[Array, "n rows columns d"]) -> Array:
     return (total + layer["b"]).reshape(n, high, wide, -1)
 
 
-def _neighbours(given: Float[Array, "n rows columns d"]) -> Float[Array, "n rows columns nine_d"]:
-    """Return each place's own channels and those of its eight neighbours, zero beyond the edge."""
+def neighbours(given: Float[Array, "n rows columns d"]) -> Float[Array, "n rows columns nine_d"]:
+    """Return each place's own channels and those of its eight neighbours, zero beyond the edge.
+
+    Examples
+    --------
+    >>> neighbours(jnp.ones((1, 3, 3, 1)))[0].sum(axis=-1).tolist()
+    [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
+    """
     high, wide = given.shape[1:3]
     wider = jnp.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return jnp.concatenate(
         [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)], axis=-1
     )
+
+
+def _block(near: Array, same: Array, taps: int, width: int) -> Params:
+    return {
+        "near": _matrix(near, taps * width, width, 1.0),
+        "same": _matrix(same, width, width, 0.3),
+    }
+
+
+def _residual(block: Params, hidden: Array, near: Callable[[Array], Array]) -> Array:
+    moved = jax.nn.relu(_linear(block["near"], near(jax.nn.relu(hidden))))
+    return hidden + _linear(block["same"], moved)
 
 
 def _matrix(key: Array, fan_in: int, fan_out: int, gain: float) -> Params:

@@ -74,7 +74,6 @@ def estimator_of(method: str, given: Given, seed: int) -> FederatedVIGAN:
     pretrain = {"autoencoder": 5, "cycle": 2} if given.small else {"autoencoder": 20, "cycle": 5}
     return FederatedVIGAN(
         model="pix2pix" if "pix2pix" in method else "vigan",
-        network={"adversarial": "printed"},
         local=LocalSettings(
             batch=16 if given.small else 32,
             learning_rate=1e-3,
