@@ -43,7 +43,7 @@ def test_sites_files_become_everybodys_group(files, method, settings):
     sources, truth, folder = files
     job = ClusterJob(sources, "id", str(folder / "out"), 4, method, settings)
     result = run_cluster(job)
-    assert result.files == ("assignments.csv", "clustering.json")
+    assert result.files == ("assignments.csv", "clustering.json", "map.svg")
     table = pc.read_csv(folder / "out" / "assignments.csv").to_pydict()
     assert list(table) == ["site", "id", "cluster", "confidence"]
     assert len(set(table["id"])) == len(truth)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cofill.cluster import FederatedKMeans, choose_k, plane_map
+from cofill.cluster import FederatedKMeans, choose_k, map_picture, plane_map
 from cofill.cluster._rows import gather
 from cofill.errors import DataError, SettingError
 
@@ -90,3 +90,15 @@ def test_faults_of_a_map(blobs):
     with pytest.raises(DataError, match="finite"):
         plane_map(np.full((3, 2), np.nan))
     assert plane_map(np.arange(4.0)[:, None]).points.shape == (4, 2)
+
+
+def test_a_map_is_drawn_in_bins_and_not_at_all_for_too_few():
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    groups = np.arange(40) % 2
+    drawn = map_picture(plane_map(points, groups))
+    assert drawn is not None
+    assert "group 1" in drawn
+    assert "fewer than 3" in drawn
+    assert map_picture(plane_map(points[:4], groups[:4])) is None
+    with pytest.raises(SettingError, match="groups must be given"):
+        map_picture(plane_map(points))

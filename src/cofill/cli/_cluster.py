@@ -11,7 +11,7 @@ from rich.table import Table
 from cofill.cli._show import console, pairs, progress_line, settings_of
 
 if TYPE_CHECKING:
-    from cofill.cluster import ClusterResult, PlaneMap
+    from cofill.cluster import ClusterResult
 
 __all__ = ["cluster"]
 
@@ -80,7 +80,7 @@ def cluster(
         seed=seed,
     )
     with progress_line(quiet or as_json) as tell:
-        result = run_cluster(job, tell, draw=_map)
+        result = run_cluster(job, tell)
     if as_json:
         typer.echo(json.dumps({**result.facts, "files": list(result.files)}, indent=2))
     elif not quiet:
@@ -88,27 +88,6 @@ def cluster(
 
 
 cluster.__doc__ = f"{cluster.__doc__}\n{_EXAMPLES}"
-
-
-def _map(plane: PlaneMap) -> str | None:
-    """Draw where groups lie, as counts in bins: nobody is visible alone."""
-    from cofill.charts import density_maps
-
-    least, groups = 3, plane.groups
-    assert groups is not None  # noqa: S101 - a fitted clustering has groups
-    panels = {f"group {g}": plane.points[groups == g] for g in sorted(set(groups.tolist()))}
-    if max(map(len, panels.values())) < least:
-        return None
-    shown = "" if plane.explained is None else f"{plane.explained:.0%} of the variance. "
-    return density_maps(
-        "Groups on the plane that shows most of them",
-        panels,
-        x_axis="first component",
-        y_axis="second component",
-        bins=32,
-        least=least,
-        caption=f"{shown}Bins with fewer than {least} individuals are blank.",
-    )
 
 
 def _show(result: ClusterResult) -> None:

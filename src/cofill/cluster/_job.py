@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cofill.cluster._clusterer import AbstractClusterer
 from cofill.cluster._estimator import DeepClustering, FederatedKMeans
-from cofill.cluster._map import PlaneMap, plane_map
+from cofill.cluster._map import PlaneMap, map_picture, plane_map
 from cofill.cluster._rows import ONE
 from cofill.errors import SettingError
 from cofill.metrics import versions
@@ -128,16 +128,13 @@ class ClusterResult:
 
 
 def run_cluster(
-    job: ClusterJob,
-    progress: Callable[[str, float], None] | None = None,
-    *,
-    draw: Callable[[PlaneMap], str | None] | None = None,
+    job: ClusterJob, progress: Callable[[str, float], None] | None = None
 ) -> ClusterResult:
     """Run a job; after an error or an interrupt nothing of it remains on disk.
 
     The folder gets ``assignments`` (id, cluster from 0, confidence; the site where there are
-    several), as CSV or Parquet like the first source, ``clustering.json``, and ``map.svg`` where
-    `draw` makes a picture of a map of the groups.
+    several), as CSV or Parquet like the first source, ``clustering.json``, and ``map.svg``, a map
+    of the groups, where there are enough individuals for one.
     """
     started = time.perf_counter()
     check_new_folder(Path(job.out))
@@ -149,7 +146,7 @@ def run_cluster(
     clusterer = job.clusterer().fit(given, progress=progress)
     table = _assignments(job, views, clusterer, several)
     facts = _facts(job, views, clusterer, time.perf_counter() - started)
-    picture = None if draw is None else draw(_map(given, clusterer, job.seed))
+    picture = map_picture(_map(given, clusterer, job.seed))
     ending = ".csv" if Source(next(iter(job.sources.values()))).form == "csv" else ".parquet"
     with new_folder(Path(job.out)) as folder:
         write_table(table, folder / f"assignments{ending}")
