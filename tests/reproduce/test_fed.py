@@ -154,6 +154,16 @@ def test_clusters_record_has_the_published_figures_beside_it():
     assert published["fed-faithful/nmi/kmeans"] == 0.329
 
 
+@pytest.mark.full
+def test_completed_individuals_group_as_the_real_ones_do():
+    record = run_experiment("fed-vigan-clusters", quick=True, seeds=1, methods=["real", "fed-best"])
+    found = {key: value["mean"] for key, value in record.summary.items()}
+    for key in ("real/purity/kmeans", "fed-best/purity/kmeans", "fed-best/acc/deep"):
+        assert 0.5 < found[key] < 1
+    assert found["fed-best/nmi/kmeans"] > 0.7
+    assert "real/nmi/kmeans" not in found
+
+
 def test_pictures_without_curves_are_bars_only():
     values = {"fed-best/psnr/x2y": [30.0, 31.0], "fed-best/psnr/all": [29.0, 30.0]}
     drawn = fed_pictures(ResultRecord("fed-vigan", seeds=[0, 1], values=values))
