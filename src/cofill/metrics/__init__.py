@@ -14,6 +14,7 @@ from cofill.metrics._images import mse255, psnr, psnr_per_image, ssim, ssim_per_
 from cofill.metrics._join import joined
 from cofill.metrics._machine import machine, versions
 from cofill.metrics._paired import PairedTest, paired_test
+from cofill.metrics._pixels import packed_images, unpacked_images
 from cofill.metrics._reconstruction import (
     mae,
     mae_per_feature,
@@ -56,6 +57,7 @@ __all__ = [
     "mse_per_feature",
     "mutual_information",
     "nmi",
+    "packed_images",
     "paired_test",
     "paper_forest",
     "psnr",
@@ -68,5 +70,6 @@ __all__ = [
     "ssim",
     "ssim_per_image",
     "table",
+    "unpacked_images",
     "versions",
 ]

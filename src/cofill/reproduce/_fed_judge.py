@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cofill.federate import FederatedVIGAN, Rows, rows_of
+from cofill.metrics import packed_images
 from cofill.views import MultiView
 
 __all__ = ["Judge"]
@@ -49,7 +50,7 @@ class Judge:
         return found
 
     def pictures(self, estimator: FederatedVIGAN) -> dict[str, Any]:
-        """Return some test images and what is made of them, in grey levels."""
+        """Return some test images, which are square, and what is made of them, packed."""
         rows = self._rows(estimator)
         few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
         half = estimator.learner_.shape.sizes[0]
@@ -62,8 +63,11 @@ class Judge:
             "edge": few.cells[:, half:],
             "image from edge": made[1][:, :half],
         }
+        side = round(half**0.5)
         return {
-            name: np.rint(255 * np.clip(cells, 0, 1)).astype(int).tolist()
+            name: packed_images(
+                np.rint(255 * np.clip(cells, 0, 1)).astype(np.uint8).reshape(-1, side, side)
+            )
             for name, cells in shown.items()
         }
 

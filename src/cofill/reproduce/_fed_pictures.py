@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cofill.charts import grouped_bars, image_grid, line_chart
-from cofill.metrics import ResultRecord
+from cofill.metrics import ResultRecord, unpacked_images
 
 __all__ = ["fed_pictures"]
 
@@ -65,8 +65,7 @@ def fed_pictures(record: ResultRecord) -> dict[str, str]:
         for when, made in rounds.items():
             for name, images in made.items():
                 generated = " from " in name
-                side = round(len(images[0]) ** 0.5)
-                grey = np.array(images, dtype=np.float64).reshape(-1, side, side) / 255
+                grey = unpacked_images(images) / 255
                 rows[f"{name}, {when}" if generated else name] = grey
         shown = ("image", "edge")
         ordered = {name: rows[name] for name in shown if name in rows} | {
