@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SelfTraining,
         share_of,
     )
+    from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
     from cofill.baselines import (
         CentralCompleter,
         IterativeCompleter,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 __all__ = [
     "NNPU",
     "UPU",
+    "Audit",
     "ByGroup",
     "CentralCompleter",
     "Completed",
@@ -70,6 +72,10 @@ __all__ = [
     "ResultRecord",
     "SelfTraining",
     "View",
+    "audit_codes",
+    "audit_mean",
+    "audit_run",
+    "audit_update",
     "by_row",
     "drop_rows",
     "evaluate",
@@ -93,6 +99,7 @@ _PLACES = {
         "SelfTraining",
         "share_of",
     ),
+    "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
     "cofill.baselines": (
         "CentralCompleter",
         "IterativeCompleter",

@@ -1,5 +1,6 @@
 """Split by view: autoencoder codes → links → masks or a fusion (paper CRS)."""
 
+from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._estimator import CooperativeReconstruction, fit_many
 from cofill.cooperate._masks import (
     MaskStatistics,
@@ -14,6 +15,7 @@ from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeS
 __all__ = [
     "ARCHITECTURES",
     "Architecture",
+    "CodeDefence",
     "CooperativeReconstruction",
     "CooperativeSettings",
     "MaskStatistics",

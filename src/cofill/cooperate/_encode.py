@@ -1,21 +1,24 @@
 """The first steps: each site trains its autoencoder, says whom it has, and sends codes.
 
 Paper CRS, sections IV-A and IV-B: one autoencoder per view, trained by the mean squared error
-(Eq. 3); architectures and code lengths may differ between views.
+(Eq. 3); architectures and code lengths may differ between views. Codes leave through `codes_for`
+only, which applies the defence.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from cofill.cooperate._opposed import opposed_loss, opposed_task, without_opponent
 from cofill.cooperate._site import CooperativeSite, Encoder, named_seed
-from cofill.errors import DataError
+from cofill.errors import DataError, SettingError
 from cofill.nets import (
     Autoencoder,
     CellLoss,
@@ -27,11 +30,19 @@ from cofill.nets import (
     recipe,
     train,
 )
-from cofill.privacy import BlindedIds, Codes, CodeSpec, Release, in_order, rows_of
+from cofill.privacy import BlindedIds, Codes, CodeSpec, Release, in_order, no_tokens, rows_of
 from cofill.protocol import Step
 from cofill.views import Kind, Scaler
 
-__all__ = ["ANNOUNCE", "ENCODE", "SEND_CODES", "encode_rows"]
+__all__ = [
+    "ANNOUNCE",
+    "ENCODE",
+    "SEND_CODES",
+    "codes_for",
+    "encode_rows",
+    "encoder_of",
+    "training_of",
+]
 
 
 def _encode(
@@ -48,31 +59,57 @@ def _encode(
     calls: dict[tuple[Any, TrainSettings], list[int]] = {}
     for k in fresh:
         site = scaled[k]
-        calls.setdefault((_loss(site), _training(site)), []).append(k)
+        calls.setdefault((_loss(site), training_of(site)), []).append(k)
     for done, ((loss, training), chosen) in enumerate(calls.items()):
-        tasks = [_task(scaled[k]) for k in chosen]
+        alike: dict[Any, list[int]] = {}
+        for k in chosen:
+            alike.setdefault(_making(scaled[k]), []).append(k)
+        tasks = [_task(scaled[same[0]]) for same in alike.values()]
         trained = train(
             tasks,
             loss,
             training,
             progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
         )
-        for k, network in zip(chosen, trained.networks, strict=True):
-            width = network.encoder.biases[-1].shape[0]
-            spec = CodeSpec(scaled[k].name, width, _version(network))
-            scaled[k] = scaled[k].with_(encoder=Encoder(network, spec)).counted(encoders=1)
+        for same, network in zip(alike.values(), trained.networks, strict=True):
+            for k in same:
+                made = encoder_of(scaled[k], network)
+                scaled[k] = scaled[k].with_(encoder=made).counted(encoders=1)
     return [(site, []) for site in scaled]
+
+
+def encoder_of(site: CooperativeSite, network: Any, *, narrowed: bool = False) -> Encoder:
+    """Return a trained network as the site's encoder; with a pilot it awaits needs at first."""
+    network = without_opponent(network)
+    width = network.encoder.biases[-1].shape[0]
+    spec = CodeSpec(site.name, width, _version(network))
+    return Encoder(network, spec, awaits_needs=site.settings.defence.pilot > 0 and not narrowed)
+
+
+def _making(site: CooperativeSite) -> Any:
+    """Return what a site's encoder follows from; repeats that differ later share one training."""
+    s = site.settings
+    widths = s.widths(site.fitted_scaler.width)
+    price = s.defence.cost_of_leak if _is_opposed(site) else None
+    return id(site.view), site.name, site.seed, s.scale, s.is_faithful, widths.encoder, price
+
+
+def _is_opposed(site: CooperativeSite) -> bool:
+    """Whether an opponent takes part already now; with a pilot it does when needs are known."""
+    return site.settings.defence.adversary and not site.settings.defence.pilot
 
 
 def _loss(site: CooperativeSite) -> Any:
     """Return the paper's squared error, or the losses of the cells' kinds where they differ."""
+    if _is_opposed(site):
+        return opposed_loss(*opposed_task(site).outputs)
     kinds = {f.kind for f in site.view.features}
     if site.settings.is_faithful or kinds == {Kind.NUMERIC}:
         return SquaredError()
     return CellLoss(loss_blocks(site.fitted_scaler.blocks))
 
 
-def _training(site: CooperativeSite) -> TrainSettings:
+def training_of(site: CooperativeSite) -> TrainSettings:
     """Return the encoder's training, with fewer passes over many rows."""
     given = site.settings.encoder_training
     if site.settings.is_faithful:
@@ -85,6 +122,8 @@ def _training(site: CooperativeSite) -> TrainSettings:
 
 
 def _task(site: CooperativeSite) -> Task:
+    if _is_opposed(site):
+        return opposed_task(site).task
     rows = site.encoded().astype(np.float32)
     widths = (rows.shape[1], *site.settings.widths(rows.shape[1]).encoder)
     activation = "relu" if site.settings.is_faithful else "tanh"
@@ -113,6 +152,58 @@ def encode_rows(site: CooperativeSite, rows: np.ndarray) -> Float[np.ndarray, "r
     return forward(site.encoder.network.encoder, np.nan_to_num(site.encoded()[rows]))
 
 
+def codes_for(
+    site: CooperativeSite, rows: np.ndarray, receiver: str
+) -> tuple[CooperativeSite, Codes]:
+    """Return the codes of some rows as they may leave the site, and the site that remembers noise.
+
+    Rows are positions in the site's view. A noisy code is drawn once for an individual and an
+    encoder and sent again as it is.
+    """
+    defence = site.settings.defence
+    plain = encode_rows(site, rows)
+    assert site.encoder is not None  # noqa: S101  (encode_rows has asked)
+    spec, tokens = site.encoder.spec, site.tokens[rows]
+    sent = Codes(sender=site.name, receiver=receiver, spec=spec, tokens=tokens, codes=plain)
+    event = defence.event()
+    bounded = site.encoder.network.encoder.output == "tanh"
+    if event is None:
+        return site, replace(sent, codes=defence.rounded(plain, bounded=bounded))
+    kept = site.noised if site.noised is not None and site.noised.spec == spec else None
+    known = no_tokens() if kept is None else kept.tokens
+    fresh = rows_of(known, tokens) < 0
+    codes = defence.noised(plain[fresh], _noise_source(site, spec, tokens[fresh], plain[fresh]))
+    codes = defence.rounded(codes, bounded=bounded)
+    table = Codes(
+        sender=site.name,
+        receiver=site.name,
+        spec=spec,
+        tokens=np.concatenate([known, tokens[fresh]]),
+        codes=codes if kept is None else np.concatenate([kept.codes, codes]),
+        event=event,
+        table=_table(site, spec),
+    )
+    at = rows_of(table.tokens, tokens)
+    noisy = replace(table, receiver=receiver, tokens=tokens, codes=table.codes[at])
+    return site.with_(noised=table), noisy
+
+
+def _noise_source(
+    site: CooperativeSite, spec: CodeSpec, tokens: np.ndarray, codes: np.ndarray
+) -> np.random.Generator:
+    """Return the generator of some codes' noise: the same for the same codes, else another one."""
+    digest = hashlib.blake2b(spec.version.encode(), key=site.noise_key)
+    digest.update(tokens.tobytes())
+    digest.update(np.ascontiguousarray(codes).tobytes())
+    return np.random.default_rng(np.frombuffer(digest.digest(), np.uint32))
+
+
+def _table(site: CooperativeSite, spec: CodeSpec) -> str:
+    """Return the name of a site's table of noisy codes: one for an encoder and a noise key."""
+    named = f"{spec.view}\n{spec.version}".encode()
+    return hashlib.blake2b(named, key=site.noise_key, digest_size=16).hexdigest()
+
+
 def _announce(
     sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
@@ -135,9 +226,15 @@ def _send_codes(
     out = []
     for site, inbox in zip(sites, inboxes, strict=True):
         heard = {r.sender: r.tokens for r in inbox if isinstance(r, BlindedIds)}
+        heard = heard or dict(site.peer_tokens)  # told before the pilot
         tokens = site.tokens
         sent: list[Release] = []
         before = dict(site.sent)
+        if site.encoder is not None and site.encoder.awaits_needs:
+            raise SettingError(
+                f"site {site.name!r} may not send codes before its pilot told what others need; "
+                "run the pilot's steps first"
+            )
         for peer, theirs in heard.items():
             had = before.get(peer, tokens[:0])
             told = in_order(theirs)  # not in the order of rows
@@ -145,15 +242,8 @@ def _send_codes(
             shared = rows[(rows >= 0) & (rows_of(had, told) < 0)]
             if len(shared) and site.encoder is not None:
                 before[peer] = np.concatenate([had, tokens[shared]])
-                sent.append(
-                    Codes(
-                        sender=site.name,
-                        receiver=peer,
-                        spec=site.encoder.spec,
-                        tokens=tokens[shared],
-                        codes=encode_rows(site, shared),
-                    )
-                )
+                site, codes = codes_for(site, shared, peer)
+                sent.append(codes)
         known = {**site.peer_tokens, **heard}
         out.append((site.with_(peer_tokens=known, sent=before), sent))
     return out

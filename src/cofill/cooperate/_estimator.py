@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed
 from cofill.completion._completer import Progress, require_rows
+from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
+from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
 from cofill.cooperate._settings import Architecture, CooperativeSettings
 from cofill.cooperate._site import Answer, CooperativeSite
@@ -23,8 +25,8 @@ from cofill.cooperate._tables import feature_r2, masks_table, reconstructability
 from cofill.cooperate._uncertainty import drawn_answer, interval_ends
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
-from cofill.privacy import Ledger, blind, no_tokens, rows_of
-from cofill.protocol import Federation, run_steps
+from cofill.privacy import Budget, Ledger, blind, no_tokens, rows_of
+from cofill.protocol import Federation, Step, run_steps
 from cofill.views import MultiView, View
 
 __all__ = ["CooperativeReconstruction", "fit_many"]
@@ -36,7 +38,8 @@ class CooperativeReconstruction(AbstractCompleter):
     """Each site reconstructs the rows it lacks from codes that the other sites send (paper CRS).
 
     No row leaves its site: what crosses is in `ledger_`, and is blinded ids and autoencoder codes.
-    Codes are no encryption; an audit tells how much of a row they give away.
+    Codes are no encryption; an audit tells how much of a row they give away, and `defence` what is
+    done about it.
 
     Parameters
     ----------
@@ -61,8 +64,14 @@ class CooperativeReconstruction(AbstractCompleter):
         Level of the intervals that `complete` adds, or None for none.
     fusion, encoder_training, link_training
         How networks are trained; sensible defaults when left out.
+    defence
+        What is done to codes before they leave (`CodeDefence`); nothing when left out.
+    budget
+        What each site may spend on its people; a release beyond it is refused. Only noisy codes
+        cost something, the others have no guarantee.
     seed
-        Start of all randomness.
+        Start of all randomness, the noise on codes included: whoever knows the seed can take that
+        off again. Over the network every site draws its own.
 
     Attributes
     ----------
@@ -103,6 +112,8 @@ class CooperativeReconstruction(AbstractCompleter):
         fusion: FusionSettings | None = None,
         encoder_training: TrainSettings | None = None,
         link_training: TrainSettings | None = None,
+        defence: CodeDefence | None = None,
+        budget: Budget | None = None,
         seed: int = 0,
     ) -> None:
         self.method = method
@@ -116,6 +127,8 @@ class CooperativeReconstruction(AbstractCompleter):
         self.fusion = fusion
         self.encoder_training = encoder_training
         self.link_training = link_training
+        self.defence = defence
+        self.budget = budget
         self.seed = seed
 
     # --- learning -----------------------------------------------------------------------------
@@ -130,7 +143,7 @@ class CooperativeReconstruction(AbstractCompleter):
             raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
         given = {
             name: getattr(self, name)
-            for name in ("fusion", "encoder_training", "link_training")
+            for name in ("fusion", "encoder_training", "link_training", "defence")
             if getattr(self, name) is not None
         }
         return CooperativeSettings(
@@ -144,7 +157,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         federation = self._start(views)
-        run_steps(FIT, [federation], progress=progress)
+        run_steps(fit_steps(self._settings()), [federation], progress=progress)
         self.federation_ = federation
         self._read()
 
@@ -167,10 +180,18 @@ class CooperativeReconstruction(AbstractCompleter):
                 seed=self.seed,
                 secret=secret,
                 others=tuple(other for other in views if other != name),
+                noise_key=_noise_key(self.seed, name),
             )
             for name, view in views.items()
         }
-        return Federation(sites)
+        return self._federation(sites)
+
+    def _federation(
+        self, sites: dict[str, CooperativeSite], ledger: Ledger | None = None
+    ) -> Federation[CooperativeSite]:
+        """Put sites together, each with the budget."""
+        budgets = {} if self.budget is None else dict.fromkeys(sites, self.budget)
+        return Federation(sites, Ledger() if ledger is None else ledger, budgets=budgets)
 
     def _read(self) -> None:
         """Take over what the sites have learned."""
@@ -220,9 +241,9 @@ class CooperativeReconstruction(AbstractCompleter):
             ids = np.concatenate([site.view.ids, new.ids]) if len(new) else site.view.ids
             cells = np.concatenate([site.view.cells, new.cells])
             sites[name] = site.with_(view=site.view.with_rows(ids, cells), refines=True)
-        trial = Federation(sites, self.ledger_)
-        run_steps(FIT, [trial], progress=progress)
-        self.federation_ = Federation(
+        trial = self._federation(sites, self.ledger_)
+        run_steps(fit_steps(self._settings()), [trial], progress=progress)
+        self.federation_ = self._federation(
             {name: site.with_(refines=False) for name, site in trial.sites.items()}, trial.ledger
         )
         self._read()
@@ -239,11 +260,17 @@ class CooperativeReconstruction(AbstractCompleter):
         require_rows(MultiView([*(site.view for site in old.values()), view]))
         one = next(iter(old.values()))
         new = CooperativeSite(
-            view.name, view, one.settings, one.seed, one.secret, others=tuple(old)
+            view.name,
+            view,
+            one.settings,
+            one.seed,
+            one.secret,
+            others=tuple(old),
+            noise_key=_noise_key(one.seed, view.name),
         )
         sites = {n: s.with_(others=(*s.others, view.name)) for n, s in old.items()}
-        trial = Federation({**sites, view.name: new}, self.ledger_)
-        run_steps(FIT, [trial], progress=progress)
+        trial = self._federation({**sites, view.name: new}, self.ledger_)
+        run_steps(fit_steps(self._settings()), [trial], progress=progress)
         self.federation_ = trial
         self.features_ = {**self.features_, view.name: view.features}
         self._read()
@@ -264,8 +291,8 @@ class CooperativeReconstruction(AbstractCompleter):
                     peer_codes={p: c for p, c in site.peer_codes.items() if p != name},
                     peer_tokens={p: t for p, t in site.peer_tokens.items() if p != name},
                 )
-        trial = Federation(sites, self.ledger_)
-        run_steps(FIT, [trial])
+        trial = self._federation(sites, self.ledger_)
+        run_steps(fit_steps(self._settings()), [trial])
         self.federation_ = trial
         self.features_ = {n: f for n, f in self.features_.items() if n != name}
         self._read()
@@ -281,7 +308,7 @@ class CooperativeReconstruction(AbstractCompleter):
         """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
         sites, parameters = load_sites(path)
         estimator = cls(**parameters)
-        estimator.federation_ = Federation(sites)
+        estimator.federation_ = estimator._federation(sites)
         estimator.features_ = {
             name: site.scaler.features for name, site in sites.items() if site.scaler is not None
         }
@@ -393,10 +420,13 @@ class CooperativeReconstruction(AbstractCompleter):
             )
         if only is not None:
             sites = {n: s.with_(others=(only,) if n != only else ()) for n, s in sites.items()}
-        trial = Federation(sites, Ledger(list(self.ledger_)))
+        trial = self._federation(sites, Ledger(list(self.ledger_)))
         run_steps(ASKING, [trial], progress=progress)
         self.ledger_ = trial.ledger
         self.federation_.ledger = trial.ledger
+        self.federation_.sites = {
+            name: site.with_(noised=trial.sites[name].noised) for name, site in self.sites_.items()
+        }
         return {
             name: site.answer or Answer(no_tokens(), np.zeros((0, 0)))
             for name, site in trial.sites.items()
@@ -460,6 +490,17 @@ class CooperativeReconstruction(AbstractCompleter):
 
 FIT = (ENCODE, ANNOUNCE, SEND_CODES, LEARN)
 ASKING = (ANNOUNCE, ASK, ANSWER, COMPLETE)
+_WITH_PILOT = (ENCODE, ANNOUNCE, SEND_PILOT, STATE_NEEDS, NARROW, SEND_CODES, LEARN)
+
+
+def fit_steps(settings: CooperativeSettings) -> tuple[Step[CooperativeSite], ...]:
+    """Return the learning half of the protocol: with a pilot where the defence has one."""
+    return _WITH_PILOT if settings.defence.pilot else FIT
+
+
+def _noise_key(seed: int, name: str) -> bytes:
+    """Return a site's key of noise for runs that can be repeated."""
+    return np.random.default_rng([seed, 0xA015E, *name.encode()]).bytes(32)
 
 
 def fit_many(
@@ -480,7 +521,11 @@ def fit_many(
     for given in views:
         require_rows(given)
     federations = [e._start(v) for e, v in zip(estimators, views, strict=True)]
-    run_steps(FIT, federations, progress=progress)
+    kinds: dict[tuple[Step[CooperativeSite], ...], list[Federation[CooperativeSite]]] = {}
+    for estimator, federation in zip(estimators, federations, strict=True):
+        kinds.setdefault(fit_steps(estimator._settings()), []).append(federation)
+    for steps, alike in kinds.items():
+        run_steps(steps, alike, progress=progress)
     for estimator, federation in zip(estimators, federations, strict=True):
         estimator.federation_ = federation
     for estimator, given in zip(estimators, views, strict=True):

@@ -42,7 +42,7 @@ from cofill.nets import (
 from cofill.privacy import Codes, Release, rows_of, union
 from cofill.protocol import Step
 
-__all__ = ["LEARN"]
+__all__ = ["LEARN", "desk_of", "fusion_problem", "receive"]
 
 _REFINING_EPOCHS = 10
 _REFINING_STEPS = 200
@@ -65,8 +65,8 @@ def _learn(
     inboxes: Sequence[tuple[Release, ...]],
     tell: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
-    received = [_receive(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
-    desks = [_desk(site) for site in received]
+    received = [receive(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
+    desks = [desk_of(site) for site in received]
     faithful = [d for d in desks if d.site.settings.is_faithful]
     known = [d for d in desks if d.site.refines and not d.site.settings.is_faithful]
     others = [d for d in desks if not (d.site.refines or d.site.settings.is_faithful)]
@@ -83,7 +83,7 @@ def _learn(
 LEARN = Step("train links", _learn)
 
 
-def _receive(site: CooperativeSite, inbox: tuple[Release, ...]) -> CooperativeSite:
+def receive(site: CooperativeSite, inbox: tuple[Release, ...]) -> CooperativeSite:
     """Check what came in and keep it; an unsound release leaves the site as it was."""
     codes = dict(site.peer_codes)
     for release in inbox:
@@ -110,7 +110,7 @@ def _merged(old: Codes | None, new: Codes) -> Codes:
     )
 
 
-def _desk(site: CooperativeSite) -> _Desk:
+def desk_of(site: CooperativeSite) -> _Desk:
     tokens = site.tokens
     links, columns, present, notes = {}, {}, [], []
     for peer in site.others:
@@ -235,7 +235,7 @@ def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[C
     masked = [d for d in desks if d.site.settings.method in ("masked", "auto") and d.links]
     fused = [d for d in desks if d.site.settings.method in ("fused", "auto") and d.links]
     places = [(d, peer) for d in masked for peer, link in d.links.items() if link.fusion is None]
-    problems = [_link_problem(d, peer) for d, peer in places] + [_fusion_problem(d) for d in fused]
+    problems = [_link_problem(d, peer) for d, peer in places] + [fusion_problem(d) for d in fused]
     made = iter(_fit(problems, [d for d, _ in places] + fused, tell))
     for desk, peer in places:
         desk.links[peer] = replace(desk.links[peer], fusion=next(made))
@@ -261,7 +261,7 @@ def _refine(desks: Sequence[_Desk]) -> list[CooperativeSite]:
         if desk.site.model.fusion is not None:
             places.append((desk, ""))
             models.append(desk.site.model.fusion)
-            problems.append(_fusion_problem(desk))
+            problems.append(fusion_problem(desk))
     grown = [_grown(desk) for desk in desks]  # by the old links, before they are replaced
     fusions: dict[int, Fusion] = {}
     for settings, chosen in _by_settings([desk for desk, _ in places]).items():
@@ -340,7 +340,7 @@ def _link_problem(desk: _Desk, peer: str) -> FusionProblem:
     )
 
 
-def _fusion_problem(desk: _Desk) -> FusionProblem:
+def fusion_problem(desk: _Desk) -> FusionProblem:
     rows = desk.present.any(axis=1)
     return FusionProblem(
         inputs=np.hstack(list(desk.codes.values()))[rows],

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.cooperate._encode import encode_rows
+from cofill.cooperate._encode import codes_for
 from cofill.cooperate._masks import (
     MaskStatistics,
     by_gradient,
@@ -64,16 +64,8 @@ def _answer(
             if not isinstance(request, BlindedIds) or site.encoder is None:
                 continue
             rows = rows_of(tokens, request.tokens)
-            found = rows[rows >= 0]
-            sent.append(
-                Codes(
-                    sender=site.name,
-                    receiver=request.sender,
-                    spec=site.encoder.spec,
-                    tokens=tokens[found],
-                    codes=encode_rows(site, found),
-                )
-            )
+            site, codes = codes_for(site, rows[rows >= 0], request.sender)
+            sent.append(codes)
         out.append((site, sent))
     return out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
 from cofill.nets import FusionSettings, TrainSettings
 
@@ -60,6 +61,8 @@ class CooperativeSettings:
         The training loop for autoencoders, and for the paper's links.
     fusion
         How links of ``"masked"`` and fusions are learned.
+    defence
+        What is done to codes before they leave; nothing by default.
     """
 
     method: str = "auto"
@@ -78,6 +81,7 @@ class CooperativeSettings:
         )
     )
     fusion: FusionSettings = field(default_factory=FusionSettings)
+    defence: CodeDefence = field(default_factory=CodeDefence)
 
     def __post_init__(self) -> None:
         for name, allowed in (("method", METHODS), ("masks", MASKS), ("scale", SCALES)):
@@ -92,6 +96,11 @@ class CooperativeSettings:
             )
         if self.min_overlap < 2:
             raise SettingError(f"min_overlap must be at least 2, got {self.min_overlap}")
+        if 0 < self.defence.pilot < self.min_overlap:
+            raise SettingError(
+                f"pilot must be at least min_overlap ({self.min_overlap}), so that links can be "
+                f"learned from it, got {self.defence.pilot}"
+            )
 
     @property
     def is_faithful(self) -> bool:
@@ -99,7 +108,17 @@ class CooperativeSettings:
         return self.method == "faithful"
 
     def widths(self, features: int) -> Architecture:
-        """Return the networks' widths for a view whose encoded rows have so many columns."""
+        """Return the networks' widths for a view whose encoded rows have so many columns.
+
+        A defence's width is that of the code. A pilot starts from codes of the usual width.
+        """
+        found = self._undefended(features)
+        narrow = None if self.defence.pilot else self.defence.code_width(features)
+        if narrow is None:
+            return found
+        return Architecture((*found.encoder[:-1], narrow), found.link)
+
+    def _undefended(self, features: int) -> Architecture:
         if isinstance(self.architecture, str):
             return ARCHITECTURES[self.architecture]
         if self.architecture is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,10 +27,14 @@ _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """A site's autoencoder, and what others need to know of its codes."""
+    """A site's autoencoder, and what others need to know of its codes.
+
+    ``awaits_needs`` while a pilot has not yet told which directions of the code others need.
+    """
 
     network: Any
     spec: CodeSpec
+    awaits_needs: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +103,9 @@ class Answer:
 class CooperativeSite:
     """One party of the protocol. A value: steps return changed copies.
 
-    It holds one view, and of the others only what they sent: blinded ids and codes.
+    It holds one view, and of the others only what they sent: blinded ids and codes. ``noise_key``
+    starts the noise on its codes and never leaves it; ``noised`` is every noisy code it has drawn,
+    which it sends again when asked again.
     """
 
     name: str
@@ -118,6 +125,8 @@ class CooperativeSite:
     notes: tuple[str, ...] = ()
     refines: bool = False
     trained: Mapping[str, int] = field(default_factory=dict)
+    noise_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    noised: Codes | None = None
 
     @property
     def tokens(self) -> np.ndarray:

@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._masks import MaskStatistics
+from cofill.cooperate._opposed import joined
 from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._settings import Architecture, CooperativeSettings
 from cofill.cooperate._site import CooperativeSite, Encoder, Link, Model
 from cofill.errors import StoreError
 from cofill.nets import (
     MLP,
-    Autoencoder,
     Block,
     DPSettings,
     Fusion,
@@ -32,7 +33,7 @@ from cofill.nets import (
     load_arrays,
     save,
 )
-from cofill.privacy import CodeSpec
+from cofill.privacy import Budget, CodeSpec
 from cofill.views import Feature, Scaler, View
 
 __all__ = ["load_sites", "save_sites"]
@@ -88,6 +89,10 @@ def _restored(name: str, value: Any) -> Any:
         return value
     if name == "architecture":
         return Architecture(tuple(value["encoder"]), tuple(value["link"]))
+    if name == "defence":
+        return CodeDefence(**value)
+    if name == "budget":
+        return Budget(**value)
     if name == "fusion":
         lists: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in value.items()
@@ -139,7 +144,7 @@ def _unpack_site(
     scaler = Scaler.from_dict(described["scaler"])
     settings = CooperativeSettings(**{k: _restored(k, v) for k, v in described["settings"].items()})
     encoder = described["encoder"]
-    network = _joined(
+    network = joined(
         _unpack_mlp(encoder["encoder"], arrays, f"{name}/encoder"),
         _unpack_mlp(encoder["decoder"], arrays, f"{name}/decoder"),
     )
@@ -214,14 +219,6 @@ def _unpack_mlp(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray], 
             raise ValueError(attribute)
         object.__setattr__(empty, attribute, value)
     return empty
-
-
-def _joined(encoder: MLP, decoder: MLP) -> Autoencoder:
-    widths = (encoder.weights[0].shape[1], *(b.shape[0] for b in encoder.biases))
-    network = Autoencoder(widths, key=jax.random.key(0), activation=encoder.activation)
-    object.__setattr__(network, "encoder", encoder)
-    object.__setattr__(network, "decoder", decoder)
-    return network
 
 
 def _pack_link(link: Link, arrays: dict[str, np.ndarray], at: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Networks, losses and the one training loop, batched over networks, sites and seeds."""
 
+from cofill.nets._adversary import OpposedEncoder
 from cofill.nets._forward import forward
 from cofill.nets._fusion import (
     Fusion,
@@ -44,6 +45,7 @@ __all__ = [
     "Grouped",
     "Layout",
     "Moments",
+    "OpposedEncoder",
     "Recipe",
     "SquaredError",
     "Task",

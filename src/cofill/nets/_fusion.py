@@ -219,6 +219,14 @@ class Fusion:
         share = np.where(_is_served(present, self.patterns)[:, None], self.share, 0.0)
         return share * made + (1 - share) * linear
 
+    def ridge_weights(self) -> Float[np.ndarray, "width outputs"]:
+        """Return the coefficients of the ridge regression for rows that have every group."""
+        values, vectors = np.linalg.eigh(self.moments.covariance)
+        values = np.maximum(values, 0.0)
+        unit = values.mean() if values.mean() > 0 else 1.0
+        shrunk = values[:, None] + unit * _PENALTIES[self.penalty][None, :]
+        return vectors @ ((vectors.T @ self.moments.cross) / shrunk)
+
 
 def fit_fusions(
     problems: Sequence[FusionProblem],

@@ -24,7 +24,16 @@ from cofill.privacy._mechanisms import (
     laplace,
     laplace_per_coordinate,
 )
-from cofill.privacy._release import BlindedIds, Codes, CodeSpec, EncryptedIds, Release
+from cofill.privacy._release import (
+    BlindedIds,
+    BlindingPart,
+    Codes,
+    CodeSpec,
+    Columns,
+    EncryptedIds,
+    Needs,
+    Release,
+)
 from cofill.privacy._sealing import identity_of
 from cofill.privacy._secure_releases import (
     MaskedVector,
@@ -52,12 +61,14 @@ from cofill.privacy._updates import ColumnSummary, Figures, GroupSums, Model, Up
 __all__ = [
     "Ball",
     "BlindedIds",
+    "BlindingPart",
     "Bounds",
     "Box",
     "Budget",
     "CodeSpec",
     "Codes",
     "ColumnSummary",
+    "Columns",
     "ComposedEvent",
     "EncryptedIds",
     "Event",
@@ -75,6 +86,7 @@ __all__ = [
     "Member",
     "Method",
     "Model",
+    "Needs",
     "Neighbours",
     "NoisyMean",
     "PublicKeys",

@@ -20,7 +20,15 @@ from cofill.privacy._checks import require_delta, require_one_of, require_positi
 from cofill.privacy._events import Event, Neighbours, Unit
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._mechanisms import NoisyMean
-from cofill.privacy._release import BlindedIds, Codes, EncryptedIds, Release
+from cofill.privacy._release import (
+    BlindedIds,
+    BlindingPart,
+    Codes,
+    Columns,
+    EncryptedIds,
+    Needs,
+    Release,
+)
 from cofill.privacy._secure_releases import (
     MaskedVector,
     PublicKeys,
@@ -35,13 +43,16 @@ __all__ = ["Budget", "Gate"]
 
 _DECLARED: tuple[type[Release], ...] = (
     BlindedIds,
+    BlindingPart,
     Codes,
+    Columns,
     ColumnSummary,
     EncryptedIds,
     Figures,
     GroupSums,
     MaskedVector,
     Model,
+    Needs,
     NoisyMean,
     PublicKeys,
     RevealedShares,

@@ -25,7 +25,12 @@ from jaxtyping import Float
 from cofill.errors import DataError, SettingError
 from cofill.privacy._accounting import noise_for
 from cofill.privacy._bounds import Bounds, Box, Norm
-from cofill.privacy._checks import require_delta, require_one_of, require_positive
+from cofill.privacy._checks import (
+    require_delta,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 from cofill.privacy._events import Event, GaussianEvent, LaplaceEvent, Neighbours
 from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._noise import NoiseKind, Source, draw, grid_for, source_of
@@ -196,8 +201,39 @@ class MeanDefence:
         DataError
             If there are no rows or some are not finite numbers.
         """
+        means, numbers, noise, scale = self._drawn(rows, 1, source_of(rng))
+        width, n = rows.shape[1], int(numbers[0])
+        return NoisyMean(
+            sender=sender,
+            receiver=receiver,
+            mean=means[0],
+            rows=n,
+            noise=noise,
+            scale=self.bounds.unit_of(width) * scale / max(n, 1),
+            guarantee=self.guarantee(width, seeded=rng is not None),
+            event=self.event(width),
+        )
+
+    def draws(
+        self, rows: np.ndarray, count: int, *, rng: Source = None
+    ) -> Float[np.ndarray, "count features"]:
+        """Return the means of many releases of the same rows, to audit the noise; never to send.
+
+        Examples
+        --------
+        >>> rows = np.random.default_rng(0).uniform(size=(1000, 3))
+        >>> gaussian(1.0, bounds=Box(0.0, 1.0)).draws(rows, 50, rng=0).shape
+        (50, 3)
+        """
+        require_whole("count", count, 1)
+        return self._drawn(rows, count, source_of(rng))[0]
+
+    def _drawn(
+        self, rows: np.ndarray, count: int, source: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, NoiseKind, float]:
+        """Return noisy means and numbers of rows, the kind of noise, and its scale on the sum."""
         _check_rows(rows)
-        width, source = rows.shape[1], source_of(rng)
+        width = rows.shape[1]
         event = self.event(width)
         assert isinstance(event, GaussianEvent | LaplaceEvent)  # noqa: S101
         norm: Norm = 2 if self.noise == "gaussian" else 1
@@ -215,24 +251,15 @@ class MeanDefence:
         scale = event.noise_multiplier * moved * joint
         coarser = round(step / _STEP)  # a power of two
         total = (_exact_sum(self.bounds, rows) + coarser // 2) // coarser
-        total += draw(noise, np.full(width, scale / step), source)
+        added = draw(noise, np.full(count * width, scale / step), source)
+        totals = total + added.reshape(count, width)
 
-        n = len(rows)
+        numbers = np.full(count, len(rows))
         if private:
-            of_number = np.array([event.noise_multiplier * joint / weight])
-            n += int(draw(noise, of_number, source)[0])
-        unit = self.bounds.unit_of(width)
-        mean = self.bounds.centre_of(width) + unit * (total * step / max(n, 1))
-        return NoisyMean(
-            sender=sender,
-            receiver=receiver,
-            mean=mean,
-            rows=n,
-            noise=noise,
-            scale=unit * scale / max(n, 1),
-            guarantee=self.guarantee(width, seeded=rng is not None),
-            event=event,
-        )
+            of_number = np.full(count, event.noise_multiplier * joint / weight)
+            numbers = numbers + draw(noise, of_number, source)
+        inside = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
+        return self.bounds.centre_of(width) + inside, numbers, noise, scale
 
 
 def gaussian(

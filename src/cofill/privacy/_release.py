@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,19 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy._events import Event
+from cofill.views import Feature
 
-__all__ = ["BlindedIds", "CodeSpec", "Codes", "EncryptedIds", "Release", "digest_of"]
+__all__ = [
+    "BlindedIds",
+    "BlindingPart",
+    "CodeSpec",
+    "Codes",
+    "Columns",
+    "EncryptedIds",
+    "Needs",
+    "Release",
+    "digest_of",
+]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,6 +93,62 @@ class BlindedIds(Release):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class BlindingPart(Release):
+    """A site's part of the secret that blinds ids: random bytes, for the other sites alone."""
+
+    kind: ClassVar[str] = "blinding-part"
+    personal: ClassVar[bool] = False
+    part: bytes = field(repr=False)
+
+    @property
+    def n_individuals(self) -> int:
+        """Nobody: it was not made from records."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the part."""
+        return len(self.part)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns(Release):
+    """What columns there are: per view their names, kinds and categories, and a shape of images.
+
+    Categories are values that somebody has; columns of numbers tell nothing of anybody.
+    """
+
+    kind: ClassVar[str] = "columns"
+    features: Mapping[str, tuple[Feature, ...]]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def personal(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether categories are told, which come from records."""
+        return any(f.categories for own in self.features.values() for f in own)
+
+    @property
+    def n_individuals(self) -> int:
+        """Nobody in particular."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the names and categories."""
+        words = (w for own in self.features.values() for f in own for w in (f.name, *f.categories))
+        return sum(len(str(word).encode()) for word in words)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers of views, columns and categories."""
+        every = [f for own in self.features.values() for f in own]
+        return {
+            "views": len(self.features),
+            "columns": len(every),
+            "categories": sum(len(f.categories) for f in every),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class EncryptedIds(Release):
     """One message of a private set intersection: ids under a key that stays with its maker.
 
@@ -119,12 +187,29 @@ class CodeSpec:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Codes(Release):
-    """Codes of individuals, one row a token."""
+    """Codes of individuals, one row a token.
+
+    ``event`` is what noisy codes cost, given the encoder. All noisy codes of one ``table`` were
+    drawn once a person, so that any part of it, to anybody, is paid for once.
+    """
 
     kind: ClassVar[str] = "codes"
     spec: CodeSpec
     tokens: np.ndarray
     codes: Float[np.ndarray, "individuals width"]
+    # A field where others have a property: a frozen one, and read alike.
+    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    table: str = ""
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The training of the encoder that made the codes: noise on codes does not pay for it."""
+        return ("encoder training",)
+
+    @property
+    def digest(self) -> str | None:
+        """The table that noisy codes are a part of."""
+        return None if self.event is None else self.table
 
     @property
     def n_individuals(self) -> int:
@@ -173,6 +258,39 @@ class Codes(Release):
         if not np.isfinite(self.codes).all():
             rows = int((~np.isfinite(self.codes)).any(axis=1).sum())
             raise DataError(f"{where}: {rows} codes are not finite numbers; refused")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Needs(Release):
+    """Which directions of a peer's codes a site uses, learned from a pilot: weights, nobody's row.
+
+    A column of ``directions`` is a linear combination of the code's numbers; their squared length
+    is the share of the site's variance they explain. They were learned from the pilot's codes and
+    the site's own rows and carry no guarantee.
+    """
+
+    kind: ClassVar[str] = "needs"
+    spec: CodeSpec
+    directions: Float[np.ndarray, "width directions"]
+    people: int
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals they were learned from."""
+        return self.people
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the directions."""
+        return self.directions.nbytes
+
+    def facts(self) -> dict[str, Any]:
+        """Return whose codes are meant, and the number of directions."""
+        return {
+            "view": self.spec.view,
+            "version": self.spec.version,
+            "directions": self.directions.shape[1],
+        }
 
 
 def digest_of(*arrays: np.ndarray) -> str:

@@ -1,0 +1,77 @@
+"""Audits of releases: what attackers get, beside what is promised, with verdicts in plain words.
+
+``cofill.audit`` is this package. Its functions are named by what they audit, so that none has to
+share the package's name: `audit_codes`, `audit_mean`, `audit_update` (all also "what if", before
+anything is sent), `audit_ledger` and `audit_run`. Each returns an `Audit` with ``table()``,
+``to_json()``, ``to_html()`` and ``write(folder)``.
+
+::
+
+    _verdict    the scale
+    _bound      the ε that an attack proves
+    _anonymity  how many people look alike
+    _release    one audited release
+    _advice     what to change
+    _audit      an audit, its curves and its record
+    _page       the report
+    _codes      codes
+    _mechanism  telling neighbours apart by a noisy mean
+    _mean       a mean, before it is released
+    _update     updates and trained networks
+    _evidence   the owner's rows, and encoders trained anew
+    _auditors   one auditor for each type of release
+    _ledger     all of a ledger
+    _run        the folder of a finished run
+    _files      files in, a report out
+"""
+
+from cofill.audit._anonymity import Anonymity, anonymity
+from cofill.audit._audit import Audit, Curve
+from cofill.audit._auditors import AUDITORS
+from cofill.audit._bound import (
+    EpsilonBound,
+    bound_from_counts,
+    bound_from_scores,
+    bound_of_event,
+    bound_of_leak,
+)
+from cofill.audit._codes import CodeAuditSettings, audit_codes
+from cofill.audit._evidence import Evidence, evidence_of
+from cofill.audit._ledger import audit_ledger
+from cofill.audit._mean import MeanAuditSettings, audit_mean
+from cofill.audit._mechanism import prove_epsilon
+from cofill.audit._release import AuditedRelease, Claim
+from cofill.audit._run import audit_run
+from cofill.audit._update import UpdateAuditSettings, audit_update
+from cofill.audit._verdict import SCALE, SCALE_WORDS, Verdict, advantage, level_of
+
+__all__ = [
+    "AUDITORS",
+    "SCALE",
+    "SCALE_WORDS",
+    "Anonymity",
+    "Audit",
+    "AuditedRelease",
+    "Claim",
+    "CodeAuditSettings",
+    "Curve",
+    "EpsilonBound",
+    "Evidence",
+    "MeanAuditSettings",
+    "UpdateAuditSettings",
+    "Verdict",
+    "advantage",
+    "anonymity",
+    "audit_codes",
+    "audit_ledger",
+    "audit_mean",
+    "audit_run",
+    "audit_update",
+    "bound_from_counts",
+    "bound_from_scores",
+    "bound_of_event",
+    "bound_of_leak",
+    "evidence_of",
+    "level_of",
+    "prove_epsilon",
+]

@@ -1,0 +1,266 @@
+"""An audit: its releases, its curves and what it was made with, as table, JSON and HTML."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cofill.audit._release import AuditedRelease
+from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, worst_of
+from cofill.errors import SettingError
+from cofill.metrics import ResultTable, versions
+from cofill.metrics._json import plain
+from cofill.views import new_folder
+
+__all__ = ["Audit", "Curve"]
+
+FORMAT, VERSION = "cofill-audit", 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """What a defence costs: leak and utility over its strength.
+
+    Parameters
+    ----------
+    name
+        Of the defence.
+    strength
+        What `x` is, in words.
+    x
+        Strengths, one a point.
+    leak, leak_name
+        What an attacker gets, and what that figure is.
+    utility, utility_name
+        What the release is still worth, and what that figure is.
+    utility_is_error
+        Whether a lower utility figure is better.
+    low, high
+        Interval of the leak at each point; empty where there is none.
+    floor
+        The leak's floor.
+    labels
+        Words for each point, such as what was claimed.
+    notes
+        What a reader must know.
+
+    Examples
+    --------
+    >>> Curve(name="noise", strength="ε", x=(0.1, 1), leak=(0.5, 0.9), leak_name="accuracy",
+    ...       utility=(0.3, 0.1), utility_name="error").x
+    (0.1, 1)
+    """
+
+    name: str
+    strength: str
+    x: tuple[float | int, ...]
+    leak: tuple[float | int, ...]
+    leak_name: str
+    utility: tuple[float | int, ...]
+    utility_name: str
+    utility_is_error: bool = True
+    low: tuple[float | int, ...] = ()
+    high: tuple[float | int, ...] = ()
+    floor: float | int | None = None
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what in ("leak", "utility", "low", "high", "labels"):
+            given = getattr(self, what)
+            if len(given) != len(self.x) and (given or what in ("leak", "utility")):
+                raise SettingError(
+                    f"the curve {self.name!r} must have one {what} for each of {len(self.x)} "
+                    f"strengths, got {len(given)}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit found.
+
+    Parameters
+    ----------
+    title
+        What was audited.
+    releases
+        Every release, attacked or with the reason why not.
+    curves
+        What defences cost.
+    settings
+        How it was done.
+    spent
+        By site, the ε that its releases with a guarantee come to, and the δ.
+    notes
+        What could not be audited, and anything else a reader must know.
+    duration_s
+        How long it took.
+
+    Examples
+    --------
+    >>> keys = AuditedRelease(kind="public-keys", sender="lab", receiver="clinic", what="two keys",
+    ...                       personal=False, reason="made from nobody's record")
+    >>> audit = Audit(title="a trial", releases=(keys,))
+    >>> audit.verdict
+    'nothing about a person'
+    >>> print(audit.table())
+    release      from → to     attack          figure  floor  control  leak  ...
+    """
+
+    title: str
+    releases: tuple[AuditedRelease, ...]
+    curves: tuple[Curve, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    spent: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.releases:
+            raise SettingError("an audit must have at least one release, got none")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict about individuals among the releases."""
+        return worst_of(r.individual for r in self.releases)
+
+    @property
+    def refuted(self) -> tuple[AuditedRelease, ...]:
+        """Releases whose claimed guarantee an attack refutes."""
+        return tuple(r for r in self.releases if r.refuted)
+
+    def table(self) -> ResultTable:
+        """Return one row for each attack (and each release without one).
+
+        The rows are plain: ``pyarrow.Table.from_pylist(audit.table().rows)`` makes a data frame.
+        """
+        rows = [row for release in self.releases for row in _rows(release)]
+        header = [
+            "release", "from → to", "attack", "figure", "floor", "control", "leak", "95 % interval",
+            "ceiling", "verdict",
+        ]  # fmt: skip
+        return ResultTable(rows, header, [_cells(row) for row in rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON's types: figures about people, nobody's values."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "title": self.title,
+            "verdict": self.verdict,
+            "scale": SCALE_WORDS,
+            "releases": [release.to_dict() for release in self.releases],
+            "curves": [plain(curve, "curves") for curve in self.curves],
+            "spent": {
+                site: {"epsilon": plain(float(cost), "spent"), "delta": delta}
+                for site, (cost, delta) in self.spent.items()
+            },
+            "settings": plain(dict(self.settings), "settings"),
+            "notes": list(self.notes),
+            "versions": versions(),
+            "duration_s": round(self.duration_s, 3),
+        }
+
+    def to_json(self) -> str:
+        """Return the record as JSON."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_html(self) -> str:
+        """Return a page that can be filed: one file, nothing is fetched when it is opened."""
+        from cofill.audit._page import page_of
+
+        return page_of(self)
+
+    def write(self, out: str | Path) -> tuple[str, ...]:
+        """Write ``audit.json`` and ``audit.html`` to a new folder, both or nothing."""
+        texts = {"audit.json": self.to_json(), "audit.html": self.to_html()}
+        with new_folder(Path(out)) as folder:
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
+        return tuple(texts)
+
+
+def joined(title: str, audits: Sequence[Audit], **rest: Any) -> Audit:
+    """Return several audits as one.
+
+    Examples
+    --------
+    >>> keys = AuditedRelease(kind="roster", sender="a", receiver="b", what="keys", personal=False,
+    ...                       reason="made from nobody's record")
+    >>> one = Audit(title="one", releases=(keys,))
+    >>> len(joined("both", [one, one]).releases)
+    2
+    """
+    return Audit(
+        title=title,
+        releases=tuple(r for audit in audits for r in audit.releases),
+        curves=tuple(c for audit in audits for c in audit.curves),
+        notes=tuple(dict.fromkeys(n for audit in audits for n in audit.notes)),
+        **rest,
+    )
+
+
+def _rows(release: AuditedRelease) -> list[dict[str, Any]]:
+    facts: dict[str, Any] = {
+        "release": release.kind,
+        "sender": release.sender,
+        "receiver": release.receiver,
+        "claimed_epsilon": None if release.claim is None else float(release.claim.epsilon),
+        "proved_epsilon": None if release.proof is None else release.proof.epsilon,
+    }
+    empty = dict.fromkeys(
+        ("attack", "figure", "scope", "floor", "control", "leak", "low", "high", "ceiling")
+    )
+    if not release.leaks:
+        return [{**facts, **empty, "verdict": release.individual}]
+    return [
+        {
+            **facts,
+            "attack": leak.name,
+            "figure": leak.figure,
+            "scope": leak.scope,
+            "floor": float(leak.floor),
+            "control": None if leak.control is None else float(leak.control),
+            "leak": float(leak.attack),
+            "low": float(leak.interval[0]),
+            "high": float(leak.interval[1]),
+            "ceiling": None if leak.ceiling is None else float(leak.ceiling),
+            "verdict": level_of(leak) if is_judged(leak) else None,
+        }
+        for leak in release.leaks
+    ]
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    interval = "–" if row["low"] is None else f"{shown(row['low'])} to {shown(row['high'])}"
+    return [
+        row["release"],
+        f"{row['sender']} → {row['receiver']}",
+        row["attack"] or "–",
+        row["figure"] or "–",
+        shown(row["floor"]),
+        shown(row["control"]),
+        shown(row["leak"]),
+        interval,
+        shown(row["ceiling"]),
+        row["verdict"] or "–",
+    ]
+
+
+def shown(value: float | int | None) -> str:
+    """Return a figure as reports show it.
+
+    Examples
+    --------
+    >>> shown(0.12345), shown(None), shown(float("inf"))
+    ('0.123', '–', '∞')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"

@@ -1,0 +1,220 @@
+"""What the command audits: tables from files, aligned by id, people in one order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.attack._files import flags_of, numbers_of
+from cofill.errors import DataError, SettingError
+from cofill.privacy import Box
+from cofill.views import Scaler, Source, View, read_views
+
+__all__ = ["CodeFiles", "code_files", "mean_files", "training_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class CodeFiles:
+    """Codes and what belongs to them, people in the codes' order."""
+
+    codes: Float[np.ndarray, "people width"]
+    rows: Float[np.ndarray, "people features"]
+    known: Float[np.ndarray, "people _"] | None = None
+    public: Float[np.ndarray, "others features"] | None = None
+    attribute: np.ndarray | None = None
+    second: Float[np.ndarray, "people _"] | None = None
+
+
+def code_files(
+    codes: str,
+    rows: str,
+    *,
+    id: str,  # noqa: A002
+    known: str | None = None,
+    public: str | None = None,
+    attribute: str | None = None,
+    second: str | None = None,
+) -> CodeFiles:
+    """Read codes, the rows behind them, and what else the attacker may have.
+
+    Parameters
+    ----------
+    codes, rows
+        Sources with the id column; everybody with a code must have a row.
+    id
+        The id column in all of them.
+    known
+        What the receiver has of the same people.
+    public
+        Rows of other people with the columns of `rows`.
+    attribute
+        A column of `rows` that is guessed, and taken out of them.
+    second
+        Codes of the same people from another site.
+
+    Raises
+    ------
+    DataError
+        If a table is empty or lacks people of the codes.
+    """
+    coded = _view("codes", codes, id)
+    private = _view("rows", rows, id)
+    fact, kept = None, private
+    if attribute is not None:
+        if attribute not in private.feature_names:
+            raise DataError(f"{Source(rows).label} has no column {attribute!r} to guess")
+        at = private.feature_names.index(attribute)
+        kept = private.select([n for n in private.feature_names if n != attribute])
+        cells = _aligned(private, coded, rows)[:, at]
+        if np.isnan(cells).any():
+            raise DataError(
+                f"column {attribute!r} has {int(np.isnan(cells).sum())} empty cells; leave those "
+                "people out"
+            )
+        coded_kind = bool(private.features[at].categories) or len(np.unique(cells)) == 2
+        fact = cells.astype(np.int64) if coded_kind else cells.astype(np.float64)
+    scaler = Scaler.fit(kept)
+    others = None
+    if public is not None:
+        shown = _view("public", public, id).select(list(kept.feature_names))
+        both = np.isin(shown.ids, coded.ids)
+        if both.any():
+            raise DataError(
+                f"{Source(public).label} must be of other people, got {int(both.sum())} who are "
+                "among the codes"
+            )
+        others = _whole(scaler.encode_view(shown)[0], public)
+    return CodeFiles(
+        codes=_whole(coded.cells, codes),
+        rows=_whole(scaler.encode_view(_same(kept, coded, rows))[0], rows),
+        known=None if known is None else _encoded("known", known, id, coded),
+        public=others,
+        attribute=fact,
+        second=None if second is None else _encoded("second", second, id, coded),
+    )
+
+
+def mean_files(
+    records: str,
+    *,
+    truth: str,
+    positive: str = "1",
+    contributed: str | None = None,
+    id: str | None = None,  # noqa: A002
+    bounds: str | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Box]:
+    """Read records, who is in the class, who contributes, and the public bounds.
+
+    Parameters
+    ----------
+    records
+        A source, one row a person.
+    truth, positive
+        The column of the class, and the value that belongs to it.
+    contributed
+        A column that says whose record goes into the mean.
+    id
+        A column that is no number of the records.
+    bounds
+        A JSON file ``{column: [low, high], …}``.
+    low, high
+        The bounds of every column, in place of a file.
+    """
+    table = Source(records).read(id or "")
+    beside = [c for c in (truth, contributed, id) if c is not None]
+    for name in beside:
+        if name not in table.column_names:
+            raise DataError(f"{Source(records).label} has no column {name!r}")
+    limits = _limits(bounds)
+    names = list(limits) or [c for c in table.column_names if c not in beside]
+    lacking = [name for name in names if name not in table.column_names]
+    if lacking or not names:
+        raise DataError(
+            f"{Source(records).label} lacks {len(lacking)} of the columns with bounds"
+            if lacking
+            else f"{Source(records).label} has no column to make a mean of"
+        )
+    if not table.num_rows:
+        raise DataError(f"{Source(records).label} is empty; there is nothing to release")
+    rows = np.column_stack([numbers_of(table, name, records) for name in names])
+    if limits:
+        box = Box(tuple(limits[n][0] for n in names), tuple(limits[n][1] for n in names))
+    elif low is None or high is None:
+        raise SettingError(
+            "the bounds of a record must be given, by --bounds FILE or --low and --high; taken "
+            "from the records they would give records away"
+        )
+    else:
+        box = Box(low, high)
+    inside = None if contributed is None else flags_of(table, contributed, "1", records)
+    return rows, flags_of(table, truth, positive, records), inside, box
+
+
+def training_rows(rows: str, *, id: str) -> Float[np.ndarray, "people width"]:  # noqa: A002
+    """Read training rows as networks see them, without gaps."""
+    view = _view("rows", rows, id)
+    return _whole(Scaler.fit(view).encode_view(view)[0], rows)
+
+
+def _view(name: str, source: str, id: str) -> View:  # noqa: A002
+    view = read_views({name: source}, id=id)[name]
+    if not len(view) or not view.n_features:
+        raise DataError(
+            f"{Source(source).label} is empty; an empty release cannot be attacked and nothing was "
+            "written"
+        )
+    return view
+
+
+def _same(view: View, coded: View, source: str) -> View:
+    """Return the view's rows of the people who have codes, in their order."""
+    if view.ids.dtype.kind != coded.ids.dtype.kind:
+        raise DataError(f"the ids of {Source(source).label} must be of the type of the codes' ids")
+    at = view.positions(coded.ids)
+    lacking = int((at < 0).sum())
+    if lacking:
+        raise DataError(
+            f"{Source(source).label} must have a row for everybody with a code, got none for "
+            f"{lacking} of {len(coded)} people; the pairs do not match"
+        )
+    return view.take(at)
+
+
+def _aligned(view: View, coded: View, source: str) -> np.ndarray:
+    return _same(view, coded, source).cells
+
+
+def _encoded(name: str, source: str, id: str, coded: View) -> np.ndarray:  # noqa: A002
+    view = _same(_view(name, source, id), coded, source)
+    return _whole(Scaler.fit(view).encode_view(view)[0], source)
+
+
+def _whole(values: np.ndarray, source: str) -> Float[np.ndarray, "people width"]:
+    found = np.asarray(values, np.float64)
+    wrong = int((~np.isfinite(found)).any(axis=1).sum())
+    if wrong:
+        raise DataError(
+            f"{Source(source).label} has {wrong} rows with empty cells; complete them or leave "
+            "them out"
+        )
+    return found
+
+
+def _limits(path: str | None) -> Mapping[str, tuple[float, float]]:
+    if path is None:
+        return {}
+    try:
+        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {str(k): (float(v[0]), float(v[1])) for k, v in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, IndexError, KeyError):
+        raise DataError(
+            f"{path} must be JSON with the bounds of each column: {{column: [low, high], …}}"
+        ) from None

@@ -1,0 +1,97 @@
+"""An audit of a ledger: every type of release in it, by the auditor of that type."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from cofill.audit._audit import Audit
+from cofill.audit._auditors import AUDITORS
+from cofill.audit._evidence import Evidence
+from cofill.errors import DataError, SettingError
+from cofill.privacy import Gate, Ledger, LedgerEntry
+
+__all__ = ["audit_ledger"]
+
+_DELTA = 1e-5
+
+
+def audit_ledger(
+    ledgers: Ledger | Iterable[Ledger],
+    evidence: Evidence | None = None,
+    *,
+    title: str = "A ledger",
+    budget: float | int | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Audit:
+    """Audit everything that ledgers say has left.
+
+    Parameters
+    ----------
+    ledgers
+        One, or one for each site.
+    evidence
+        The owner's rows and encoders; without them only what needs none is attacked.
+    title
+        What is audited.
+    budget
+        ε that every site may have spent at δ = 1e-5.
+    progress
+        Told what is attacked.
+
+    Raises
+    ------
+    DataError
+        If a ledger is empty or holds a type of release that no auditor knows.
+    SettingError
+        If a site has spent more than the budget.
+
+    Examples
+    --------
+    >>> from cofill.privacy import LedgerEntry
+    >>> ledger = Ledger([LedgerEntry("offer", "public-keys", "lab", "ward", 0, 64, None, {})])
+    >>> audit_ledger(ledger).verdict
+    'nothing about a person'
+    """
+    started = time.perf_counter()
+    every = [ledgers] if isinstance(ledgers, Ledger) else list(ledgers)
+    entries = [entry for ledger in every for entry in ledger]
+    if not entries:
+        raise DataError("the ledger must hold at least one release, got none: nothing has left")
+    groups: dict[tuple[str, str], list[LedgerEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.kind, entry.sender), []).append(entry)
+    unknown = sorted({kind for kind, _ in groups if kind not in AUDITORS})
+    if unknown:
+        raise DataError(
+            f"every type of release must have an auditor, got {', '.join(map(repr, unknown))} in "
+            "the ledger; the audit fails, because it would leave out something that has left"
+        )
+    spent = _spent(entries)
+    for site, (cost, delta) in spent.items():
+        if budget is not None and cost > budget * (1 + 1e-9):
+            raise SettingError(
+                f"site {site!r} has spent ε = {cost:.4g} at δ = {delta:g}, more than its budget of "
+                f"{budget:g}"
+            )
+    # What an attack can be run on comes first.
+    order = sorted(groups, key=lambda g: list(AUDITORS).index(g[0]))
+    releases = []
+    for k, group in enumerate(order):
+        if progress is not None:
+            progress(f"{group[0]} of {group[1]}", k / len(order))
+        releases.append(AUDITORS[group[0]](groups[group], evidence or Evidence()))
+    return Audit(
+        title=title,
+        releases=tuple(releases),
+        spent=spent,
+        settings={"audit": "ledger", "entries": len(entries)},
+        duration_s=time.perf_counter() - started,
+    )
+
+
+def _spent(entries: list[LedgerEntry]) -> dict[str, tuple[float, float]]:
+    """Return what each site's releases with a guarantee come to together."""
+    senders = dict.fromkeys(e.sender for e in entries if e.event is not None)
+    gate = Gate(Ledger([LedgerEntry.from_json({**e.to_json(), "chain": ""}) for e in entries]))
+    return {site: (gate.spent(site, delta=_DELTA), _DELTA) for site in senders}

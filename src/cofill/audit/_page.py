@@ -1,0 +1,334 @@
+"""The report of an audit: one page to file, made by `cofill.pages` from nothing but the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cofill.attack import Leak
+from cofill.audit._audit import Audit, Curve, shown
+from cofill.audit._release import AuditedRelease
+from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of
+from cofill.metrics import versions
+from cofill.pages import (
+    Cell,
+    Html,
+    Line,
+    Page,
+    Part,
+    Section,
+    badge,
+    bars,
+    bullets,
+    columns,
+    details,
+    join,
+    key_figures,
+    lines,
+    note,
+    paragraph,
+    plot,
+    strong,
+    table_html,
+)
+
+__all__ = ["page_of"]
+
+_TONES: Mapping[Verdict, str] = {
+    "nothing about a person": "good",
+    "not attacked": "plain",
+    "none seen": "good",
+    "small": "plain",
+    "considerable": "warn",
+    "near-total": "bad",
+}
+_HINTS = {
+    "floor": "the figure of somebody who guesses",
+    "control": "the figure of the same attacker without the release, by what he has anyway",
+    "attack": "the figure reached with the release",
+    "95 % interval": "of the attack's figure, over people",
+    "ceiling": "what nobody should exceed",
+    "leak about individuals": "what the release itself tells of a person",
+    "inference about people": "what is true of people like him, there or not",
+    "claimed": "the guarantee as stated",
+    "proved": "no smaller ε is true, at the confidence stated below",
+}
+
+
+def page_of(audit: Audit) -> str:
+    """Return the report of an audit as HTML.
+
+    Examples
+    --------
+    >>> from cofill.audit import Audit, AuditedRelease
+    >>> keys = AuditedRelease(kind="roster", sender="a", receiver="b", what="keys", personal=False,
+    ...                       reason="made from nobody's record")
+    >>> page = page_of(Audit(title="A <trial>", releases=(keys,)))
+    >>> "A &lt;trial&gt;" in page, "https://" in page.split("<body>")[1]
+    (True, False)
+    """
+    sections = [_summary(audit), _releases(audit)]
+    if audit.curves:
+        sections.append(_curves(audit.curves))
+    sections += [_reading(audit), _made(audit)]
+    return Page(
+        f"Audit: {audit.title}", "What an attacker gets from what is released", sections
+    ).html()
+
+
+def _summary(audit: Audit) -> Section:
+    attacked = sum(bool(r.leaks or r.proof) for r in audit.releases)
+    figures: list[tuple[str, Part, str]] = [
+        ("worst verdict", _verdict(audit.verdict), "about individuals, over all releases"),
+        ("releases", str(len(audit.releases)), "types of release by sender"),
+        ("attacked", str(attacked), "the others carry a reason why not"),
+        ("claims refuted", str(len(audit.refuted)), "guarantees that an attack proves false"),
+    ]
+    header = [
+        "release", "from → to", "leak about individuals", "inference about people", "claimed",
+        "proved",
+    ]  # fmt: skip
+    rows = [
+        [
+            join(strong(r.kind), f": {r.what}"),
+            f"{r.sender} → {r.receiver}",
+            _verdict(r.individual),
+            _verdict(r.population) if _has(r, "population") else "–",
+            "none" if r.claim is None else f"ε = {r.claim.epsilon:.3g}, δ = {r.claim.delta:.3g}",
+            _proved(r),
+        ]
+        for r in audit.releases
+    ]
+    parts: list[Part] = [key_figures(figures), table_html(header, rows, hints=_HINTS)]
+    advised: dict[tuple[str, str], list[str]] = {}
+    for r in audit.releases:
+        if r.personal:
+            advised.setdefault((r.kind, r.change), []).append(r.sender)
+    told = [
+        join(strong(f"{kind} from {', '.join(dict.fromkeys(names))}: "), change)
+        for (kind, change), names in advised.items()
+    ]
+    parts += [paragraph(strong("What to change")), bullets(told)] if told else []
+    if audit.spent:
+        spent = [
+            f"{site}: ε = {shown(cost)} at δ = {delta:g}"
+            for site, (cost, delta) in audit.spent.items()
+        ]
+        parts += [paragraph("Spent by releases with a guarantee, together: "), bullets(spent)]
+    parts += [note(words, tone="warn") for words in audit.notes]
+    return Section("Verdict", parts, lead="Each type of release, and what to change about it.")
+
+
+def _releases(audit: Audit) -> Section:
+    worst = [(r, r.worst) for r in audit.releases]
+    judged = [(r, leak) for r, leak in worst if leak is not None]
+    parts: list[Part] = []
+    if judged:
+        names = _distinct([f"{r.kind}, {r.sender}" for r, _ in judged], [r.what for r, _ in judged])
+        names = [f"{name}: {leak.figure}" for name, (_, leak) in zip(names, judged, strict=True)]
+        series = {
+            "floor": [leak.floor for _, leak in judged],
+            "control": [leak.control for _, leak in judged],
+            "attack": [leak.attack for _, leak in judged],
+            "ceiling": [leak.ceiling for _, leak in judged],
+        }
+        parts.append(
+            plot(
+                bars(names, series, axis="figure of the worst attack", sideways=True),
+                "The worst attack on each release, beside floor, control and ceiling.",
+                "; ".join(
+                    f"{n}: {leak.attack:.2f}" for n, (_, leak) in zip(names, judged, strict=True)
+                ),
+            )
+        )
+    parts += [_release(r) for r in audit.releases]
+    return Section("What each release gives away", parts)
+
+
+def _release(release: AuditedRelease) -> Html:
+    inner: list[Part] = [
+        paragraph(
+            strong(release.what),
+            f", of {release.individuals:,} people, {release.bytes:,} bytes. Individuals: ",
+            _verdict(release.individual),
+            *(
+                ("; population: ", _verdict(release.population))
+                if _has(release, "population")
+                else ()
+            ),
+            ".",
+        )
+    ]
+    if release.reason:
+        inner.append(paragraph(f"Why no attack: {release.reason}."))
+    inner.append(
+        paragraph("Claimed: ", str(release.claim) if release.claim else "no guarantee", ".")
+    )
+    if release.proof is not None:
+        p = release.proof
+        inner.append(
+            paragraph(
+                f"Proved: ε ≥ {p.epsilon:.3g} at δ = {p.delta:.3g} with confidence "
+                f"{100 * p.confidence:g} %, by {p.how} (right {p.true_rate:.3f}, wrong "
+                f"{p.false_rate:.3f}, {p.trials:,} trials)."
+            )
+        )
+    for scope, words in (("individual", "About individuals"), ("population", "About a population")):
+        leaks = [leak for leak in release.leaks if leak.scope == scope]
+        if leaks:
+            inner.append(_leaks(leaks, words))
+    if release.anonymity:
+        inner.append(_alike(release))
+    inner += [note(words) for words in release.notes]
+    inner.append(paragraph(strong("What to change: "), release.change))
+    return details(f"{_named(release)}, {release.what}: {release.individual}", *inner)
+
+
+def _leaks(leaks: Sequence[Leak], caption: str) -> Html:
+    header = [
+        "attack",
+        "figure",
+        "floor",
+        "control",
+        "attack's",
+        "95 % interval",
+        "ceiling",
+        "verdict",
+    ]
+    rows: list[list[Cell]] = [
+        [
+            leak.name,
+            leak.figure,
+            shown(leak.floor),
+            shown(leak.control),
+            shown(leak.attack),
+            f"{shown(leak.interval[0])} to {shown(leak.interval[1])}",
+            shown(leak.ceiling),
+            _verdict(level_of(leak)) if is_judged(leak) else "not judged",
+        ]
+        for leak in leaks
+    ]
+    threats = dict.fromkeys(f"{leak.name}: {leak.threat}." for leak in leaks)
+    notes = dict.fromkeys(words for leak in leaks for words in leak.notes)
+    return join(
+        table_html(header, rows, caption=caption, hints={**_HINTS, "attack's": _HINTS["attack"]}),
+        paragraph("Who attacks:"),
+        bullets(list(threats)),
+        bullets(list(notes)) if notes else "",
+    )
+
+
+def _alike(release: AuditedRelease) -> Html:
+    k = release.anonymity[0].k
+    rows: list[list[Cell]] = [
+        [
+            "as released" if one.step == 0 else f"to {one.step:g} standard deviations",
+            one.groups,
+            one.smallest,
+            f"{100 * one.share_below:.1f} %",
+        ]
+        for one in release.anonymity
+    ]
+    header = ["values rounded", "groups", "smallest group", f"people in groups below {k}"]
+    return table_html(header, rows, caption="How many people look alike (k-anonymity)")
+
+
+def _curves(curves: Sequence[Curve]) -> Section:
+    """Draw curves of one leak and utility together."""
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault((curve.leak_name, curve.utility_name), []).append(curve)
+    parts: list[Part] = []
+    for (leak, utility), some in groups.items():
+        axis = " / ".join(dict.fromkeys(c.strength for c in some))
+        left = {c.name: Line(c.x, c.leak, c.low or None, c.high or None, marks=True) for c in some}
+        right = {c.name: Line(c.x, c.utility, marks=True) for c in some}
+        log = all(x > 0 for c in some for x in c.x)
+        floor = next((c.floor for c in some if c.floor is not None), None)
+        table = table_html(
+            ["defence", "strength", "", leak, utility],
+            [
+                [
+                    c.name,
+                    float(x),
+                    c.labels[k] if c.labels else "",
+                    float(c.leak[k]),
+                    float(c.utility[k]),
+                ]
+                for c in some
+                for k, x in enumerate(c.x)
+            ],
+        )
+        parts.append(
+            columns(
+                plot(
+                    lines(left, x_axis=axis, y_axis=leak, log_x=log, line_at=floor),
+                    "Leak over the strength of the defence; the dotted line is the floor.",
+                    f"{leak} over {axis}",
+                ),
+                plot(
+                    lines(right, x_axis=axis, y_axis=utility, log_x=log, log_y=_is_wide(some)),
+                    "Utility over the strength"
+                    + ("; lower is better." if some[0].utility_is_error else "; higher is better."),
+                    f"{utility} over {axis}",
+                ),
+            )
+        )
+        parts.append(details("The figures as a table", table))
+        parts += [note(words) for c in some for words in c.notes]
+    return Section("What a defence costs", parts)
+
+
+def _is_wide(curves: Sequence[Curve]) -> bool:
+    """Whether a utility goes over more than two powers of ten."""
+    every = [value for curve in curves for value in curve.utility]
+    return min(every) > 0 and max(every) > 100 * min(every)
+
+
+def _reading(audit: Audit) -> Section:
+    words = [
+        "Floor: the figure of somebody who guesses. Control: the same attacker without the "
+        "release. Attack: with it. Ceiling: what nobody should exceed. Larger is always a larger "
+        "leak.",
+        "A leak about individuals comes from the release itself; inference about a population is "
+        "what is true of people like somebody, whether he is in the data or not, and no noise "
+        "that keeps the release useful takes it back.",
+        "The claimed ε is what somebody states, the proved one a lower bound from an attack's "
+        "success with Clopper–Pearson ends. A proved ε above the claimed one refutes the claim; "
+        "one below it proves nothing in its favour: a stronger attack may come.",
+    ]
+    return Section("How to read this", [note(SCALE_WORDS), bullets(words)])
+
+
+def _made(audit: Audit) -> Section:
+    rows: list[list[Cell]] = [[name, str(value)] for name, value in audit.settings.items()]
+    rows.extend([name, version] for name, version in versions().items())
+    rows.append(["duration", f"{audit.duration_s:.1f} s"])
+    return Section("How it was made", [table_html(["setting", "value"], rows)])
+
+
+def _verdict(verdict: Verdict) -> Html:
+    tone: object = _TONES[verdict]
+    return badge(verdict, tone)  # pyright: ignore[reportArgumentType]
+
+
+def _has(release: AuditedRelease, scope: str) -> bool:
+    return any(leak.scope == scope for leak in release.leaks)
+
+
+def _named(release: AuditedRelease) -> str:
+    return f"{release.kind} from {release.sender} to {release.receiver}"
+
+
+def _proved(release: AuditedRelease) -> Cell:
+    if release.proof is None:
+        return "–"
+    words = f"ε ≥ {release.proof.epsilon:.2g}"
+    return badge(f"{words}: refuted", "bad") if release.refuted else words
+
+
+def _distinct(names: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Return names, longer ones where several are alike, and a number where these are too."""
+    first = [
+        name if names.count(name) == 1 else more for name, more in zip(names, longer, strict=True)
+    ]
+    return [name if first.count(name) == 1 else f"{name} ({k + 1})" for k, name in enumerate(first)]

@@ -1,0 +1,129 @@
+"""The one scale by which an audit calls a leak none, small, considerable or near-total.
+
+The scale compares what an attack reached with what the attacker would reach anyway. It looks at
+how far the attack goes from there to everything, which is 1 for every figure that is judged (R²,
+shares, accuracies, rates, areas); a figure without such an end, as PSNR in decibels, is shown and
+not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from cofill.attack import Leak
+
+__all__ = [
+    "SCALE",
+    "SCALE_WORDS",
+    "Verdict",
+    "advantage",
+    "is_judged",
+    "level_of",
+    "verdict_of",
+    "worst_of",
+]
+
+Verdict: TypeAlias = Literal[
+    "nothing about a person", "not attacked", "none seen", "small", "considerable", "near-total"
+]
+
+SCALE: tuple[Verdict, ...] = (
+    "nothing about a person",
+    "not attacked",
+    "none seen",
+    "small",
+    "considerable",
+    "near-total",
+)
+"""From the best to the worst; the first two are no results of an attack."""
+
+_SMALL, _LARGE = 0.2, 0.8
+
+SCALE_WORDS = (
+    "An attack's advantage is the share of the way from what the attacker has anyway (the larger "
+    "of floor and control) to everything (1) that the attack goes. None seen: the interval of the "
+    "attack's figure does not lie above the floor, or its gain over the control may be zero. "
+    f"Small: an advantage below {_SMALL:g}. Considerable: from {_SMALL:g} to {_LARGE:g}. "
+    f"Near-total: {_LARGE:g} and more. A release has the verdict of its worst attack. Not "
+    "attacked: the reason is stated beside it. Nothing about a person: it was not made from "
+    "anybody's record. That no attack was seen to succeed is no guarantee; a guarantee is an ε."
+)
+"""The scale in words, for every report."""
+
+
+def is_judged(leak: Leak) -> bool:
+    """Return whether a leak's figure has an end at 1 and so a place on the scale.
+
+    Examples
+    --------
+    >>> from cofill.attack import share_leak
+    >>> facts = {"name": "a", "threat": "b", "scope": "individual", "floor": 0.0}
+    >>> is_judged(share_leak(1, 2, figure="share linked", **facts))
+    True
+    """
+    return not leak.figure.startswith("PSNR")
+
+
+def advantage(leak: Leak) -> float:
+    """Return how far an attack goes from what the attacker has anyway to everything.
+
+    Examples
+    --------
+    >>> from cofill.attack import share_leak
+    >>> leak = share_leak(75, 100, name="a", threat="b", figure="accuracy", scope="individual",
+    ...                   floor=0.4, control=0.5)
+    >>> advantage(leak)
+    0.5
+    """
+    base = _base(leak)
+    if base >= 1:
+        return 0.0
+    return min(max((leak.attack - base) / (1 - base), 0.0), 1.0)
+
+
+def level_of(leak: Leak) -> Verdict:
+    """Return a leak's place on the scale.
+
+    Examples
+    --------
+    >>> from cofill.attack import share_leak
+    >>> facts = {"name": "a", "threat": "b", "figure": "share", "scope": "individual"}
+    >>> [level_of(share_leak(hits, 400, floor=0.01, **facts)) for hits in (4, 40, 200, 400)]
+    ['none seen', 'small', 'considerable', 'near-total']
+    """
+    far = advantage(leak)
+    if not leak.excludes_floor() or leak.beats_control() is False or far == 0:
+        return "none seen"
+    if far < _SMALL:
+        return "small"
+    return "considerable" if far < _LARGE else "near-total"
+
+
+def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
+    """Return the worst place among the leaks of a scope, None where there is none to judge.
+
+    Examples
+    --------
+    >>> verdict_of((), "individual") is None
+    True
+    """
+    levels: list[Verdict] = [
+        level_of(leak) for leak in leaks if leak.scope == scope and is_judged(leak)
+    ]
+    return worst_of(levels) if levels else None
+
+
+def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of some verdicts.
+
+    Examples
+    --------
+    >>> worst_of(["small", "near-total", "none seen"])
+    'near-total'
+    """
+    return SCALE[max(SCALE.index(verdict) for verdict in verdicts)]
+
+
+def _base(leak: Leak) -> float:
+    return max(leak.floor, leak.floor if leak.control is None else leak.control)

@@ -1,0 +1,315 @@
+"""`cofill audit`: what an attacker gets from releases, as a report that can be filed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cofill.cli._examples import examples
+from cofill.cli._show import console, pairs, progress_line
+from cofill.errors import SettingError
+
+if TYPE_CHECKING:
+    from cofill.audit import Audit
+
+__all__ = ["audit", "audit_commands"]
+
+audit = typer.Typer(
+    no_args_is_help=True,
+    help="Say what releases give away: attacks, guarantees, verdicts, and what to change.",
+)
+
+Out = Annotated[Path, typer.Option(help="A new folder for audit.html and audit.json.")]
+Id = Annotated[str, typer.Option("--id", help="The id column, the same in every table.")]
+Seed = Annotated[int, typer.Option(help="Start of all randomness.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the record as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
+Delta = Annotated[float, typer.Option(help="δ of the guarantees; above 0 for Gaussian noise.")]
+BudgetOption = Annotated[
+    float | None, typer.Option("--budget", help="ε that a site may spend; more is refused.")
+]
+Smallest = Annotated[int, typer.Option("--k", help="Groups of fewer people are too small.")]
+
+
+@examples(
+    "cofill audit run completed/ --out audit/",
+    "cofill audit run trial/ --attribute mean.radius --out audit/",
+)
+def run(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="The folder of a finished run, or a site's kit.", metavar="DIR"),
+    ],
+    out: Out,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(help="Where a view's rows are now, if moved.", metavar="NAME=SOURCE"),
+    ] = None,
+    attribute: Annotated[
+        str | None,
+        typer.Option(help="A private fact to infer from codes.", metavar="VIEW.COLUMN"),
+    ] = None,
+    budget: BudgetOption = None,
+    k: Smallest = 5,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit everything that a finished run has released.
+
+    The auditor owns the rows: codes are made anew from them, as the run made them.
+    """
+    from cofill.audit import CodeAuditSettings, audit_run
+
+    wanted = None
+    if attribute is not None:
+        where, dot, column = attribute.partition(".")
+        if not (where and dot and column):
+            raise SettingError(f"--attribute must be VIEW.COLUMN, got {attribute!r}")
+        wanted = (where, column)
+    places = pairs(view or [], "--view")
+    with progress_line(quiet or as_json) as tell:
+        _finish(
+            lambda: audit_run(
+                folder,
+                views=places,
+                attribute=wanted,
+                budget=budget,
+                codes=CodeAuditSettings(decoders=_decoders(seed), k=k),
+                progress=tell,
+            ),
+            out,
+        )
+    _tell(out, as_json=as_json, quiet=quiet)
+
+
+@examples("cofill audit codes --codes codes.csv --rows lab.csv --id person --out audit/")
+def codes(
+    codes: Annotated[str, typer.Option(help="Codes as released, one row a person.")],
+    rows: Annotated[str, typer.Option(help="The private rows of the same people.")],
+    out: Out,
+    id_column: Id,
+    known: Annotated[str | None, typer.Option(help="What the receiver has of them anyway.")] = None,
+    public: Annotated[
+        str | None, typer.Option(help="Rows of other people, for the attack without pairs.")
+    ] = None,
+    attribute: Annotated[
+        str | None, typer.Option(help="A column of --rows to infer; it is taken out of them.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option(help="Codes of the same people from another site.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="How often pairs are drawn anew.")] = 3,
+    k: Smallest = 5,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit saved codes: rows behind them, attributes, linkage, who looks alike."""
+    from cofill.audit import CodeAuditSettings, audit_codes
+    from cofill.audit._files import code_files
+
+    def made() -> Audit:
+        found = code_files(
+            codes,
+            rows,
+            id=id_column,
+            known=known,
+            public=public,
+            attribute=attribute,
+            second=second,
+        )
+        return audit_codes(
+            found.codes,
+            found.rows,
+            known=found.known,
+            public=found.public,
+            attribute=found.attribute,
+            attribute_name=attribute or "attribute",
+            second=found.second,
+            settings=CodeAuditSettings(decoders=_decoders(seed, repeats), k=k),
+        )
+
+    with progress_line(quiet or as_json) as tell:
+        tell("attack", 0.0)
+        _finish(made, out)
+    _tell(out, as_json=as_json, quiet=quiet)
+
+
+@examples("cofill audit mean --records records.csv --truth label --low 0 --high 1 --out audit/")
+def mean(
+    records: Annotated[str, typer.Option(help="Records, one row a person.")],
+    truth: Annotated[str, typer.Option(help="The column of the class whose mean is released.")],
+    out: Out,
+    positive: Annotated[str, typer.Option(help="The value of --truth that is the class.")] = "1",
+    contributed: Annotated[
+        str | None, typer.Option(help="Column that says whose record goes into the mean (1 or 0).")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="A column that is no part of the records.")
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option(help='Public bounds as JSON: {"column": [low, high], …}.')
+    ] = None,
+    low: Annotated[float | None, typer.Option(help="Lowest value of every column.")] = None,
+    high: Annotated[float | None, typer.Option(help="Highest value of every column.")] = None,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option(help="gaussian, laplace or 'laplace per coordinate'; all if left out."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="ε of a release.")] = 1.0,
+    delta: Delta = 1e-5,
+    per_coordinate: Annotated[
+        float, typer.Option(help="ε that noise per coordinate claims.")
+    ] = 0.01,
+    budget: BudgetOption = None,
+    method: Annotated[str, typer.Option(help="Attack; see `cofill attack mean`.")] = "likelihood",
+    draws: Annotated[
+        int | None,
+        typer.Option(help="Releases drawn to prove an ε; about a second's worth if left out."),
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit the mean of a class before it is released, plain and with noise."""
+    from cofill.audit import MeanAuditSettings, audit_mean
+    from cofill.audit._files import mean_files
+
+    chosen: dict[str, Any] = {"mechanisms": tuple(mechanism)} if mechanism else {}
+    settings = MeanAuditSettings(
+        **chosen,
+        epsilon=epsilon,
+        delta=delta,
+        per_coordinate=per_coordinate,
+        method=method,
+        draws=draws,
+        seed=seed,
+    )
+
+    def made() -> Audit:
+        rows, labels, inside, box = mean_files(
+            records,
+            truth=truth,
+            positive=positive,
+            contributed=contributed,
+            id=id_column,
+            bounds=bounds,
+            low=low,
+            high=high,
+        )
+        return audit_mean(rows, labels, box, contributed=inside, budget=budget, settings=settings)
+
+    with progress_line(quiet or as_json) as tell:
+        tell("attack", 0.0)
+        _finish(made, out)
+    _tell(out, as_json=as_json, quiet=quiet)
+
+
+@examples("cofill audit update --rows lab.csv --id person --widths 32,16 --out audit/")
+def update(
+    rows: Annotated[str, typer.Option(help="Training rows, one a person.")],
+    out: Out,
+    id_column: Id,
+    widths: Annotated[
+        str, typer.Option(help="Widths of the autoencoder behind its input, such as 32,16.")
+    ] = "32,16",
+    epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 200,
+    batch: Annotated[int, typer.Option(help="Rows a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Largest step.")] = 3e-3,
+    epsilon: Annotated[float, typer.Option(help="ε of the variants with noise.")] = 1.0,
+    delta: Delta = 1e-5,
+    clip: Annotated[float, typer.Option(help="Norm that gradients and updates are cut to.")] = 1.0,
+    sites: Annotated[int, typer.Option(help="Sites that are summed securely.")] = 3,
+    networks: Annotated[int, typer.Option(help="Networks trained to find members.")] = 32,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit updates and trained networks before they are sent: rows behind them, and members."""
+    from cofill.audit import UpdateAuditSettings, audit_update
+    from cofill.audit._files import training_rows
+    from cofill.nets import TrainSettings
+
+    settings = UpdateAuditSettings(
+        widths=_widths(widths),
+        training=TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate),
+        epsilon=epsilon,
+        delta=delta,
+        clip=clip,
+        sites=sites,
+        networks=networks,
+        attacked=min(8, networks),
+        seed=seed,
+    )
+    with progress_line(quiet or as_json) as tell:
+        tell("attack", 0.0)
+        _finish(lambda: audit_update(training_rows(rows, id=id_column), settings=settings), out)
+    _tell(out, as_json=as_json, quiet=quiet)
+
+
+audit_commands = {"run": run, "codes": codes, "mean": mean, "update": update}
+
+
+def _decoders(seed: int, repeats: int = 1) -> Any:
+    from cofill.attack import DecoderSettings
+
+    return DecoderSettings(repeats=repeats, seed=seed)
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingError(
+            f"--widths must be whole numbers between commas, such as 32,16, got {text!r}"
+        ) from None
+
+
+def _finish(make: Callable[[], Audit], out: Path) -> None:
+    """Make an audit and write it, all or nothing; a place that is taken is told at once."""
+    from cofill.views import check_new_folder
+
+    check_new_folder(out)
+    make().write(out)
+
+
+def _tell(out: Path, *, as_json: bool, quiet: bool) -> None:
+    import json
+
+    text = (out / "audit.json").read_text(encoding="utf-8")
+    if as_json:
+        typer.echo(text, nl=False)
+    elif not quiet:
+        _show(json.loads(text), out)
+
+
+def _show(found: dict[str, Any], out: Path) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title=f"Audit: {found['title']}", title_justify="left")
+    for heading in ("release", "from → to", "individuals", "population", "claimed", "proved"):
+        table.add_column(heading)
+    for release in found["releases"]:
+        claim, proof = release["claim"], release["proof"]
+        table.add_row(
+            f"{release['kind']}: {release['what']}",
+            f"{release['sender']} → {release['receiver']}",
+            release["verdict"]["individual"],
+            release["verdict"]["population"],
+            "–" if claim is None else f"ε = {float(claim['epsilon']):.3g}",
+            "–" if proof is None else f"ε ≥ {float(proof['epsilon']):.2g}",
+            style="bold red" if release["refuted"] else None,
+        )
+    screen.print(table)
+    for words in dict.fromkeys(
+        f"{r['kind']}: {r['change']}" for r in found["releases"] if r["change"] != "Nothing."
+    ):
+        screen.print(words, soft_wrap=True, markup=False)
+    for words in found["notes"]:
+        screen.print(f"note: {words}", soft_wrap=True, markup=False)
+    screen.print(f"report in {out / 'audit.html'}, record in {out / 'audit.json'}", soft_wrap=True)

@@ -1,0 +1,97 @@
+"""An encoder trained against a decoder that plays the attacker, in the one training loop.
+
+One network makes a code, a *helper* makes of the code what it is meant to carry, and an *opponent*
+tries to make of it what it should not carry. The opponent's gradient is turned around before it
+reaches the encoder (Ganin & Lempitsky 2015), so that minimising one loss trains all three: helper
+and opponent as well as they can, the encoder for the one and against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from cofill.nets._networks import MLP, AbstractNetwork, PRNGKey
+
+__all__ = ["OpposedEncoder", "turned_around"]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def turned_around(values: Array, strength: float) -> Array:
+    """Return values as they are; their gradient comes back times −strength.
+
+    Examples
+    --------
+    >>> float(jax.grad(lambda x: turned_around(x, 2.0) ** 2)(jnp.array(3.0)))
+    -12.0
+    """
+    return values
+
+
+def _forward(values: Array, strength: float) -> tuple[Array, None]:
+    return values, None
+
+
+def _backward(strength: float, _: None, slope: Array) -> tuple[Array]:
+    return (-strength * slope,)
+
+
+turned_around.defvjp(_forward, _backward)
+
+
+class OpposedEncoder(AbstractNetwork):
+    """An encoder, its helper and its opponent; outputs are the helper's, then the opponent's.
+
+    Parameters
+    ----------
+    widths
+        Units of the encoder, inputs first and code last.
+    outputs
+        How many columns the helper and the opponent make.
+    strength
+        What a unit of the opponent's success costs against a unit of the helper's loss.
+    hidden
+        Units of the opponent's hidden layer; the helper is linear.
+    key
+        Random key of the initial weights.
+
+    Examples
+    --------
+    >>> network = OpposedEncoder((10, 3), (2, 10), strength=0.5, key=jax.random.key(0))
+    >>> network(jnp.ones(10)).shape, network.encoder(jnp.ones(10)).shape
+    ((12,), (3,))
+    """
+
+    encoder: MLP
+    helper: MLP
+    opponent: MLP
+    strength: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        outputs: tuple[int, int],
+        *,
+        strength: float | int,
+        key: PRNGKey,
+        hidden: int = 64,
+    ) -> None:
+        one, two, three = jax.random.split(key, 3)
+        code = widths[-1]
+        self.encoder = MLP(widths, key=one, activation="tanh", output="tanh")
+        self.helper = MLP((code, outputs[0]), key=two)
+        self.opponent = MLP((code, hidden, outputs[1]), key=three, residual=True)
+        self.strength = float(strength)
+
+    def columns(
+        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
+    ) -> Float[Array, "outputs rows"]:
+        """Return what helper and opponent make of every column's code."""
+        code = self.encoder.columns(x)
+        against = self.opponent.columns(turned_around(code, self.strength))
+        return jnp.concatenate([self.helper.columns(code), against])

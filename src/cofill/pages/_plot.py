@@ -1,0 +1,85 @@
+"""A plot in a page: a plotly figure as data, drawn by the one copy of plotly.js the page has."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from cofill.pages._html import Html, Part, details, text
+
+__all__ = ["MARK", "plot", "plotly_script"]
+
+MARK = '<script type="application/json" class="figure">'
+"""Where a plot's data begin; escaped words cannot spell it."""
+
+_HEIGHT = 340
+
+
+def plot(
+    figure: Mapping[str, Any],
+    caption: Part,
+    alt: str,
+    *,
+    data: Part = "",
+) -> Html:
+    """Return a plotly figure with its caption.
+
+    Colours may name the page's colours as ``"--s1"`` … ``"--s8"``, ``"--ink"``, ``"--faint"``,
+    ``"--line"``, ``"--known"``, ``"--filled"``, ``"--good"``, ``"--warn"``, ``"--bad"``, and a
+    colour scale ``"--sequential"`` or ``"--diverging"``; they follow light and dark.
+
+    Parameters
+    ----------
+    figure
+        ``{"data": [...], "layout": {...}}`` in plotly's JSON form; arrays of numpy are fine, and
+        what is not finite becomes a gap. ``layout["height"]`` is kept, the width is the page's.
+    caption
+        What is to be seen and how to read it.
+    alt
+        The picture's message in words, for those who do not see it.
+    data
+        The same as a table, folded below the picture.
+
+    Examples
+    --------
+    >>> made = plot({"data": [{"y": [1, float("nan")]}]}, "one < two", "a line")
+    >>> '"y":[1,null]' in made, "one &lt; two" in made
+    (True, True)
+    """
+    height = figure.get("layout", {}).get("height", _HEIGHT)
+    content = json.dumps(_plain(figure), separators=(",", ":"), allow_nan=False)
+    content = content.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+    folded = details("The figures as a table", data) if data else ""
+    return Html(
+        f'<figure class="plot"><div class="canvas" role="img" aria-label="{escape(alt)}" '
+        f'style="height:{height:.0f}px"></div>{MARK}{content}</script>'
+        f"<figcaption>{text(caption)}</figcaption>{folded}</figure>"
+    )
+
+
+@cache
+def plotly_script() -> str:
+    """Return plotly.js as the installed package has it; some 5 MB."""
+    from plotly.offline import get_plotlyjs
+
+    return get_plotlyjs().replace("</script", r"<\/script")
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays as lists, numpy's numbers as Python's and what is not finite as None."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        # Six digits are more than a picture shows, and a third of the bytes.
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,130 @@
+"""Audits of a mean before it is released: contributors, others, noise, budgets."""
+
+import numpy as np
+import pytest
+
+from cofill.audit import MeanAuditSettings, audit_mean
+from cofill.errors import DataError, SettingError
+from cofill.privacy import Box
+
+RNG = np.random.default_rng(0)
+LABELS = np.arange(240) % 3 == 0
+RECORDS = np.clip(RNG.normal(size=(240, 4)) / 6 + 0.35 + 0.3 * LABELS[:, None], 0, 1)
+UNIT = Box(0.0, 1.0)
+QUICK = MeanAuditSettings(epsilons=(0.1, 10.0), coordinate_epsilons=(0.01, 1.0), draws=20_000)
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return audit_mean(RECORDS, LABELS, UNIT, settings=QUICK)
+
+
+def test_people_are_told_apart_from_a_population(audit):
+    plain = audit.releases[0]
+    assert plain.kind == "mean"
+    inside, outside = plain.leaks
+    assert (inside.scope, outside.scope) == ("individual", "population")
+    # Well separated classes: anybody's class is guessed, nobody's more for being in the mean.
+    assert outside.attack > 0.9
+    assert inside.attack > 0.9
+    assert plain.individual == "none seen"
+    assert inside.control == outside.attack
+
+
+def test_each_mechanism_has_its_claim_and_what_an_attack_proves(audit):
+    by = {r.what.split(" with ")[1]: r for r in audit.releases[1:]}
+    for name in ("gaussian noise", "laplace noise"):
+        assert by[name].claim.epsilon == pytest.approx(1.0, rel=1e-6)
+        assert by[name].proof.epsilon <= by[name].claim.epsilon
+        assert not by[name].refuted
+    alone = by["laplace per coordinate noise"]
+    assert alone.claim.epsilon == 0.01
+    assert "ε = 0.04 at δ = 0" in alone.notes[0]
+
+
+def test_curves_fall_with_noise_and_pay_in_error(audit):
+    assert [c.name for c in audit.curves] == [
+        "gaussian noise",
+        "laplace noise",
+        "laplace per coordinate noise",
+    ]
+    for curve in audit.curves:
+        assert curve.leak[0] < curve.leak[1]
+        assert curve.utility[0] > 10 * curve.utility[1]
+        assert curve.x[0] < curve.x[1]
+        assert all(
+            low <= x <= high for low, x, high in zip(curve.low, curve.leak, curve.high, strict=True)
+        )
+    assert "4 for the record" in audit.curves[2].labels[1]
+
+
+def test_the_mean_of_few_people_in_many_columns_gives_them_away():
+    rng = np.random.default_rng(3)
+    records = rng.uniform(size=(200, 800))
+    labels = rng.permutation(200) < 100  # nothing in a record tells the class
+    contributed = np.arange(200) % 2 == 0
+    settings = MeanAuditSettings(mechanisms=("gaussian",), epsilons=(1.0,), draws=200, repeats=1)
+    audit = audit_mean(records, labels, UNIT, contributed=contributed, settings=settings)
+    plain, noisy = audit.releases
+    assert plain.individual in ("considerable", "near-total")
+    assert plain.population == "none seen"
+    assert "Clip to public bounds" in plain.change
+    assert noisy.individual == "none seen"
+
+
+def test_the_claim_per_coordinate_is_refuted_in_the_audit():
+    rng = np.random.default_rng(1)
+    settings = MeanAuditSettings(
+        mechanisms=("laplace per coordinate",), coordinate_epsilons=(0.01,), repeats=1, draws=4000
+    )
+    labels = np.arange(60) % 2 == 0
+    audit = audit_mean(rng.uniform(size=(60, 784)), labels, UNIT, settings=settings)
+    (refuted,) = audit.refuted
+    assert refuted.proof.epsilon > 0.01
+    assert "Do not state ε = 0.01" in refuted.change
+    assert "7.84" in refuted.notes[0]
+
+
+def test_a_budget_refuses_what_would_exceed_it():
+    settings = MeanAuditSettings(mechanisms=("gaussian",), epsilon=2.0)
+    with pytest.raises(SettingError, match=r"refused.*ε = 2 of 1"):
+        audit_mean(RECORDS, LABELS, UNIT, budget=1.0, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"delta": 0.0}, "delta must be above 0 with Gaussian noise"),
+        ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
+        ({"epsilon": -1.0}, "epsilon must be a finite number above 0"),
+    ],
+)
+def test_impossible_guarantees_are_refused(settings, message):
+    with pytest.raises(SettingError, match=message):
+        audit_mean(RECORDS, LABELS, UNIT, settings=MeanAuditSettings(**settings))
+
+
+def test_impossible_settings_are_refused():
+    with pytest.raises(SettingError, match="mechanisms must be among"):
+        MeanAuditSettings(mechanisms=("salt",))
+    with pytest.raises(SettingError, match="method must be one of"):
+        MeanAuditSettings(method="salt")
+    with pytest.raises(SettingError, match="repeats"):
+        MeanAuditSettings(repeats=0)
+
+
+@pytest.mark.parametrize(
+    ("records", "labels", "contributed", "message"),
+    [
+        (RECORDS[:1], LABELS[:1], None, "at least 20 people, got 1"),
+        (RECORDS[:0], LABELS[:0], None, "empty release"),
+        (RECORDS, LABELS[:9], None, "9 of labels"),
+        (RECORDS, LABELS | True, None, "true of some people and false of others"),
+        (RECORDS * 0, LABELS, None, "must differ between people"),
+        (RECORDS + 9, LABELS, None, "within the bounds must differ"),
+        (RECORDS, LABELS, np.arange(240) == 0, "the mean of one person is his record"),
+    ],
+)
+def test_records_that_cannot_be_audited_are_refused(records, labels, contributed, message):
+    with pytest.raises(DataError, match=message):
+        audit_mean(records, labels, UNIT, contributed=contributed)

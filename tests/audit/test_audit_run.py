@@ -1,0 +1,220 @@
+"""Audits of a finished run's folder: a completion, a federation, and what is not there."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from cofill.attack import DecoderSettings, LinkageSettings
+from cofill.audit import CodeAuditSettings, audit_run
+from cofill.completion import CompletionJob, run_completion
+from cofill.cooperate import CooperativeReconstruction
+from cofill.errors import DataError, InputError, StoreError
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.privacy import Ledger, LedgerEntry
+from cofill.views import MultiView, to_table, write_table
+
+QUICK = CodeAuditSettings(
+    pairs=(0, 10, "all"),
+    decoders=DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()), draws=200),
+    linkage=LinkageSettings(repeats=1, rounds=5),
+)
+SHORT = {
+    "fusion": FusionSettings(hidden=()),
+    "encoder_training": TrainSettings(epochs=60, learning_rate=1e-2),
+}
+
+
+def people(count=120):
+    x = np.random.default_rng(0).exponential(size=(count, 3)) * [3, 2, 1]
+    there = np.arange(count) >= 12
+    return MultiView.from_arrays({"clinic": x, "lab": x @ np.ones((3, 4)) + x[:, [0, 1, 2, 0]]},
+                                 presence={"lab": there})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A completion of two tables."""
+    place = tmp_path_factory.mktemp("run")
+    views = people()
+    for name in views:
+        write_table(to_table(views[name]), place / f"{name}.csv")
+    sources = {name: str(place / f"{name}.csv") for name in views}
+    job = CompletionJob(sources, views["lab"].id_name, str(place / "completed"), settings=SHORT)
+    run_completion(job)
+    return place
+
+
+def test_a_completion_is_audited_with_the_very_encoders_of_the_run(run):
+    audit = audit_run(run / "completed", codes=QUICK)
+    found = {(r.kind, r.sender): r for r in audit.releases}
+    assert set(found) == {(k, s) for k in ("codes", "blinded-ids") for s in ("clinic", "lab")}
+    codes = found["codes", "clinic"]
+    assert codes.individual == "near-total"
+    assert not any("not the very one" in note for note in codes.notes)
+    names = {leak.name for leak in codes.leaks}
+    assert "code inversion, all pairs, beside lab's rows" in names
+    assert "code inversion, 0 pairs" in names
+    linked = [leak.name for r in audit.releases for leak in r.leaks if "linkage" in leak.name]
+    assert linked
+    assert all("with codes of lab" in name for name in linked)
+    assert audit.notes == ()
+
+
+def test_an_attribute_is_inferred_when_asked_for(run):
+    feature = people()["lab"].feature_names[0]
+    audit = audit_run(run / "completed", codes=QUICK, attribute=("lab", feature))
+    names = [leak.name for r in audit.releases for leak in r.leaks]
+    assert f"inference of lab.{feature}, all pairs" in names
+
+
+def test_other_rows_than_the_runs_are_noticed(run, tmp_path):
+    views = people()
+    other = views["clinic"].with_rows(views["clinic"].ids, views["clinic"].cells * [1, 1, -1])
+    write_table(to_table(other), tmp_path / "other.csv")
+    audit = audit_run(run / "completed", views={"clinic": str(tmp_path / "other.csv")}, codes=QUICK)
+    codes = next(r for r in audit.releases if (r.kind, r.sender) == ("codes", "clinic"))
+    assert any("not the very one" in note for note in codes.notes)
+
+
+def test_rows_that_are_gone_are_told_and_can_be_named_anew(run, tmp_path):
+    moved = tmp_path / "completed"
+    shutil.copytree(run / "completed", moved)
+    facts = json.loads((moved / "completion.json").read_text())
+    facts["settings"]["sources"]["lab"] = "gone/elsewhere.csv"
+    (moved / "completion.json").write_text(json.dumps(facts))
+    if (moved / "ledger.jsonl").exists():
+        audit = audit_run(moved, codes=QUICK)
+        lab = next(r for r in audit.releases if (r.kind, r.sender) == ("codes", "lab"))
+        assert lab.individual == "not attacked"
+        assert "--view lab=SOURCE" in lab.reason
+        assert any("--view lab=SOURCE" in note for note in audit.notes)
+    found = audit_run(moved, views={"lab": str(run / "lab.csv")}, codes=QUICK)
+    assert found.verdict == "near-total"
+    with pytest.raises(DataError, match="no view 'ward'"):
+        audit_run(moved, views={"ward": "x.csv"})
+
+
+def test_a_run_whose_ledger_was_not_kept_is_made_anew_or_refused(run, tmp_path):
+    moved = tmp_path / "completed"
+    shutil.copytree(run / "completed", moved)
+    (moved / "ledger.jsonl").unlink(missing_ok=True)
+    audit = audit_run(moved, codes=QUICK)
+    assert {r.kind for r in audit.releases} == {"codes", "blinded-ids"}
+    assert "kept no ledger" in audit.notes[0]
+    facts = json.loads((moved / "completion.json").read_text())
+    facts["settings"]["sources"] = dict.fromkeys(facts["settings"]["sources"], "gone.csv")
+    (moved / "completion.json").write_text(json.dumps(facts))
+    with pytest.raises(DataError, match="keeps no ledger, and it cannot be made anew"):
+        audit_run(moved, codes=QUICK)
+
+
+def by_method(folder, method):
+    settings = {
+        "sources": {}, "id": "id", "kinds": {}, "ignore": [], "id_type": None, "method": method,
+        "settings": {}, "seed": 0,
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "completion.json").write_text(json.dumps({"settings": settings}))
+    return folder
+
+
+def test_pooled_rows_are_a_total_leak_and_a_mean_alone_is_none(tmp_path):
+    pooled = audit_run(by_method(tmp_path / "knn", "knn"))
+    assert pooled.verdict == "near-total"
+    alone = audit_run(by_method(tmp_path / "mean", "mean"))
+    assert alone.verdict == "nothing about a person"
+
+
+@pytest.fixture
+def federation(tmp_path):
+    """What a federation leaves: a ledger and a table at each site, the run's settings."""
+    views = people()
+    estimator = CooperativeReconstruction(**SHORT).fit(views)
+    settings = {
+        "seed": 0,
+        "alignment": "hash",
+        "fusion": {"hidden": []},
+        "encoder_training": {"epochs": 60, "learning_rate": 1e-2},
+    }
+    kit = {"federation": {"id_type": None, "sites": [{"views": [name]} for name in views]}}
+    for name in views:
+        home, site = tmp_path / "kits" / "sites" / name / "cofill", tmp_path / "sites" / name
+        home.mkdir(parents=True)
+        site.mkdir(parents=True)
+        own = [e for e in estimator.ledger_ if e.sender == name]
+        last = LedgerEntry("report", "figures", name, "coordinator", 120, 72, None, {})
+        offer = LedgerEntry("offer", "blinding-part", name, "x", 0, 32, None, {})
+        ledger = Ledger()
+        for one in (offer, *own, last):
+            ledger.write(one)
+        ledger.save(home / "ledger.jsonl")
+        (home / "kit.json").write_text(json.dumps(kit))
+        write_table(to_table(views[name]), site / f"{name}.parquet")
+        text = f'[views.{name}]\nsource = "{name}.parquet"\nid = "{views[name].id_name}"\n'
+        (site / "site.toml").write_text(text)
+    outcome = {"experiment": "cooperate", "settings": settings}
+    (tmp_path / "metrics.json").write_text(json.dumps(outcome))
+    return tmp_path
+
+
+def test_a_federation_is_audited_release_type_by_release_type(federation):
+    audit = audit_run(federation, codes=QUICK)
+    kinds = {r.kind for r in audit.releases}
+    assert kinds == {"codes", "blinded-ids", "figures", "blinding-part"}
+    assert audit.verdict == "near-total"
+    codes = [r for r in audit.releases if r.kind == "codes"]
+    assert not any("not the very one" in note for r in codes for note in r.notes)
+    assert all(r.leaks or r.reason for r in audit.releases)
+
+
+def test_a_sites_kit_alone_is_audited_as_far_as_it_goes(federation):
+    audit = audit_run(federation / "kits" / "sites" / "lab", codes=QUICK)
+    assert {r.sender for r in audit.releases} == {"lab"}
+    codes = next(r for r in audit.releases if r.kind == "codes")
+    assert codes.individual == "not attacked"
+    assert "rows of 'lab' were not given" in codes.reason
+
+
+def test_an_unknown_type_in_a_federations_ledger_fails_the_audit(federation):
+    path = federation / "kits" / "sites" / "lab" / "cofill" / "ledger.jsonl"
+    ledger = Ledger.load(path)
+    ledger.write(LedgerEntry("send", "gossip", "lab", "clinic", 3, 9, None, {}))
+    ledger.save(path)
+    with pytest.raises(DataError, match="'gossip'"):
+        audit_run(federation, codes=QUICK)
+
+
+def test_a_changed_ledger_is_refused(federation):
+    path = federation / "kits" / "sites" / "lab" / "cofill" / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"individuals":120', '"individuals":119', 1))
+    with pytest.raises(InputError, match="line"):
+        audit_run(federation, codes=QUICK)
+
+
+def test_folders_that_are_no_run_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no such folder"):
+        audit_run(tmp_path / "gone")
+    with pytest.raises(DataError, match=r"completion\.json"):
+        audit_run(tmp_path)
+    (tmp_path / "completion.json").write_text("{")
+    with pytest.raises(StoreError, match="readable JSON"):
+        audit_run(tmp_path)
+    (tmp_path / "completion.json").write_text("{}")
+    with pytest.raises(StoreError, match="no record of a completion"):
+        audit_run(tmp_path)
+
+
+@pytest.mark.full
+def test_a_real_federation_is_audited_whole(tmp_path):
+    pytest.importorskip("nvflare")
+    from cofill.network._local import run_local
+
+    run_local(tmp_path / "trial", sites=3)
+    audit = audit_run(tmp_path / "trial")
+    assert {r.kind for r in audit.releases} >= {"codes", "blinded-ids", "figures"}
+    assert audit.duration_s < 120
+    codes = [r for r in audit.releases if r.kind == "codes"]
+    assert len(codes) == 3
+    assert not any("not the very one" in note for r in codes for note in r.notes)
