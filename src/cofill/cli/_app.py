@@ -11,10 +11,12 @@ import typer
 
 import cofill
 from cofill.cli._attack import attack, mean
+from cofill.cli._audit import audit, audit_commands
 from cofill.cli._cluster import cluster
 from cofill.cli._complete import complete, methods
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
+from cofill.cli._doctor import doctor
 from cofill.cli._federation import (
     coordinator,
     federation,
@@ -23,7 +25,9 @@ from cofill.cli._federation import (
     run_site,
     site,
 )
+from cofill.cli._report import report
 from cofill.cli._reproduce import reproduce
+from cofill.cli._watch import watch
 from cofill.errors import CofillError, InputError
 from cofill.places import keep_compiled_programs
 
@@ -38,6 +42,10 @@ app = typer.Typer(
     help=(
         "Complete the records that organisations may not show each other, "
         "and measure what the exchange gives away."
+    ),
+    epilog=(
+        "Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted. "
+        "Shell completion: cofill --install-completion."
     ),
 )
 
@@ -74,10 +82,13 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, cluster, methods, demo, reproduce, coordinator):
+for _command in (complete, cluster, methods, demo, doctor, report, reproduce, watch, coordinator):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 app.add_typer(attack, name="attack")
+for _name, _command in audit_commands.items():
+    audit.command(_name)(_guarded(_command))
+app.add_typer(audit, name="audit")
 for _name, _command in federation_commands.items():
     federation.command(_name)(_guarded(_command))
 site.callback()(_guarded(run_site))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cofill.cli._examples import examples
 from cofill.cli._show import (
     completed_table,
     console,
@@ -82,6 +84,10 @@ def complete(
         str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    progress: Annotated[
+        Path | None,
+        typer.Option(help="Also note progress in this folder, for `cofill watch`.", metavar="DIR"),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -104,7 +110,7 @@ def complete(
         id_type=id_type,
         seed=seed,
     )
-    with progress_line(quiet or as_json) as tell:
+    with progress_line(quiet or as_json, progress) as tell:
         result = run_completion(job, tell)
     if as_json:
         typer.echo(json.dumps(_facts(result), indent=2))
@@ -115,6 +121,7 @@ def complete(
 complete.__doc__ = f"{complete.__doc__}\n{_EXAMPLES}"
 
 
+@examples("cofill methods", "cofill methods --json")
 def methods(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cofill.cli._examples import examples
 from cofill.places import data_folder
 
 __all__ = ["datasets"]
@@ -17,6 +18,7 @@ datasets = typer.Typer(no_args_is_help=True, help="List, find and fetch data set
 
 
 @datasets.command("list")
+@examples("cofill datasets list", "cofill datasets list --json")
 def list_datasets(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
@@ -34,6 +36,7 @@ def list_datasets(
 
 
 @datasets.command()
+@examples("cofill datasets fetch mnist")
 def fetch(
     name: Annotated[str, typer.Argument(help="Name of a data set; see `cofill datasets list`.")],
     folder: Annotated[
@@ -47,6 +50,7 @@ def fetch(
 
 
 @datasets.command()
+@examples("cofill datasets path")
 def path() -> None:
     """Print the data folder ($COFILL_DATA, or the user's cache)."""
     typer.echo(str(data_folder()))

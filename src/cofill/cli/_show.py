@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from cofill.errors import SettingError
+from cofill.errors import CofillError, SettingError
 
 if TYPE_CHECKING:
     from cofill.completion import Completed
@@ -40,8 +41,41 @@ def console() -> Console:
 
 
 @contextmanager
-def progress_line(quiet: bool) -> Iterator:
-    """Give a function ``tell(what, share)`` that moves a progress bar with the time left."""
+def progress_line(quiet: bool, run: Path | None = None) -> Iterator:
+    """Give a function ``tell(what, share)`` that moves a progress bar with the time left.
+
+    What is told also goes to a diary in the folder `run`, for `cofill watch`.
+    """
+    noting = nullcontext(_nothing) if run is None else _diary(run)
+    with noting as note, _bar(quiet, note) as tell:
+        yield tell
+
+
+@contextmanager
+def _diary(run: Path) -> Iterator[Callable[[str, float], None]]:
+    """Note progress in a run's folder, and how it ends."""
+    from cofill.report import ProgressLog
+
+    log = ProgressLog(run)
+    log.note(state="running")
+    try:
+        yield log.tell
+    except KeyboardInterrupt:
+        log.note(state="stopped")
+        raise
+    except BaseException as error:
+        said = str(error) if isinstance(error, CofillError) else type(error).__name__
+        log.note(state="failed", fault=said)
+        raise
+    log.note(state="finished")
+
+
+def _nothing(what: str, share: float) -> None:
+    """Note nothing."""
+
+
+@contextmanager
+def _bar(quiet: bool, note: Callable[[str, float], None]) -> Iterator:
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -59,6 +93,7 @@ def progress_line(quiet: bool) -> Iterator:
 
         def tell(what: str, share: float) -> None:
             nonlocal current
+            note(what, share)
             if what != current:
                 bar.reset(task, description=what)
                 current = what

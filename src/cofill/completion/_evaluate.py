@@ -8,6 +8,7 @@ import numpy as np
 
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress
+from cofill.completion._distributions import Agreement
 from cofill.errors import DataError, SettingError
 from cofill.metrics import (
     Recorder,
@@ -56,7 +57,9 @@ def evaluate(
     Returns
     -------
     ResultRecord
-        Per-view scores, and per-feature scores under ``extra["features"]``.
+        Per-view scores, per-feature scores under ``extra["features"]`` and, under
+        ``extra["agreement"]``, how many hidden cells of which value the first method filled with
+        which (see `Agreement`).
     """
     if not 0 < share < 1:
         raise SettingError(f"share must be between 0 and 1, got {share}")
@@ -64,6 +67,7 @@ def evaluate(
         raise DataError("there is one view only; rows can be hidden and filled from two views on")
     recorder = Recorder(name, settings={"share": share, "methods": list(completers)}, seeds=seeds)
     features: dict[str, dict[str, dict[str, list[float]]]] = {}
+    first, agreement = next(iter(completers)), Agreement()
     done, total = 0, len(seeds) * len(completers)
     for seed in seeds:
         holed, hidden = drop_rows(views, share, key=seed)
@@ -71,6 +75,8 @@ def evaluate(
             if progress is not None:
                 progress(f"evaluate {method}", done / total)
             completed = make(seed).fit_complete(holed)
+            if method == first:
+                agreement.add(completed, views, hidden)
             for view, scores in score_completed(completed, views, hidden).items():
                 for metric, values in scores.items():
                     known = [v for v in values.values() if not np.isnan(v)]
@@ -87,6 +93,7 @@ def evaluate(
         for key, places in features.items()
     }
     recorder.note("features", means)
+    recorder.note("agreement", {"method": first, **agreement.to_json()})
     return recorder.finish()
 
 

@@ -10,15 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import pyarrow as pa
 
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
+from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
 from cofill.completion._intervals import with_intervals
 from cofill.completion._registry import check_settings, find, make
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, versions
+from cofill.privacy import Ledger
 from cofill.views import (
     MultiView,
     Source,
@@ -150,11 +153,12 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
         seeds = range(job.seed, job.seed + job.repeats)
         record = evaluate(views, makers, share=job.share, seeds=list(seeds), progress=tell)
     tell("write", 0.0)
-    facts = _facts(job, completed, time.perf_counter() - started)
+    facts = _facts(job, completed, time.perf_counter() - started) | _learned(completer)
     if job.to_database:
         files = _write_database(job, completed)
     else:
-        files = _write_folder(job, completed, record, facts)
+        ledger: Ledger | None = getattr(completer, "ledger_", None)
+        files = _write_folder(job, completed, record, facts, ledger)
     tell("write", 1.0)
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
 
@@ -191,7 +195,11 @@ def _write_database(job: CompletionJob, completed: Completed) -> tuple[str, ...]
 
 
 def _write_folder(
-    job: CompletionJob, completed: Completed, record: ResultRecord | None, facts: dict[str, Any]
+    job: CompletionJob,
+    completed: Completed,
+    record: ResultRecord | None,
+    facts: dict[str, Any],
+    ledger: Ledger | None,
 ) -> tuple[str, ...]:
     target = Path(job.out)
     with new_folder(target) as folder:
@@ -203,6 +211,8 @@ def _write_folder(
         if record is not None:
             record.write(folder / "evaluation.json")
             write_table(feature_errors(record), folder / "evaluation_features.csv")
+        if ledger is not None:
+            ledger.save(folder / "ledger.jsonl")
         return tuple(sorted(p.name for p in folder.iterdir()))
 
 
@@ -236,7 +246,21 @@ def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[st
         "settings": settings,
         "individuals": completed.source.n_individuals,
         "views": {name: completed.counts(name) for name in completed.source},
+        "distributions": distributions(completed),
         "notes": list(completed.notes),
         "versions": versions(),
         "duration_s": round(duration, 3),
     }
+
+
+def _learned(completer: Any) -> dict[str, Any]:
+    """Return what a method says of itself: masks of views, or the losses of rounds."""
+    said: dict[str, Any] = {}
+    if hasattr(completer, "masks_"):
+        masks: dict[str, dict[str, dict[str, float]]] = {}
+        for view, source, feature, weight in nw.from_native(completer.masks_).rows():
+            masks.setdefault(view, {}).setdefault(source, {})[feature] = round(weight, 6)
+        said["masks"] = masks
+    if hasattr(completer, "curve_"):
+        said["curve"] = completer.curve_
+    return said

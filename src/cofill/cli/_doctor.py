@@ -1,0 +1,273 @@
+"""`cofill doctor`: what this machine has, what it lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cofill.cli._examples import examples
+from cofill.places import compiled_folder, data_folder
+
+__all__ = ["Finding", "doctor", "findings"]
+
+State = Literal["ok", "note", "problem"]
+_PORT = 8002  # of a coordinator unless federation.toml says otherwise
+_LITTLE_GIB = 2.0
+_EXTRAS = {
+    "sql": "databases as sources",
+    "network": "federations between machines",
+    "psi": "private set intersection",
+    "cuda": "NVIDIA GPUs",
+}
+_COUNTED: dict[State, str] = {"ok": "fine", "note": "to note", "problem": "in the way"}
+_STYLES: dict[State, str] = {"ok": "green", "note": "yellow", "problem": "bold red"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, how it stands, what was found, what to do.
+
+    A ``"problem"`` stops cofill from working; a ``"note"`` stops a part that not everybody needs.
+    """
+
+    what: str
+    state: State
+    found: str
+    todo: str = ""
+
+
+@examples("cofill doctor", "cofill doctor --json")
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Look at this machine: versions, devices, memory, data, folders, ports, other programs.
+
+    Ends with exit code 1 if something would stop cofill from working.
+    """
+    found = list(findings())
+    sound = all(f.state != "problem" for f in found)
+    if as_json:
+        typer.echo(json.dumps({"ok": sound, "findings": [asdict(f) for f in found]}, indent=2))
+    else:
+        _show(found)
+    if not sound:
+        raise typer.Exit(1)
+
+
+def findings() -> Iterator[Finding]:
+    """Look at everything, one finding after another.
+
+    Examples
+    --------
+    >>> first = next(findings())
+    >>> first.what, first.state
+    ('cofill', 'ok')
+    """
+    yield from _software()
+    yield from _extras()
+    yield from _devices()
+    yield from _machine()
+    yield from _data()
+    yield _cache()
+    yield _port(_PORT)
+    yield from _programs()
+
+
+def _show(found: list[Finding]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from cofill.cli._show import console
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for one in found:
+        told = Text(one.found)
+        if one.todo:
+            told.append(f"\n→ {one.todo}")
+        table.add_row(Text(one.state, style=_STYLES[one.state]), one.what, told)
+    screen = console()
+    screen.print(table)
+    counts = (f"{sum(f.state == s for f in found)} {words}" for s, words in _COUNTED.items())
+    screen.print(", ".join(counts))
+
+
+# --- software -------------------------------------------------------------------------------------
+
+
+def _software() -> Iterator[Finding]:
+    import cofill
+
+    yield Finding("cofill", "ok", cofill.__version__)
+    system = f"{platform.system()} {platform.machine()}"
+    yield Finding("Python", "ok", f"{platform.python_version()}, {system}")
+    lacking = [name for extra, name in _needed() if not extra and _version(name) is None]
+    shown = [f"{name} {_version(name)}" for name in ("jax", "numpy", "scipy", "scikit-learn")]
+    if lacking:
+        yield Finding(
+            "libraries",
+            "problem",
+            f"missing: {', '.join(lacking)}",
+            "install cofill again: pip install --force-reinstall cofill",
+        )
+    else:
+        yield Finding("libraries", "ok", ", ".join(shown))
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, purpose in _EXTRAS.items():
+        names = [name for of, name in _needed() if of == extra]
+        if extra == "cuda":
+            names = ["jax-cuda12-plugin"]
+        lacking = [name for name in names if _version(name) is None]
+        if names and not lacking:
+            told = ", ".join(f"{name} {_version(name)}" for name in names)
+            yield Finding(f"extra {extra}", "ok", told)
+        else:
+            todo = f"for {purpose}: pip install 'cofill[{extra}]'"
+            yield Finding(f"extra {extra}", "note", "not installed", todo)
+
+
+def _needed() -> list[tuple[str, str]]:
+    """Return what cofill's metadata asks for, as (extra or "", package)."""
+    try:
+        lines = requires("cofill") or []
+    except PackageNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        extra = re.search(r"""extra\s*==\s*['"]([\w-]+)""", line)
+        name = re.match(r"[\w.-]+", line)
+        if name is not None:
+            found.append((extra[1] if extra else "", name[0]))
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+# --- hardware -------------------------------------------------------------------------------------
+
+
+def _devices() -> Iterator[Finding]:
+    try:
+        import jax
+
+        devices = jax.devices()
+        kinds = [f"{device.platform} ({device.device_kind})" for device in devices]
+    except Exception as error:  # noqa: BLE001  whatever a driver raises is what is looked for
+        yield Finding(
+            "devices",
+            "problem",
+            f"JAX finds no device: {type(error).__name__}",
+            "set JAX_PLATFORMS=cpu, or install jax again",
+        )
+        return
+    told = ", ".join(dict.fromkeys(kinds))
+    if all(device.platform == "cpu" for device in devices) and shutil.which("nvidia-smi"):
+        todo = "an NVIDIA driver is here; to use its GPU: pip install 'cofill[cuda]'"
+        yield Finding("devices", "note", told, todo)
+    else:
+        yield Finding("devices", "ok", told)
+
+
+def _machine() -> Iterator[Finding]:
+    from cofill.metrics import machine
+
+    facts = machine()
+    yield Finding("cores", "ok", f"{facts['cores']}, {facts['cpu']}")
+    memory = facts["memory_gib"]
+    if memory is None:
+        yield Finding("memory", "note", "unknown on this system")
+    elif float(memory) < _LITTLE_GIB:
+        todo = f"with less than {_LITTLE_GIB:g} GiB expect room for small tables only"
+        yield Finding("memory", "note", f"{memory} GiB", todo)
+    else:
+        yield Finding("memory", "ok", f"{memory} GiB")
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def _data() -> Iterator[Finding]:
+    folder = data_folder()
+    if folder.is_dir():
+        yield Finding("data folder", "ok", str(folder))
+    else:
+        todo = "`cofill datasets fetch NAME` makes it; COFILL_DATA names another"
+        yield Finding("data folder", "note", f"{folder} is not there", todo)
+    from cofill.views import datasets
+
+    known = datasets()
+    here = [d.name for d in known if d.is_here]
+    yield Finding("data sets", "ok", f"here: {', '.join(here)}")
+    lacking = [d.name for d in known if not d.is_here]
+    if lacking:
+        todo = "`cofill datasets list` says what they are, `cofill datasets fetch NAME` gets one"
+        yield Finding("data sets", "note", f"not here: {', '.join(lacking)}", todo)
+
+
+def _cache() -> Finding:
+    folder = compiled_folder()
+    if _writable(folder):
+        return Finding("cache folder", "ok", f"{folder}, writable")
+    todo = "name a folder you may write to in COFILL_CACHE; until then every run compiles anew"
+    return Finding("cache folder", "note", f"{folder} cannot be written", todo)
+
+
+def _writable(folder: Path) -> bool:
+    """Say whether a file can be made in a folder, or in the nearest one above that exists."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False
+
+
+def _port(port: int) -> Finding:
+    """Say whether a coordinator could listen here."""
+    with socket.socket() as tried:
+        if os.name == "posix":  # as servers do: a port that was just closed is free
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            todo = "give a coordinator another port in federation.toml"
+            return Finding("ports", "note", f"{port} is taken on 127.0.0.1", todo)
+    return Finding("ports", "ok", f"{port} is free on 127.0.0.1 for a coordinator")
+
+
+def _programs() -> Iterator[Finding]:
+    yield _program("PostgreSQL", _postgres(), "for a database server of your own")
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    yield _program("chromium", browser, "for the browser tests of reports")
+
+
+def _program(name: str, path: str | None, purpose: str) -> Finding:
+    if path is not None:
+        return Finding(name, "ok", path)
+    return Finding(name, "note", "not found", f"optional: {purpose}, install it from your system")
+
+
+def _postgres() -> str | None:
+    found = shutil.which("postgres")
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    return found or (str(places[-1]) if places else None)

@@ -1,0 +1,114 @@
+"""Second chapter: ten clinics with incomplete pairs of images learn one model, then find groups.
+
+The images are 8 × 8 digits and their edges. Half of a clinic's patients have both, a quarter one of
+the two only. Weights cross borders, images do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofill.cluster import ClusterJob, ClusterResult, run_cluster
+from cofill.completion._completer import Progress
+from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings
+from cofill.metrics import Recorder, ResultRecord
+from cofill.metrics import purity as purity_of
+from cofill.reproduce._fed_judge import Judge
+from cofill.views import MultiView, by_row_paired, load, to_table, write_table
+
+__all__ = ["Clinics", "clinics"]
+
+_SITES, _ROUNDS, _TEST = 10, 8, 297
+
+
+@dataclass(frozen=True, eq=False)
+class Clinics:
+    """What the clinics reached: figures on images nobody trained on, groups, what was sent."""
+
+    record: ResultRecord
+    groups: ClusterResult
+    purity: float
+
+
+def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
+    """Complete the clinics' images, measure on images that no clinic has, and group the patients.
+
+    Writes each clinic's completed images, ``clinics.json`` (a record with the rounds and some
+    pictures), ``ledger.jsonl`` and the folder ``groups``.
+    """
+    digits = load("digits")
+    order = np.random.default_rng(seed).permutation(digits.views.n_individuals)
+    test, train = np.sort(order[:_TEST]), np.sort(order[_TEST:])
+    own = digits.views.take(train)
+    held = by_row_paired(
+        own,
+        [f"clinic_{k + 1:02d}" for k in range(_SITES)],
+        paired=750,
+        only={"image": 375, "edge": 375},
+        key=seed,
+    )
+    judge = Judge(digits.views.take(test))
+    recorder = Recorder("clinics", seeds=[seed], settings={"sites": _SITES, "rounds": _ROUNDS})
+    curve: list[dict[str, Any]] = []
+
+    def after(number: int, model: FederatedVIGAN) -> None:
+        if number:
+            curve.append({"round": number, **judge.errors(model)})
+
+    model = FederatedVIGAN(
+        network={"fine": 0, "width": 64, "blocks": 2},
+        local=LocalSettings(batch=8, learning_rate=3e-3, moments="reset"),
+        settings=RoundSettings(rounds=_ROUNDS),
+        seed=seed,
+    )
+    model.fit_sites(held, progress=lambda what, share: tell(what, 0.7 * share), on_round=after)
+    for where, error in judge.errors(model).items():
+        recorder.add("federated", "psnr", where, [10 * np.log10(255**2 / error)])
+        recorder.add("federated", "mse255", where, [error])
+    for where, error in _by_mean(held, digits.views.take(test)).items():
+        recorder.add("mean", "psnr", where, [10 * np.log10(255**2 / error)])
+        recorder.add("mean", "mse255", where, [error])
+    recorder.note("curves", {"federated": curve})
+    recorder.note("images", {"federated": {f"round {_ROUNDS}": judge.pictures(model)}})
+    folder = out / "clinics"
+    folder.mkdir()
+    sources = _written(model, held, folder)
+    model.ledger_.save(folder / "ledger.jsonl")
+    groups = run_cluster(
+        ClusterJob(sources, id=own["image"].id_name, out=str(folder / "groups"), k=10, seed=seed),
+        lambda what, share: tell(f"groups: {what}", 0.7 + 0.3 * share),
+    )
+    labels = np.asarray(digits.labels)[train]
+    ids = np.concatenate([views.ids for views in held.values()])
+    purity = purity_of(labels[np.searchsorted(own.ids, ids)], groups.clusterer.labels_)
+    recorder.add("federated", "purity", "kmeans", [purity])
+    record = recorder.finish()
+    record.write(folder / "clinics.json")
+    return Clinics(record, groups, purity)
+
+
+def _written(model: FederatedVIGAN, held: Mapping[str, MultiView], folder: Path) -> dict[str, str]:
+    """Write each clinic's completed images to its own folder; return where they are."""
+    places = {}
+    for site, done in model.complete_sites(held).items():
+        (folder / site).mkdir()
+        for name, view in done.views.items():
+            path = folder / site / f"{name}.parquet"
+            write_table(to_table(view), path)
+            places[f"{site}/{name}"] = str(path)
+    return places
+
+
+def _by_mean(held: Mapping[str, MultiView], test: MultiView) -> dict[str, float]:
+    """Return the squared errors of the clinics' mean images, on the scale of 0 to 255."""
+    found = {}
+    for way, name in (("x2y", "edge"), ("y2x", "image")):
+        rows = np.concatenate([views[name].cells for views in held.values()])
+        top = rows.max()
+        found[way] = float(np.mean((test[name].cells - rows.mean(axis=0)) ** 2) * (255 / top) ** 2)
+    return found | {"all": (found["x2y"] + found["y2x"]) / 2}

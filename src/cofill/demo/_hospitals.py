@@ -1,0 +1,36 @@
+"""First chapter: three hospitals hold different parts of the same patients and fill their gaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cofill.completion import CompletionJob, CompletionResult, run_completion
+from cofill.completion._completer import Progress
+from cofill.views import MultiView, drop_rows, load, to_table, write_table
+
+__all__ = ["hospitals"]
+
+_FORMS = {"mean": "csv", "error": "parquet", "worst": "csv"}
+
+
+def hospitals(
+    out: Path, *, missing: float, seed: int, tell: Progress
+) -> tuple[MultiView, CompletionResult]:
+    """Write each hospital's table, complete it from the others' codes, compare with imputers.
+
+    The patients are the 569 of the Wisconsin breast cancer data, a hospital has ten features.
+    """
+    holed, _ = drop_rows(load("wdbc").views, missing, key=seed)
+    tables = out / "hospitals"
+    tables.mkdir()
+    for name, form in _FORMS.items():
+        write_table(to_table(holed[name]), tables / f"{name}.{form}")
+    job = CompletionJob(
+        sources={name: str(tables / f"{name}.{form}") for name, form in _FORMS.items()},
+        id=holed["mean"].id_name,
+        out=str(out / "completed"),
+        evaluate=True,
+        intervals=0.9,
+        seed=seed,
+    )
+    return holed, run_completion(job, tell)

@@ -1,0 +1,163 @@
+"""The whole story: four chapters, one folder, one report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cofill.attack import DecoderSettings
+from cofill.audit import Audit, CodeAuditSettings, audit_run
+from cofill.completion import CompletionResult
+from cofill.completion._completer import Progress
+from cofill.demo._clinics import Clinics, clinics
+from cofill.demo._hospitals import hospitals
+from cofill.demo._release import release
+from cofill.errors import DataError
+from cofill.nets import FusionSettings
+from cofill.report import write_report
+from cofill.views import MultiView
+
+__all__ = ["CHAPTERS", "Chapter", "Demo", "run_demo"]
+
+_MARK = ".cofill-demo"
+# These codes are as wide as the rows: ridge regression undoes them, and networks take longer.
+_ATTACK = CodeAuditSettings(
+    pairs=(10, 100),
+    decoders=DecoderSettings(repeats=1, fusion=FusionSettings(hidden=())),
+)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter: its folder, its title, what happens in it."""
+
+    folder: str
+    title: str
+    words: tuple[str, ...]
+
+
+CHAPTERS = (
+    Chapter(
+        "completed",
+        "Three hospitals",
+        (
+            "Three hospitals hold different measurements of the same 569 patients, and each lacks "
+            "a part of them. Each completes its own table from codes that the others send; no row "
+            "leaves its hospital.",
+        ),
+    ),
+    Chapter(
+        "clinics",
+        "Ten clinics",
+        (
+            "Ten clinics hold pairs of images of their own patients, half of them incomplete. They "
+            "train one model by exchanging its weights, complete their images, and find groups of "
+            "alike patients without showing one.",
+        ),
+    ),
+    Chapter(
+        "release",
+        "A mean is released",
+        (
+            "A hospital thinks of publishing the mean of its malignant cases. Whoever has the "
+            "measurements guesses from it who is ill, of those who went into the mean and of "
+            "others alike: that is inference about a population, and the verdicts on individuals "
+            "are about what being in the mean adds.",
+            "Noise with a guarantee for the whole record bounds what it says of anybody; noise "
+            "that is counted for each coordinate alone promises more than it keeps.",
+        ),
+    ),
+    Chapter(
+        "audit",
+        "What crossed a border",
+        ("Everything that the three hospitals sent each other, attacked as a receiver could.",),
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What the demo made."""
+
+    patients: MultiView
+    completion: CompletionResult
+    clinics: Clinics
+    release: Audit
+    audit: Audit
+    report: Path
+
+
+def _silent(number: int, result: Any) -> None:
+    """Say nothing."""
+
+
+def run_demo(
+    out: Path,
+    *,
+    missing: float = 0.3,
+    seed: int = 0,
+    tell: Progress,
+    after: Callable[[int, Any], None] = _silent,
+) -> Demo:
+    """Run all chapters and write their report.
+
+    Parameters
+    ----------
+    out
+        The folder of an earlier demo, which is replaced, or a new one.
+    missing
+        Share of the patients that each hospital lacks.
+    seed
+        Start of all randomness.
+    tell
+        Told what is done and the share of all that is done.
+    after
+        Called with a chapter's number and what it made.
+
+    Raises
+    ------
+    DataError
+        If the folder holds something else.
+    """
+    _make_room(out)
+    (out / _MARK).touch()
+    patients, completion = hospitals(out, missing=missing, seed=seed, tell=_part(tell, 0.0, 0.4))
+    after(1, completion)
+    images = clinics(out, seed=seed, tell=_part(tell, 0.4, 0.65))
+    after(2, images)
+    tell("attacking a mean", 0.65)
+    mean = release(out, seed=seed)
+    after(3, mean)
+    audit = audit_run(out / "completed", codes=_ATTACK, progress=_part(tell, 0.75, 0.97))
+    audit.write(out / "audit")
+    after(4, audit)
+    tell("writing the report", 0.97)
+    story = {
+        "format": "cofill-story",
+        "title": "What cofill does, in four chapters",
+        "subtitle": "Real data, one machine: what was completed, how well, and what leaked.",
+        "chapters": [vars(chapter) for chapter in CHAPTERS],
+    }
+    (out / "story.json").write_text(json.dumps(story, indent=2) + "\n", encoding="utf-8")
+    return Demo(patients, completion, images, mean, audit, write_report(out))
+
+
+def _make_room(out: Path) -> None:
+    """Remove an earlier demo, and nothing else."""
+    if (out / _MARK).exists():
+        shutil.rmtree(out)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no earlier demo; give another --out or remove it")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{out} cannot be made ({error.strerror}); give another --out") from None
+
+
+def _part(tell: Progress, start: float, end: float) -> Progress:
+    """Return a function that moves the whole story's progress between two shares."""
+    return lambda what, share: tell(what, start + (end - start) * share)

@@ -1,0 +1,202 @@
+"""Audits: a verdict per release, the figures behind it, and what defences cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cofill.pages import (
+    Cell,
+    Html,
+    Line,
+    Part,
+    Quantity,
+    Section,
+    badge,
+    bullets,
+    choice,
+    columns,
+    details,
+    heading,
+    join,
+    lines,
+    paragraph,
+    plot,
+    table_html,
+    text,
+)
+from cofill.report._records import Records
+
+__all__ = ["TONES", "audit"]
+
+TONES: Mapping[str, Any] = {
+    "nothing about a person": "good",
+    "not attacked": "plain",
+    "none seen": "good",
+    "small": "warn",
+    "considerable": "bad",
+    "near-total": "bad",
+}
+"""How the places of an audit's scale are coloured."""
+
+
+def audit(records: Records) -> Section | None:
+    """Return what every audit found."""
+    found = records.of("audit")
+    if not found:
+        return None
+    body: list[Part] = []
+    for record in found:
+        facts = record.content
+        if len(found) > 1:
+            body.append(heading(str(facts["title"])))
+        body += _one(facts)
+    return Section(
+        "What an attacker learns",
+        body,
+        "audit",
+        "Every release was attacked, or the reason why not is stated. What people like these are "
+        "like is kept apart from what the release tells of a person in it.",
+    )
+
+
+def _one(facts: Mapping[str, Any]) -> list[Part]:
+    body: list[Part] = [
+        paragraph("Worst verdict about individuals: ", _badge(facts["verdict"])),
+        _verdicts(facts["releases"]),
+        _figures(facts["releases"]),
+        details("How to read the verdicts", paragraph(str(facts["scale"]))),
+    ]
+    if facts["curves"]:
+        names = [str(curve["name"]) for curve in facts["curves"]]
+        unique = [n if names.count(n) == 1 else f"{n} ({k + 1})" for k, n in enumerate(names)]
+        curves = zip(unique, facts["curves"], strict=True)
+        body.append(heading("What a defence costs"))
+        body.append(choice("defence", {name: _curve(curve) for name, curve in curves}))
+    if facts["notes"]:
+        body.append(bullets([str(n) for n in facts["notes"]]))
+    return body
+
+
+def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Html:
+    rows: list[list[Cell]] = []
+    for release in releases:
+        claim, proof = release.get("claim"), release.get("proof")
+        rows.append(
+            [
+                release["kind"],
+                f"{release['sender']} → {release['receiver']}",
+                _badge(release["verdict"]["individual"]),
+                None if claim is None else Quantity(claim["epsilon"], digits=2),
+                None if proof is None else Quantity(proof["epsilon"], digits=2),
+                join(
+                    badge("claim refuted", "bad") if release["refuted"] else "",
+                    " " * bool(release["refuted"]),
+                    str(release["change"] if release["leaks"] or proof else release["reason"]),
+                ),
+            ]
+        )
+    return table_html(
+        ["release", "from → to", "about a person", "claimed ε", "proved ε", "what to change"],
+        rows,
+        caption="Verdict per release",
+        hints={
+            "about a person": "how much the release itself tells of somebody in it",
+            "claimed ε": "the guarantee that was stated; a dash where there is none",
+            "proved ε": "a lower bound: an attack proves that ε cannot be smaller",
+        },
+    )
+
+
+def _figures(releases: Sequence[Mapping[str, Any]]) -> Html:
+    rows: list[list[Cell]] = [
+        [
+            join(text(str(leak["name"]))),
+            f"{release['kind']} of {release['sender']}",
+            str(leak["figure"]),
+            Quantity(leak["floor"], digits=3),
+            None if leak["control"] is None else Quantity(leak["control"], digits=3),
+            Quantity(leak["attack"], digits=3, words=str(leak["threat"])),
+            _interval(leak["interval"]),
+            None if leak["ceiling"] is None else Quantity(leak["ceiling"], digits=3),
+            str(leak["scope"]),
+        ]
+        for release in releases
+        for leak in release["leaks"]
+    ]
+    if not rows:
+        return Html("")
+    table = table_html(
+        [
+            "attack",
+            "on",
+            "figure",
+            "floor",
+            "control",
+            "reached",
+            "95 % interval",
+            "ceiling",
+            "about",
+        ],
+        rows,
+        hints={
+            "floor": "what somebody reaches who guesses",
+            "control": "what the same attacker reaches without the release",
+            "reached": "what the attack reached; hover a number for the threat model",
+            "ceiling": "what nobody should exceed",
+            "about": "individual: the release tells of a person; population: of people like these",
+        },
+    )
+    return details(f"The figures of {len(rows)} attack{'s' * (len(rows) != 1)}", table)
+
+
+def _curve(curve: Mapping[str, Any]) -> Html:
+    low, high = curve.get("low") or None, curve.get("high") or None
+    x = curve["x"]
+    logarithmic = all(v > 0 for v in x) and max(x) / min(x) > 50
+    leak = lines(
+        {str(curve["leak_name"]): Line(x, curve["leak"], low, high, marks=True, colour="--bad")},
+        x_axis=str(curve["strength"]),
+        y_axis="leak",
+        log_x=logarithmic,
+        line_at=curve.get("floor"),
+    )
+    worth = lines(
+        {str(curve["utility_name"]): Line(x, curve["utility"], marks=True, colour="--s1")},
+        x_axis=str(curve["strength"]),
+        y_axis="utility",
+        log_x=logarithmic,
+    )
+    better = "lower" if curve.get("utility_is_error", True) else "higher"
+    floor = (
+        " The dotted line is what somebody reaches who guesses."
+        if curve.get("floor") is not None
+        else ""
+    )
+    made = columns(
+        plot(
+            leak,
+            f"What an attacker gets: {curve['leak_name']}; lower is safer.{floor}",
+            f"Leak {_ends(curve['leak'])} over {curve['strength']} {_ends(x)}",
+        ),
+        plot(
+            worth,
+            f"What the release is still worth: {curve['utility_name']}; {better} is better.",
+            f"Utility {_ends(curve['utility'])} over {curve['strength']} {_ends(x)}",
+        ),
+    )
+    notes = [str(n) for n in curve.get("notes", ())]
+    return join(made, bullets(notes)) if notes else made
+
+
+def _ends(values: Sequence[int | float]) -> str:
+    return f"from {values[0]:.3g} to {values[-1]:.3g}" if values else "–"
+
+
+def _interval(ends: Sequence[int | float | None]) -> str:
+    low, high = ends
+    return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+
+
+def _badge(verdict: str) -> Html:
+    return badge(str(verdict), TONES.get(verdict, "plain"))

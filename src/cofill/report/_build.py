@@ -1,0 +1,155 @@
+"""The report of a folder: its records, through one function per section, onto one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cofill.errors import CofillError, DataError
+from cofill.metrics import versions
+from cofill.pages import Page, Part, Section, note
+from cofill.report._attacks import attacks
+from cofill.report._audit import audit
+from cofill.report._clusters import clusters
+from cofill.report._completion import completion
+from cofill.report._distributions import agreement, distributions
+from cofill.report._errors import errors
+from cofill.report._federation import federation
+from cofill.report._masks import masks
+from cofill.report._others import others
+from cofill.report._pictures import images
+from cofill.report._records import Records, find_records
+from cofill.report._releases import releases
+from cofill.report._rounds import rounds
+from cofill.report._summary import summary
+
+__all__ = ["SECTIONS", "SectionMaker", "report_page", "write_report"]
+
+SectionMaker: TypeAlias = Callable[[Records], Section | None]
+
+SECTIONS: tuple[SectionMaker, ...] = (
+    completion,
+    errors,
+    masks,
+    distributions,
+    agreement,
+    images,
+    rounds,
+    clusters,
+    federation,
+    releases,
+    attacks,
+    audit,
+)
+"""Between the summary and what is not shown; each says nothing where its records are missing."""
+
+_BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError)
+
+
+def report_page(
+    folder: Path | str, *, title: str = "", sections: Sequence[SectionMaker] = SECTIONS
+) -> Page:
+    """Return the report of everything that was found in a folder.
+
+    A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
+    [{"folder": …, "title": …, "words": [… sentences]}]}``) makes a chapter of each of its folders,
+    in its order; without one, a section tells of all folders.
+
+    Raises
+    ------
+    DataError
+        When there is no such folder, or no record in it.
+    """
+    records = find_records(folder)
+    shown = [r for r in records.known if r.kind != "story"]
+    if not shown and not records.damaged:
+        raise DataError(
+            f"{folder} holds no result; give a folder that `cofill complete`, `cluster`, "
+            "`reproduce`, `audit` or a federation wrote to"
+        )
+    story = next((r.content for r in records.of("story") if r.name == "story.json"), None)
+    chapters: Sequence[Mapping[str, Any]] = [] if story is None else story.get("chapters", [])
+    made = [_made(summary, records)]
+    if chapters:
+        made += [_chapter(records, chapter, sections) for chapter in chapters]
+        rest = records.outside([str(chapter["folder"]) for chapter in chapters])
+        made += [_made(maker, rest) for maker in sections]
+    else:
+        made += [_made(maker, records) for maker in sections]
+    made.append(_made(others, records))
+    said = story or {}
+    name = Path(folder).resolve().name
+    used = ", ".join(f"{n} {v}" for n, v in versions().items() if n in ("cofill", "python", "jax"))
+    return Page(
+        title or str(said.get("title") or f"Report of {name}"),
+        str(said.get("subtitle") or "What was completed, how well, and what it gave away."),
+        [section for section in made if section is not None],
+        f"Made by {used} from {len(shown):,} records. It shows counts and figures; no record of a "
+        "person is in it.",
+    )
+
+
+def write_report(
+    folder: Path | str,
+    out: Path | str | None = None,
+    *,
+    title: str = "",
+    sections: Sequence[SectionMaker] = SECTIONS,
+) -> Path:
+    """Write the report of a folder as one HTML file and return where it is.
+
+    Parameters
+    ----------
+    folder
+        Where records are looked for, there and below.
+    out
+        The file; ``report.html`` in the folder when left out. It appears whole or not at all.
+    title
+        Heading of the page.
+    sections
+        What makes the sections, `SECTIONS` or one's own.
+    """
+    page = report_page(folder, title=title, sections=sections).html()
+    target = Path(folder) / "report.html" if out is None else Path(out)
+    draft = target.with_name(f".{target.name}.part")
+    try:
+        draft.write_text(page, encoding="utf-8")
+        draft.replace(target)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise DataError(
+            f"{target} cannot be written ({error.strerror}); give another --out"
+        ) from None
+    return target
+
+
+def _made(maker: SectionMaker, records: Records) -> Section | None:
+    """Return a section; a record that is not what it says costs its section, not the report."""
+    try:
+        return maker(records)
+    except _BROKEN as error:
+        name = getattr(maker, "__name__", "section")
+        words = (
+            f"This part could not be made: a record lacks what it needs ({type(error).__name__})."
+        )
+        return Section(name.replace("_", " ").capitalize(), note(words, tone="bad"), name)
+
+
+def _chapter(
+    records: Records, chapter: Mapping[str, Any], sections: Sequence[SectionMaker]
+) -> Section:
+    """Return the sections of one folder under one heading."""
+    folder = str(chapter["folder"])
+    own = records.inside(folder)
+    parts = [part for maker in sections if (part := _made(maker, own)) is not None]
+    words: list[Part] = [str(sentence) for sentence in chapter.get("words", ())]
+    title = str(chapter.get("title") or folder)
+    anchor = Section(title, "").anchor
+    return Section(
+        title,
+        words,
+        anchor,
+        parts=[replace(part, anchor=f"{anchor}-{part.anchor}") for part in parts],
+    )

@@ -1,0 +1,199 @@
+"""`cofill watch`: what it tells, to whom, and how it ends."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+from cofill.cli._app import run
+from cofill.nets import save
+from cofill.privacy import Ledger, LedgerEntry
+from cofill.report import ProgressLog, WatchServer, watching
+from cofill.report._live import Follower
+
+ENTRY = LedgerEntry("send (run r)", "codes", "north", "south", 9, 720, None, {})
+
+
+def ask(url, **headers):
+    """Return status and body."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def kit(folder, *, state="running", why=""):
+    """Write a coordinator's kit with a run in its third step; north has answered."""
+    home = folder / "coordinator" / "cofill"
+    mail = home / "runs" / "r" / "mail" / "2"
+    mail.mkdir(parents=True)
+    (mail / "north--south.parcel").write_bytes(b"sealed")
+    sites = [{"name": n, "organisation": n, "views": [n]} for n in ("north", "south")]
+    federation = {"name": "f", "sites": sites, "budget": {"epsilon": 2.0}}
+    (home / "kit.json").write_text(json.dumps({"kind": "coordinator", "federation": federation}))
+    (home / "identity.json").write_text(json.dumps({"private": "SECRET"}))
+    note = {
+        "order": {"run": "r", "experiment": "cooperate", "settings": {}},
+        "state": state, "next": 2, "steps": 8, "step": "train links", "why": why,
+        "notes": ["site 'south' was late"], "metrics": {},
+    }  # fmt: skip
+    (home / "runs" / "r" / "run.json").write_text(json.dumps(note))
+    Ledger([ENTRY]).save(home / "ledger.jsonl")
+    return home
+
+
+@pytest.mark.parametrize("below", ["", "coordinator", "coordinator/cofill/runs/r"])
+def test_a_run_between_machines_is_followed_from_any_of_its_folders(tmp_path, below):
+    kit(tmp_path)
+    told = Follower(tmp_path / below).state()
+    assert (told["state"], told["what"], told["share"]) == ("running", "train links", 0.25)
+    assert told["steps"] == (3, 8)
+    assert told["sites"] == [
+        {"name": "north", "state": "answered"},
+        {"name": "south", "state": "at work"},
+    ]
+    assert told["releases"]["bytes"] == 720
+    assert told["budget"][0] == {"site": "north", "spent": 0.0, "limit": 2.0, "delta": 1e-5}
+    assert told["faults"] == ["site 'south' was late"]
+    assert "SECRET" not in json.dumps(told)
+
+
+def test_a_failed_run_says_why(tmp_path):
+    kit(tmp_path, state="failed", why="site 'south' was lost")
+    told = Follower(tmp_path).state()
+    assert told["state"] == "failed"
+    assert "site 'south' was lost" in told["faults"]
+    assert {s["state"] for s in told["sites"]} == {"failed"}
+
+
+def test_rounds_are_followed_by_their_checkpoint(tmp_path):
+    curve = [{"round": k, "sites": 2, "pixels": 1.0 / (k + 1)} for k in range(3)]
+    entry = {**ENTRY.to_json(), "chain": ENTRY.link("0" * 64)}
+    facts = {"round": 3, "curve": curve, "notes": ["round 1: left out"], "ledger": [entry]}
+    save(tmp_path / "rounds.safetensors", {"weights": np.zeros(2)}, facts)
+    told = Follower(tmp_path).state()
+    assert told["state"] == "running"
+    assert told["what"] == "round 3"
+    assert told["losses"] == {
+        "x": [0, 1, 2],
+        "series": {"pixels": [1.0, 0.5, pytest.approx(1 / 3)]},
+    }
+    assert told["releases"]["count"] == 1
+    assert told["faults"] == ["round 1: left out"]
+
+
+def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
+    ProgressLog(tmp_path).tell("train", 0.5)
+    with (tmp_path / "progress.jsonl").open("a") as file:
+        file.write('no json\n[1]\n{"what": "half')
+    (tmp_path / "rounds.safetensors").write_bytes(b"x")
+    (tmp_path / "run.json").write_text('{"next": "two", "steps": 3, "state": "x"}')
+    Ledger([ENTRY, ENTRY]).save(tmp_path / "ledger.jsonl")
+    follower = Follower(tmp_path)
+    assert follower.state()["releases"]["count"] == 2
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write('{"half')
+    told = follower.state()
+    assert (told["what"], told["share"]) == ("train", 0.5)
+    assert told["releases"]["count"] == 2
+    assert any("run.json is not as expected" in fault for fault in told["faults"])
+    changed = (tmp_path / "ledger.jsonl").read_text().replace("720", "1")
+    (tmp_path / "ledger.jsonl").write_text(changed)
+    assert any("line 1 was changed" in fault for fault in follower.state()["faults"])
+
+
+def test_progress_is_not_written_more_often_than_it_is_worth(tmp_path):
+    log = ProgressLog(tmp_path)
+    for k in range(100):
+        log.tell("train", k / 100)
+    log.tell("train", 1.0)
+    log.tell("write", 0.0)
+    lines = (tmp_path / "progress.jsonl").read_text().splitlines()
+    assert 3 <= len(lines) <= 5
+    assert [json.loads(line)["share"] for line in lines[-2:]] == [1.0, 0.0]
+
+
+def test_a_command_notes_its_progress_and_how_it_ended(tmp_path):
+    table = "person,{}\n" + "\n".join(f"{k},{k * 0.5}" for k in range(8)) + "\n"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(table.format(name))
+    views = [f"--view={name}={tmp_path / name}.csv" for name in ("a", "b")]
+    common = ["complete", "--id", "person", "--method", "mean", "--quiet", *views]
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    assert run([*common, "--out", str(tmp_path / "out"), "--progress", str(good)]) == 0
+    told = Follower(good).state()
+    assert (told["state"], told["what"], told["share"]) == ("finished", "write", 1.0)
+    assert run([*common, "--out", str(tmp_path / "out"), "--progress", str(bad)]) == 2
+    told = Follower(bad).state()
+    assert told["state"] == "failed"
+    assert "exists" in told["faults"][0]
+
+
+def test_this_machine_alone_is_served_without_a_token(tmp_path):
+    with watching(tmp_path) as server:
+        assert server.token == ""
+        status, page = ask(server.url)
+        assert status == 200
+        assert b"connect-src 'self'" in page
+        status, state = ask(f"{server.url}state")
+        assert status == 200
+        assert json.loads(state)["state"] == "waiting"
+        assert ask(f"{server.url}../../etc/passwd")[0] == 404
+        assert ask(f"{server.url}progress.jsonl")[0] == 404
+        # A foreign name that leads to this machine is another page's trick.
+        assert ask(f"{server.url}state", Host="evil.example")[0] == 403
+
+
+def test_others_need_the_token(tmp_path):
+    with watching(tmp_path, "0.0.0.0") as server:
+        port = server.server_address[1]
+        here = f"http://127.0.0.1:{port}"
+        assert len(server.token) >= 32
+        assert f"token={server.token}" in server.url
+        for path in ("/", "/state", "/state?token=", f"/state?token={server.token[:-1]}"):
+            assert ask(f"{here}{path}")[0] == 403
+        assert ask(f"{here}/state?token={server.token}")[0] == 200
+        assert ask(f"{here}/?token={server.token}")[0] == 200
+    with WatchServer(tmp_path, "0.0.0.0") as second:
+        assert second.token != server.token
+
+
+def test_bad_input_is_one_sentence(tmp_path, capsys):
+    with WatchServer(tmp_path) as taken:
+        port = str(taken.server_address[1])
+        for arguments, word in (
+            ([str(tmp_path / "none")], "is no folder"),
+            ([str(tmp_path), "--port", port], "cannot be served"),
+            ([str(tmp_path), "--port", "99999"], "cannot be served"),
+            ([str(tmp_path), "--host", "no such host"], "cannot be served"),
+        ):
+            assert run(["watch", *arguments]) == 2
+            said = capsys.readouterr().err
+            assert word in said
+            assert said.count("\n") == 1
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    ProgressLog(tmp_path).tell("train", 0.5)
+    command = [sys.executable, "-c", "from cofill.cli import main; main()", "watch", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            first = process.stdout.readline()
+            url = next(word for word in first.split() if word.startswith("http://127.0.0.1:"))
+            assert json.loads(ask(f"{url}state")[1])["what"] == "train"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "ended" in out
+    assert err == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["progress.jsonl"]

@@ -1,0 +1,54 @@
+"""The demo: only an earlier one is replaced, and every chapter leaves its records."""
+
+import json
+
+import pytest
+
+from cofill.cli._app import run
+from cofill.demo import CHAPTERS
+from cofill.demo._clinics import _by_mean
+from cofill.demo._story import _make_room
+from cofill.errors import DataError
+from cofill.views import MultiView
+
+
+def test_only_an_earlier_demo_is_replaced(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="no earlier demo"):
+        _make_room(mine)
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    (mine / ".cofill-demo").touch()
+    _make_room(mine)
+    assert list(mine.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_one_sentence_and_code_2(tmp_path, capsys):
+    (tmp_path / "demo").write_text("x")
+    assert run(["demo", "--out", str(tmp_path / "demo")]) == 2
+    assert "no earlier demo" in capsys.readouterr().err
+
+
+def test_the_mean_image_is_judged_on_the_scale_of_the_images():
+    held = {"a": MultiView.from_arrays({"image": [[0.0, 16.0]] * 2, "edge": [[16.0, 16.0]] * 2})}
+    test = MultiView.from_arrays({"image": [[0.0, 0.0]], "edge": [[16.0, 16.0]]})
+    found = _by_mean(held, test)
+    assert found == pytest.approx({"x2y": 0.0, "y2x": 255**2 / 2, "all": 255**2 / 4})
+
+
+@pytest.mark.full
+def test_the_story_ends_in_a_report_of_every_chapter(tmp_path, capsys):
+    out = tmp_path / "demo"
+    assert run(["demo", "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for chapter in CHAPTERS:
+        assert chapter.title in told
+        assert chapter.title in page
+        assert (out / chapter.folder).is_dir()
+    mean = json.loads((out / "release" / "audit.json").read_text())
+    verdicts = {release["kind"]: release for release in mean["releases"]}
+    assert "mean" in verdicts
+    assert json.loads((out / "audit" / "audit.json").read_text())["verdict"] == "near-total"
+    assert run(["demo", "--out", str(out), "-q"]) == 0  # again, over the earlier one
