@@ -32,7 +32,7 @@ def demo(
     """Tell in about a minute what was completed, how well, for whom, and what leaked.
 
     Three hospitals complete the tables of patients they share; ten clinics complete images of
-    patients they do not share, and group them; a hospital releases a mean, which is attacked and
+    patients they do not share, and group them; a mean is released, which is attacked and
     then protected; and everything that crossed a border is audited. Ends with a report.
     """
     from cofill.demo import CHAPTERS, run_demo
@@ -68,12 +68,19 @@ def _show_clinics(result: Clinics) -> None:
 
 
 def _show_release(audit: Audit) -> None:
-    _show_audit(audit)
-    for release in audit.refuted:
-        console().print(f"refuted: {release.what}")
+    screen = console()
+    for release in audit.releases:
+        others = next(leak for leak in release.leaks if leak.scope == "population")
+        promised = "" if release.claim is None else f" (claimed: ε = {release.claim.epsilon:.2g})"
+        screen.print(
+            f"{release.what}{promised}: the class of {others.attack:.0%} is guessed; without the "
+            f"mean {others.control or others.floor:.0%}"
+        )
 
 
 def _show_audit(audit: Audit) -> None:
     screen = console()
     for release in audit.releases:
-        screen.print(f"{release.what}: {release.individual}")
+        screen.print(
+            f"{release.sender} to {release.receiver}, {release.what}: {release.individual}"
+        )

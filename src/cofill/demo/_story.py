@@ -63,12 +63,13 @@ CHAPTERS = (
         "release",
         "A mean is released",
         (
-            "A hospital thinks of publishing the mean of its malignant cases. Whoever has the "
-            "measurements guesses from it who is ill, of those who went into the mean and of "
-            "others alike: that is inference about a population, and the verdicts on individuals "
-            "are about what being in the mean adds.",
-            "Noise with a guarantee for the whole record bounds what it says of anybody; noise "
-            "that is counted for each coordinate alone promises more than it keeps.",
+            "The clinics think of publishing the mean image of one class of their patients. "
+            "Whoever has images without the class guesses from it who belongs there, of those who "
+            "went into the mean and of others alike: that is inference about a population, and the "
+            "verdicts on individuals are about what being in the mean adds.",
+            "Noise that is counted for a whole image bounds what the mean says of anybody and "
+            "takes the attacker back to what he would guess anyway; noise that is counted for each "
+            "pixel alone promises more than it keeps.",
         ),
     ),
     Chapter(
