@@ -8,7 +8,7 @@ export COFILL_CACHE ?= $(CURDIR)/.cache
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports format bench readme clean
+.PHONY: help demo test test-full lint types imports format bench readme docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -42,8 +42,13 @@ bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
 readme: $(VENV)/.test ## put the figures of results/ into the README
 	@$(BIN)/python -m bench.readme
 
+docs: $(VENV)/.docs ## the documentation, in docs/_build/html; warnings are errors
+	@$(BIN)/python docs/_ext/pictures.py
+	@$(BIN)/sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 clean: ## remove environments, caches and the demo's output
-	rm -rf $(VENV) $(BENCH) .cache demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) .cache demo docs/_build .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -61,6 +66,11 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and the test tools (once)"
 	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --group test
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "installing cofill and what builds its documentation (once)"
+	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --group docs
 	@touch $@ $(VENV)/.run
 
 $(BENCH)/.bench: pyproject.toml bench/requirements.txt

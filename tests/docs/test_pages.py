@@ -1,0 +1,97 @@
+"""The pages: nothing is left out of them, what they show is what there is, what they say runs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cofill
+
+from .conftest import DOCS, blocks, joined, pages
+
+PACKAGE = Path(cofill.__file__).parent
+TUTORIAL = [DOCS / "tutorial" / f"{name}.md" for name in ("tables", "federation", "audit")]
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+NOT_PUBLIC = {"cli", "demo"}
+
+
+def test_every_package_has_a_page_of_its_names():
+    there = {p.stem for p in (DOCS / "reference" / "api").glob("*.rst")}
+    packages = {p.parent.name for p in PACKAGE.glob("*/__init__.py")} | {"errors", "places"}
+    assert there == packages - NOT_PUBLIC
+    for name in there:
+        text = (DOCS / "reference" / "api" / f"{name}.rst").read_text()
+        assert f".. automodule:: cofill.{name}\n" in text
+
+
+def test_pictures_show_what_the_records_hold():
+    import pictures
+
+    assert pictures.stale() == []
+    shown = "".join(page.read_text(encoding="utf-8") for page in pages())
+    assert all(f"pictures/{name}" in shown for name in pictures.WANTED)
+
+
+def test_tables_of_releases_and_strategies_come_from_the_code():
+    import formats
+
+    assert "| `codes` |" in formats.releases()
+    assert "| `scaffold` |" in formats.strategies()
+
+
+@pytest.mark.parametrize("page", TUTORIAL, ids=lambda p: p.stem)
+def test_tutorials_have_commands(page):
+    assert any(language == "console" for language, _, _ in blocks(page))
+
+
+@pytest.mark.full
+def test_the_tutorial_runs_as_printed(tmp_path):
+    """All pages in order, in one empty folder, by the shell."""
+    here = str(Path(sys.executable).parent)
+    around = os.environ | {"PATH": os.pathsep.join((here, os.environ["PATH"])), "COLUMNS": "100"}
+    for page in TUTORIAL:
+        for language, caption, text in blocks(page):
+            if caption is not None:
+                (tmp_path / caption).write_text(text, encoding="utf-8")
+            elif language in ("console", "bash"):
+                for line in joined(text):
+                    ran = subprocess.run(
+                        ["bash", "-ec", line], cwd=tmp_path, env=around,
+                        capture_output=True, text=True, timeout=900, check=False,
+                    )  # fmt: skip
+                    assert ran.returncode == 0, f"{page.name}: {line}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda p: p.stem)
+def test_how_to_python_runs(page):
+    for language, _, text in blocks(page):
+        if language == "python":
+            ran = subprocess.run(
+                [sys.executable, "-c", text], capture_output=True, text=True, check=False
+            )
+            assert ran.returncode == 0, f"{page.name}:\n{text}\n{ran.stderr}"
+
+
+@pytest.mark.full
+def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
+    pytest.importorskip("sphinx", reason="the group docs is not installed")
+    ran = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html",
+         "-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "html")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    fetched = re.compile(r"""<(?:script|img|iframe|link)[^>]*(?:src|href)="(?:https?:)?//[^"]*""")
+    for page in (tmp_path / "html").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert fetched.search(text) is None, page.name
+        assert "<!-- value" not in text
+        for equation in re.findall(r"<math.*?</math>", text, re.DOTALL):
+            assert re.search(r"\\|Vert|merror", equation) is None, equation
+    methods = (tmp_path / "html" / "explanation" / "methods.html").read_text(encoding="utf-8")
+    written = (DOCS / "explanation" / "methods.md").read_text(encoding="utf-8").count("$$") // 2
+    assert methods.count('display="block"') == written > 5
