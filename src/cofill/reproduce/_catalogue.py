@@ -18,6 +18,7 @@ from cofill.errors import SettingError
 from cofill.metrics import ResultRecord
 from cofill.reproduce._crs import Observe, Repeat, hidden_rows, split_individuals
 from cofill.reproduce._fed_experiments import FED_EXPERIMENTS, FedExperiment
+from cofill.reproduce._leak_experiments import LEAK_EXPERIMENTS, LeakExperiment
 from cofill.reproduce._mean_experiments import MEAN_EXPERIMENTS, MeanExperiment
 from cofill.reproduce._observations import cube_masks, digit_pictures, noise_is_flagged, subtypes
 from cofill.reproduce._pictures import pictures
@@ -88,11 +89,11 @@ class Experiment:
         return pictures(record)
 
 
-AnyExperiment = Experiment | MeanExperiment | FedExperiment
+AnyExperiment = Experiment | MeanExperiment | FedExperiment | LeakExperiment
 
 
 def experiments() -> tuple[AnyExperiment, ...]:
-    """Return every experiment: on reconstruction, on released means, on rows at many sites.
+    """Return every experiment: on reconstruction, released means, rows at many sites, codes.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def experiments() -> tuple[AnyExperiment, ...]:
     >>> [e.name for e in experiments()][6:11]
     ['growpu-mnist', 'growpu-behaviour', 'growpu-classifiers', 'growpu-subset', 'nnpu-table1']
     >>> [e.name for e in experiments()][11:]
-    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid']
+    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid', 'leak-codes']
     """
     return tuple(_EXPERIMENTS.values())
 
@@ -196,5 +197,6 @@ _EXPERIMENTS: dict[str, AnyExperiment] = {
         ),
         *MEAN_EXPERIMENTS,
         *FED_EXPERIMENTS,
+        *LEAK_EXPERIMENTS,
     )
 }

@@ -14,6 +14,12 @@ from cofill.reproduce._attacks import ATTACKS, check_attacks
 from cofill.reproduce._catalogue import AnyExperiment, Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
 from cofill.reproduce._fed_experiments import FedExperiment, check_fed, run_fed_experiment
+from cofill.reproduce._leak_experiments import (
+    DEFENCES,
+    LeakExperiment,
+    check_leaks,
+    run_leak_experiment,
+)
 from cofill.reproduce._mean_experiments import MeanExperiment, run_mean_experiment
 from cofill.reproduce._methods import METHODS, chosen, families
 from cofill.reproduce._observations import collect_masks, covered, mean_masks
@@ -84,6 +90,8 @@ def run_experiment(
         record = _run_means(experiment, repeats, quick, methods, told, ready)
     elif isinstance(experiment, FedExperiment):
         record = _run_rows(experiment, repeats, quick, methods, told, ready)
+    elif isinstance(experiment, LeakExperiment):
+        record = _run_leaks(experiment, repeats, quick, methods, told, ready)
     else:
         record = _run_views(experiment, repeats, quick, methods, told, ready)
     if out is not None:
@@ -140,6 +148,28 @@ def _run_rows(
     ready()
     recorder = _recorder(experiment, repeats, {m: experiment.methods[m] for m in wanted}, quick)
     run_fed_experiment(experiment, recorder, quick=quick, methods=wanted, progress=progress)
+    return recorder.finish()
+
+
+def _run_leaks(
+    experiment: LeakExperiment,
+    repeats: Sequence[int],
+    quick: bool,
+    methods: Sequence[str] | None,
+    progress: Progress,
+    ready: Callable[[], None],
+) -> ResultRecord:
+    wanted = check_leaks(experiment, methods)
+    ready()
+    defences = "; ".join(f"{name}: {words}" for name, words in DEFENCES.items())
+    recorder = _recorder(
+        experiment,
+        repeats,
+        {m: experiment.methods[m] for m in wanted},
+        quick,
+        defences=defences,
+    )
+    run_leak_experiment(recorder, quick=quick, sources=wanted, progress=progress)
     return recorder.finish()
 
 

@@ -1,0 +1,81 @@
+"""How little codes can leak at a given error, whatever the codes are, where regressions are linear.
+
+Let x be all that a receiver's peers hold of a person (their rows side by side, standardised), y the
+receiver's own row and E[y | x] = Bᵀx. For *any* codes C made of x let K be the covariance of
+E[x | C]. A receiver who uses all codes explains the mean diagonal of K of the peers' features, and
+its completion explains tr(Bᵀ K B) of y. As 0 ≤ K ≤ Σ, the least leak for a given error is a linear
+problem over K, which projections in the space of whitened x solve: for a price of leak those with
+positive eigenvalues of Σ^½ (B Bᵀ − price · I) Σ^½.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.views import MultiView, Scaler
+
+__all__ = ["least_leak"]
+
+_SHRINK = 0.02
+_PRICES = np.logspace(2, -4, 61)
+
+
+def least_leak(views: MultiView, growth: float) -> dict[str, float]:
+    """Return the least mean R² of all peers' rows, given their codes, for a growth of the error.
+
+    Parameters
+    ----------
+    views
+        Complete views.
+    growth
+        By which share the error may grow over that of codes which tell everything.
+
+    Returns
+    -------
+    dict
+        Per receiving view the bound, and their average as ``"all"``. Covariances are shrunk a
+        little, and are those of the given rows: the bound is for people like them.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(500, 2))
+    >>> y = x[:, :1] + 0.5 * np.random.default_rng(1).normal(size=(500, 1))
+    >>> found = least_leak(MultiView.from_arrays({"a": x, "b": y}), 0.01)
+    >>> 0.4 < found["b"] < 0.5  # of a's two columns, the one that b needs
+    True
+    """
+    rows = {name: np.nan_to_num(Scaler.fit(v).encode_view(v)[0]) for name, v in views.items()}
+    found = {}
+    for name, own in rows.items():
+        others = np.hstack([r for other, r in rows.items() if other != name])
+        found[name] = _bound(others, own, growth)
+    found["all"] = float(np.mean(list(found.values())))
+    return found
+
+
+def _bound(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n k"], growth: float) -> float:
+    n, d = x.shape
+    spread = (1 - _SHRINK) * (x.T @ x) / n + _SHRINK * np.eye(d)
+    cross = x.T @ y / n
+    values, vectors = np.linalg.eigh(spread)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    # Whitened: what receivers explain is needᵀ need over projections, the leak is root².
+    need = np.linalg.solve(root, cross) / np.sqrt(y.shape[1])
+    variance = float((y**2).mean())
+    whole = float((need**2).sum())
+    wanted = whole - growth * (variance - whole)
+    if wanted <= 0:
+        return 0.0
+    gain, cost = need @ need.T, root @ root / d
+    before = (0.0, 0.0)
+    for price in _PRICES:
+        worth, turn = np.linalg.eigh(gain - price * cost)
+        kept = turn[:, worth > 0]
+        here = (float(np.trace(kept.T @ gain @ kept)), float(np.trace(kept.T @ cost @ kept)))
+        if here[0] >= wanted:
+            # Between two prices a mixture of both codes is possible: the line joins them.
+            step = max(here[0] - before[0], 1e-12)
+            return before[1] + (here[1] - before[1]) * (wanted - before[0]) / step
+        before = here
+    return before[1]
