@@ -11,6 +11,7 @@ import pytest
 
 from cofill.completion import Completed
 from cofill.cooperate import CooperativeReconstruction
+from cofill.federate import FederatedVIGAN, RoundSettings
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
 from cofill.network._experiments import experiment_of
@@ -95,6 +96,88 @@ class Here:
         return self.base / name / "home" / "ledger.jsonl"
 
 
+def row_sites(n: int = 90, sites: str = "abc", whole: bool = False) -> dict[str, MultiView]:
+    """Sites with other individuals each, two related views, some rows missing."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(n, 2))
+    both = {
+        name: CANARY + 1000 * (z @ rng.normal(size=(2, width)) + 0.1 * rng.normal(size=(n, width)))
+        for name, width in (("u", 3), ("v", 2))
+    }
+    held = {}
+    for k, site in enumerate(sites):
+        own = np.arange(n) % len(sites) == k
+        views = []
+        for j, (name, cells) in enumerate(both.items()):
+            there = own if whole else own & (np.arange(n) // len(sites) % 5 != j)
+            ids = [f"CANARY-{i:05d}" for i in np.flatnonzero(there)]
+            views.append(View(name, ids, cells[there]))
+        held[site] = MultiView(views)
+    return held
+
+
+def _identities(names: tuple[str, ...]) -> dict[str, Identity]:
+    fresh = {name: Identity.fresh(name) for name in names}
+    public = {name: identity.public for name, identity in fresh.items()}
+    return {
+        name: replace(one, others={n: k for n, k in public.items() if n != name})
+        for name, one in fresh.items()
+    }
+
+
+ROUNDS = {
+    "rounds": 3,
+    "batch": 8,
+    "network": {"width": 8, "blocks": 1},
+    "local": {"moments": "keep"},
+    "seed": 5,
+}
+
+
+def estimator_for(settings: dict[str, Any]) -> FederatedVIGAN:
+    """Return the estimator that an order of rounds describes, sites trained one by one."""
+    given = dict(settings)
+    local, rounds = given.pop("local"), given.pop("rounds")
+    ways = {k: given.pop(k) for k in ("secure", "min_sites") if k in given}
+    made = FederatedVIGAN(**given, settings=RoundSettings(rounds=rounds, together=False, **ways))
+    made.local = replace(made._local(), **local)
+    return made
+
+
+@pytest.fixture
+def rows_here(tmp_path) -> Callable[..., Here]:
+    """Return a maker of federations split by row, in one process."""
+
+    def make(
+        experiment: str = "federate",
+        settings: dict[str, Any] | None = None,
+        held: dict[str, MultiView] | None = None,
+        views: dict[str, tuple[str, ...]] | None = None,
+    ) -> Here:
+        held = row_sites() if held is None else held
+        own = {name: tuple(held[name]) for name in held} if views is None else views
+        members = tuple(Member(name, name, own[name]) for name in held)
+        federation = FederationConfig("test", "localhost", 8002, members, shared=("u", "v"))
+        configs = {}
+        for name in held:
+            folder = tmp_path / name
+            folder.mkdir()
+            for view in own[name]:
+                write_table(to_table(held[name][view]), folder / f"{view}.parquet")
+            configs[name] = SiteConfig(
+                {v: ViewSource(str(folder / f"{v}.parquet"), "id") for v in own[name]},
+                folder / "results",
+            )
+        chosen = ROUNDS if settings is None else settings
+        order = RunOrder(new_run(), experiment, chosen)
+        first = next(iter(held.values()))
+        return Here(
+            tmp_path, first, federation, _identities((*held, "coordinator")), configs, order
+        )
+
+    return make
+
+
 @pytest.fixture
 def here(tmp_path) -> Callable[..., Here]:
     """Return a maker of federations in one process, sites named as given."""
@@ -106,12 +189,7 @@ def here(tmp_path) -> Callable[..., Here]:
         sites = sites or {name: (name,) for name in views}
         members = tuple(Member(name, name, held) for name, held in sites.items())
         federation = FederationConfig("test", "localhost", 8002, members, id_type="text")
-        identities = {name: Identity.fresh(name) for name in (*sites, "coordinator")}
-        public = {name: identity.public for name, identity in identities.items()}
-        identities = {
-            name: replace(one, others={n: k for n, k in public.items() if n != name})
-            for name, one in identities.items()
-        }
+        identities = _identities((*sites, "coordinator"))
         people = tmp_path / "people.csv"
         people.write_text("id\n" + "\n".join(views.ids.tolist()) + "\n")
         configs = {}

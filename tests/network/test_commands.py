@@ -52,6 +52,8 @@ def test_kits_are_hardened(kits):
         assert resources["class_allow_list"] == ["cofill."]
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert not [c for c in resources["components"] if "log" in c["id"]]
+        (launcher,) = (c for c in resources["components"] if c["id"] == "process_launcher")
+        assert launcher["path"].startswith("cofill." if "sites" in place.parts else "nvflare.")
         allowed = json.loads((place / "local" / "authorization.json").read_text())["permissions"]
         for role in allowed.values():
             assert role["byoc"] == role["shell_commands"] == role["operate"] == "none"
@@ -130,6 +132,18 @@ def test_a_site_makes_its_own_keys_and_others_pin_them(kits, tmp_path, capsys):
         (["federation", "ledger", "--kit", "HUB"], "must be the kit of a site"),
         (["federation", "local", "--sites", "9", "--out", "OUT"], "--sites must be from 2 to 3"),
         (["federation", "local", "--missing", "2", "--out", "OUT"], "--missing must be between"),
+        (["federation", "run", "federate", "--kit", "ADA"], "hold the same views of other"),
+        (["federation", "run", "mean", "--kit", "ADA", "--set", "epsilon=1"], "the setting low"),
+        (["federation", "run", "cluster", "--kit", "ADA"], "hold the same views of other"),
+        (["federation", "local", "--experiment", "steal", "--out", "OUT"], "must be one of"),
+        (
+            ["federation", "local", "--experiment", "federate", "--sites", "1", "--out", "OUT"],
+            "--sites must be from 2 to 100",
+        ),
+        (
+            ["federation", "local", "--set", "speed=3", "--out", "OUT"],
+            "cooperate has no setting 'speed'",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(kits, tmp_path, capsys, words, said):

@@ -139,8 +139,40 @@ def test_a_password_comes_from_the_environment_and_is_not_shown(tmp_path, monkey
 def test_views_must_be_those_of_the_federation(tmp_path):
     path = tmp_path / "site.toml"
     path.write_text(SITE)
+    federation = tmp_path / "federation.toml"
+    federation.write_text(FEDERATION)
+    given = FederationConfig.read(federation)
     with pytest.raises(SettingError, match=r"must hold blood.*got lab"):
-        SiteConfig.read(path).check_against(Member("clinic", "c", ("blood",)), path)
+        SiteConfig.read(path).check_against(given, "clinic", path)
+
+
+def test_shared_views_are_at_every_site_unless_told(tmp_path):
+    path = tmp_path / "federation.toml"
+    path.write_text('views = ["scan", "age"]\n' + FEDERATION.replace('name = "breast"', ""))
+    given = FederationConfig.read(path)
+    assert given.shared == ("scan", "age")
+    assert [s.views for s in given.sites] == [("blood", "scan"), ("scan", "age")]
+    assert given.views == {"blood": "clinic"}
+    assert (given.by_row, given.by_view) == (True, False)
+    assert FederationConfig.from_json(given.to_json()) == given
+    path.write_text('views = ["scan", "scan"]\n' + FEDERATION.replace('name = "breast"', ""))
+    with pytest.raises(SettingError, match="views must be names of the views that sites hold"):
+        FederationConfig.read(path)
+
+
+def test_a_budget_needs_one_name(tmp_path):
+    path, federation = tmp_path / "site.toml", tmp_path / "federation.toml"
+    path.write_text(SITE + '[views.scan]\nsource = "scan.csv"\nid = "person"\n')
+    text = 'views = ["scan"]\n' + FEDERATION.replace('name = "breast"', "")
+    for name, right in (("lab", True), ("ward", False)):
+        site = f'name = "{name}"\nviews = ["lab", "scan"]\n'
+        federation.write_text(text.replace('name = "lab"', site))
+        given = SiteConfig.read(path)
+        if right:
+            given.check_against(FederationConfig.read(federation), name, path)
+            continue
+        with pytest.raises(SettingError, match=r"sends under several names, got lab, ward"):
+            given.check_against(FederationConfig.read(federation), name, path)
 
 
 def test_a_missing_file_is_named(tmp_path):

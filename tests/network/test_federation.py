@@ -15,17 +15,22 @@ import numpy as np
 import psutil
 import pytest
 
+from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import CofillError, SettingError
+from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._identity import Identity
 from cofill.network._kits import Kit, make_kits
-from cofill.network._local import VIEWER, LocalFederation, local_federation
+from cofill.network._local import VIEWER, LocalFederation, local_federation, run_local
 from cofill.network._order import RunOrder, new_run
 from cofill.network._parcels import MAGIC, Address, open_parcel, read_address
 from cofill.network._processes import free_port
 from cofill.network._releases import releases_from
 from cofill.network._session import desk, write_job
 from cofill.privacy import Ledger
-from cofill.views import read_views
+from cofill.views import drop_rows, load, read_views
+
+from .conftest import CANARY, ROUNDS, estimator_for, row_sites
+from .kill_series import expectation, held, resumed, run_trial
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},
@@ -62,6 +67,11 @@ class Finder(importlib.abc.MetaPathFinder):
 
 if "COFILL_RECORD" in os.environ:
     sys.meta_path.insert(0, Finder())
+    if any("/sites/c" in word for word in sys.orig_argv):
+        import time
+
+        now = time.time
+        time.time = lambda: now() + 3600.0  # the clock of site c is an hour ahead
 """
 
 pytestmark = pytest.mark.filterwarnings(
@@ -74,8 +84,12 @@ def below(federation: LocalFederation) -> list[psutil.Process]:
     return [*tops, *(child for top in tops for child in top.children(recursive=True))]
 
 
+SECURE = {**ROUNDS, "secure": True}
+MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"}
+
+
 @pytest.fixture(scope="module")
-def running(tmp_path_factory, marked):
+def running(tmp_path_factory):
     """A federation of three sites, and what its processes have sent each other."""
     base = tmp_path_factory.mktemp("federation")
     (base / "hook").mkdir()
@@ -86,7 +100,7 @@ def running(tmp_path_factory, marked):
         patch.setenv("PYTHONPATH", str(base / "hook"))
         patch.setenv("COFILL_RECORD", str(record))
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        with local_federation(base / "out", marked) as federation:
+        with local_federation(base / "out", held()) as federation:
             yield federation, record
             processes = below(federation)
             assert len(processes) >= 8
@@ -101,9 +115,46 @@ def first(running):
     return order, federation.run(order, timeout=120.0)
 
 
-def results(federation: LocalFederation, order: RunOrder, name: str) -> np.ndarray:
-    (path,) = (federation.site(name) / "results" / order.run).glob(f"{name}.*")
-    return read_views({name: str(path)}, id="id")[name].cells
+@pytest.fixture(scope="module")
+def both(running, first):
+    """Two runs at once: secure rounds, and a mean that site b's budget does not allow twice."""
+    federation, _ = running
+    orders = [RunOrder(new_run(), "federate", SECURE), RunOrder(new_run(), "mean", MEAN)]
+    with federation.session() as opened:
+        jobs = [opened.submit(order) for order in orders]
+        for job in jobs:
+            opened.wait(job, timeout=120.0, look=federation.check)
+        return [(order, opened.outcome(job)) for order, job in zip(orders, jobs, strict=True)]
+
+
+def results(
+    federation: LocalFederation, order: RunOrder, name: str, view: str | None = None
+) -> np.ndarray:
+    view = view or name
+    (path,) = (federation.site(name) / "results" / order.run).glob(f"{view}.*")
+    return read_views({view: str(path)}, id="id")[view].cells
+
+
+def test_rounds_complete_what_one_process_completes(running, both):
+    federation, _ = running
+    order, outcome = both[0]
+    assert (outcome["state"], outcome["why"], outcome["notes"]) == ("finished", "", [])
+    assert [entry["sites"] for entry in outcome["result"]["curve"]] == [3, 3, 3]
+    done = estimator_for(SECURE).fit_sites(row_sites()).complete_sites(row_sites())
+    for name, made in done.items():
+        for view in made.views:
+            np.testing.assert_array_equal(results(federation, order, name, view), made.cells[view])
+
+
+def test_a_mean_runs_beside_and_tells_no_row(running, both):
+    _, outcome = both[1]
+    assert outcome["state"] == "finished"
+    assert set(outcome["result"]["sites"]) == {"a", "b", "c"}
+    rows = np.concatenate([views["u"].cells for views in row_sites().values()])
+    away = np.abs(np.array(outcome["result"]["mean"]) - rows.mean(axis=0))
+    noise = [np.array(mean["scale"]) for mean in outcome["result"]["sites"].values()]
+    assert (away < 8 * np.max(noise, axis=0)).all()
+    assert outcome["metrics"] == {}
 
 
 def test_sites_complete_what_one_process_completes(running, first, whole):
@@ -132,15 +183,16 @@ def encodings(text: bytes) -> list[bytes]:
     return found
 
 
-def test_no_id_and_no_cell_is_on_the_wire(running, first, marked):
+def test_no_id_and_no_cell_is_on_the_wire(running, first, both):
     _, record = running
     sent = wire(record)
     assert len(sent) > 50_000
     for one in (b"CANARY", "CANARY".encode("utf-16-le"), "CANARY".encode("utf-32-le")):
         for needle in encodings(one):
             assert needle not in sent
-    for view in marked.values():
-        for row in view.cells:
+    every = [view for views in held().values() for view in views.values()]
+    for view in every:
+        for row in view.cells[::6]:
             for kind in ("<f8", ">f8", "<f4", ">f4"):
                 for needle in encodings(row.astype(kind).tobytes()):
                     assert needle not in sent
@@ -161,26 +213,30 @@ def parcels(sent: bytes) -> dict[Address, bytes]:
     return found
 
 
-def test_ledgers_and_wire_agree(running, first):
+def test_ledgers_and_wire_agree(running, first, both):
     federation, record = running
-    order, _ = first
     names = [*federation.federation.names, "coordinator"]
     keys = {name: Identity.load(federation.kit(name) / "cofill") for name in names}
-    crossed: dict[str, list] = {name: [] for name in names}
-    for address, parcel in parcels(wire(record)).items():
-        if address.run == order.run:
-            content = open_parcel(parcel, address, keys[address.receiver], most=2**30)
-            crossed[address.sender] += releases_from(content, address.sender)
-    for name in federation.federation.names:
-        ledger = [
-            e
-            for e in Ledger.load(federation.kit(name) / "cofill" / "ledger.jsonl")
-            if order.run in e.step
-        ]
-        assert len(ledger) == len(crossed[name]) == 13
-        assert sum(e.bytes for e in ledger) == sum(r.n_bytes for r in crossed[name])
-        assert {e.kind for e in ledger} == {"sealed-shares", "blinded-ids", "codes", "figures"}
-    assert crossed["coordinator"] == []
+    carried = parcels(wire(record))
+    common = {"blinding-part", "blinded-ids", "codes", "figures"}
+    masks = {"public-keys", "sealed-shares", "masked-vector", "revealed-shares"}
+    secure = {"columns", "column-summary", "figures", *masks}
+    sent = {"columns", "model", "roster", "sealed-shares", "survivors"}
+    runs = [first[0], *(order for order, _ in both)]
+    for order, own, hers in zip(
+        runs, (common, secure, {"noisy-mean"}), (set(), sent, set()), strict=True
+    ):
+        crossed: dict[str, list] = {name: [] for name in names}
+        for address, parcel in carried.items():
+            if address.run == order.run:
+                content = open_parcel(parcel, address, keys[address.receiver], most=2**30)
+                crossed[address.sender] += releases_from(content, address.sender)
+        for name in names:
+            path = federation.kit(name) / "cofill" / "ledger.jsonl"
+            ledger = [e for e in Ledger.load(path) if order.run in e.step] if path.exists() else []
+            assert len(ledger) == len(crossed[name])
+            assert sum(e.bytes for e in ledger) == sum(r.n_bytes for r in crossed[name])
+            assert {e.kind for e in ledger} >= (hers if name == "coordinator" else own)
 
 
 def test_rows_stay_at_their_sites(running, first):
@@ -193,14 +249,19 @@ def test_rows_stay_at_their_sites(running, first):
     for name in federation.federation.names:
         for path in federation.kit(name).rglob("*.txt"):
             assert b"CANARY" not in path.read_bytes()
-        assert len(list((federation.site(name) / "results" / order.run).iterdir())) == 3
+        found = {
+            p.name.partition(".")[0]
+            for p in (federation.site(name) / "results" / order.run).iterdir()
+        }
+        assert found == {name, f"{name}_origin", f"{name}_notes"}
 
 
-def test_who_may_only_look_cannot_submit(running, first):
+def test_who_may_only_look_cannot_submit(running, first, both):
     federation, _ = running
     with desk(federation.person(VIEWER)) as opened:
         assert opened.sites() == sorted(federation.federation.names)
-        assert [r.run for r in opened.runs()] == [first[0].run]
+        runs = {first[0].run, *(order.run for order, _ in both)}
+        assert {r.run for r in opened.runs()} >= runs
     with (
         pytest.raises(SettingError, match="may not do this; its role is 'look'"),
         desk(federation.person(VIEWER)) as opened,
@@ -242,68 +303,70 @@ def test_commands_show_runs_and_ledgers(running, first):
 # --- the long ones ----------------------------------------------------------------------------
 
 
-def killed(federation: LocalFederation, order: RunOrder, name: str, what: str, share: float) -> str:
-    """Submit a run, kill something in the middle of it, and return why it ended."""
-    import time
-
-    with federation.session() as opened:
-        job = opened.submit(order)
-        while federation.progress(order.run)[1] < share:
-            federation.check()
-            time.sleep(0.02)
-        top = psutil.Process(federation.processes[name].pid)
-        words = ("worker_process", "runner_process")
-        jobs = [
-            child
-            for child in top.children(recursive=True)
-            if any(word in part for part in child.cmdline() for word in words)
-        ]
-        victims = {"job": jobs, "party": [top]}[what]
-        others = top.children(recursive=True)
-        for victim in victims:
-            victim.kill()
-        if what == "party":
-            federation.processes.pop(name).wait()
-            _, alive = psutil.wait_procs(others, timeout=10)
-            assert alive == []
-            if name == "coordinator":
-                return "coordinator"
-        opened.wait(job, timeout=120.0)
-        return opened.outcome(job)["why"]
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("experiment", ["cooperate", "federate"])
+def test_a_kill_at_a_random_moment_loses_nothing(running, first, both, experiment, seed):
+    federation, _ = running
+    before = {n: results(federation, first[0], n) for n in federation.federation.names}
+    settings, expected, atol = expectation(experiment)
+    run_trial(federation, seed, experiment, settings, expected, atol=atol)
+    for n, cells in before.items():
+        np.testing.assert_array_equal(results(federation, first[0], n), cells)
+    assert all(p.poll() is None for p in federation.processes.values())
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "what", "share"),
-    [("b", "job", 0.2), ("c", "job", 0.6), ("a", "party", 0.3), ("coordinator", "party", 0.4)],
-)
-def test_a_killed_process_ends_the_run_and_resuming_completes_it(
-    running, first, whole, name, what, share
+@pytest.mark.parametrize(("experiment", "settings"), [("cooperate", FAST), ("federate", ROUNDS)])
+def test_a_source_that_has_gone_is_named_and_the_run_is_resumed_when_it_is_back(
+    running, first, both, experiment, settings
 ):
     federation, _ = running
-    before = {n: results(federation, first[0], n) for n in federation.federation.names}
-    order = RunOrder(new_run(), "cooperate", FAST)
-    why = killed(federation, order, name, what, share)
-    assert name in why
-    for n, cells in before.items():
-        np.testing.assert_array_equal(results(federation, first[0], n), cells)
-    if what == "party":
-        federation.start(name)
-    with federation.session():
-        pass
-    words = ["resume", order.run, "--kit", str(federation.person().folder), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from cofill.cli import main; main()", "federation", *words],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["state"] == "finished"
-    for n in federation.federation.names:
-        np.testing.assert_allclose(results(federation, order, n), whole.cells[n], rtol=0, atol=0.5)
-        ledger = Ledger.load(federation.kit(n) / "cofill" / "ledger.jsonl")
-        assert sum(order.run in e.step for e in ledger) >= 13
+    view = "b" if experiment == "cooperate" else "u"
+    (table,) = federation.site("b").glob(f"{view}.*")
+    away = table.rename(table.with_suffix(".gone"))
+    order = RunOrder(new_run(), experiment, settings)
+    outcome = federation.run(order, timeout=120.0)
+    assert outcome["state"] == "failed"
+    assert "site 'b'" in outcome["why"]
+    assert "it cannot read its views; its own log says why" in outcome["why"]
+    fault = federation.kit("b") / "cofill" / "runs" / order.run / "fault.json"
+    assert "there is no such file" in json.loads(fault.read_text())["why"]
+    away.rename(table)
+    assert resumed(federation, order)["state"] == "finished"
+
+
+@pytest.mark.full
+def test_a_slow_site_is_left_out_of_rounds_and_asked_again(running, first, both):
+    import time
+
+    federation, _ = running
+    order = RunOrder(new_run(), "federate", {**ROUNDS, "rounds": 10, "patience": 3.0})
+    with federation.session() as opened:
+        job = opened.submit(order)
+        while federation.progress(order.run)[1] < 0.3:
+            federation.check()
+            time.sleep(0.02)
+        top = psutil.Process(federation.processes["b"].pid)
+        slow = [p for p in top.children(recursive=True) if order_job(p)]
+        assert slow
+        for process in slow:
+            process.suspend()
+        time.sleep(5.0)
+        for process in slow:
+            process.resume()
+        opened.wait(job, timeout=120.0)
+        outcome = opened.outcome(job)
+    assert outcome["state"] == "finished"
+    assert any("site 'b' did not answer within 3 s" in note for note in outcome["notes"])
+    sites = [entry["sites"] for entry in outcome["result"]["curve"]]
+    assert min(sites) == 2
+    assert sites[-1] == 3
+    assert set(outcome["metrics"]) == {"a", "b", "c"}
+
+
+def order_job(process: psutil.Process) -> bool:
+    return any("worker_process" in word for word in process.cmdline())
 
 
 @pytest.mark.full
@@ -356,6 +419,32 @@ def test_the_local_command_runs_a_federation_and_leaves_no_process(tmp_path):
     here = str(tmp_path)
     left = [
         p for p in psutil.process_iter(["cmdline"]) if here in " ".join(p.info["cmdline"] or [])
+    ]
+    assert left == []
+
+
+@pytest.mark.full
+def test_csv_parquet_and_a_database_complete_what_one_process_completes(tmp_path):
+    settings = {"fusion": {"hidden": [], "folds": 3}, "encoder_training": {"epochs": 30}}
+    done = run_local(tmp_path / "out", settings=settings)
+    assert done.database in ("PostgreSQL", "SQLite")
+    forms = [p.suffix for n in done.results for p in (tmp_path / "out" / "sites" / n).glob("*.*")]
+    assert {".csv", ".parquet"} <= set(forms)
+    holed, _ = drop_rows(load("wdbc").views, 0.3, key=0)
+    estimator = CooperativeReconstruction(
+        fusion=FusionSettings(hidden=(), folds=3), encoder_training=TrainSettings(epochs=30)
+    )
+    whole = estimator.fit_complete(holed)
+    for name, folder in done.results.items():
+        (path,) = folder.glob(f"{name}.*")
+        made = read_views({name: str(path)}, id="id")[name].cells
+        spread = holed[name].cells.std(axis=0)
+        assert np.abs((made - whole.cells[name]) / spread).max() < 0.01
+    assert done.seconds < 90
+    left = [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(tmp_path) in " ".join(p.info["cmdline"] or [])
     ]
     assert left == []
 

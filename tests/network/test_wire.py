@@ -12,12 +12,14 @@ from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.network._identity import Identity
 from cofill.network._packing import pack, unpack
 from cofill.network._parcels import Address, open_parcel, read_address, seal_parcel
-from cofill.network._releases import _TYPES, RELEASES, releases_from, releases_to
+from cofill.network._releases import RELEASES, TYPES, releases_from, releases_to
 from cofill.privacy import (
     BlindedIds,
+    BlindingPart,
     Box,
     Codes,
     CodeSpec,
+    Columns,
     ColumnSummary,
     EncryptedIds,
     Figures,
@@ -25,6 +27,7 @@ from cofill.privacy import (
     GroupSums,
     MaskedVector,
     Model,
+    Needs,
     PublicKeys,
     Release,
     RevealedShares,
@@ -37,6 +40,7 @@ from cofill.privacy import (
     gaussian,
 )
 from cofill.privacy._gate import _DECLARED
+from cofill.views import Feature, Kind
 
 TOKENS = blind(np.array(["ann", "bob"]), b"secret")
 TO = {"sender": "a", "receiver": "b"}
@@ -49,6 +53,15 @@ EXAMPLES: list[Release] = [
         tokens=TOKENS,
         codes=np.arange(6, dtype=np.float32).reshape(2, 3),
     ),
+    BlindingPart(**TO, part=b"p" * 32),
+    Columns(
+        **TO,
+        features={
+            "scan": (Feature("p0", dtype="int64"), Feature("p1")),
+            "ward": (Feature("smoker", Kind.BINARY, categories=(False, True), dtype="bool"),),
+        },
+        shapes={"scan": (1, 2)},
+    ),
     ColumnSummary(**TO, columns={"blood": np.ones((5, 2))}, rows=9),
     EncryptedIds(**TO, purpose="answer", content=bytes(range(256)) * 40, own=b"x"),
     Figures(**TO, rows=4, figures={"r2": 0.5, "rows": 7}),
@@ -56,6 +69,7 @@ EXAMPLES: list[Release] = [
     KEYS,
     MaskedVector(**TO, round=1, words=np.arange(4, dtype=np.uint64), rows=3),
     Model(**TO, round=3, weights=np.ones(5, np.float32), extras={"control": np.zeros(5)}),
+    Needs(**TO, spec=CodeSpec("a", 3, "v1"), directions=np.ones((3, 2)), people=7),
     gaussian(1.0, bounds=Box(0.0, 1.0)).release(np.full((9, 2), 0.5), **TO, rng=0),
     RevealedShares(**TO, round=1, own_masks={"c": 2**250}, mask_keys={}),
     Roster(**TO, round=1, keys=(KEYS, KEYS), threshold=2),
@@ -136,15 +150,54 @@ UNSOUND = {
 }
 
 
+def broken(release: Release, **changes: Any) -> Release:
+    made = object.__new__(type(release))
+    for f in fields(release):
+        object.__setattr__(made, f.name, changes.get(f.name, getattr(release, f.name)))
+    return made
+
+
+OF = {type(r).__name__: r for r in EXAMPLES}
+MORE = [
+    broken(OF["BlindingPart"], part=b"short"),
+    broken(OF["BlindingPart"], part="p" * 32),
+    broken(OF["Columns"], features={"scan": ("p0",)}),
+    broken(OF["Columns"], shapes={"scan": (3, 2)}),
+    broken(OF["Columns"], shapes={"x": (1,)}),
+    broken(OF["Model"], weights=np.full(3, np.nan)),
+    broken(OF["Model"], extras={"control": np.array(["a"])}),
+    broken(OF["Update"], change=np.full(3, np.inf)),
+    broken(OF["Update"], rows=-1),
+    broken(OF["Update"], metrics={"loss": float("nan")}),
+    broken(OF["GroupSums"], counts=np.ones(3)),
+    broken(OF["GroupSums"], sums=np.full((2, 3), np.nan)),
+    broken(OF["MaskedVector"], words=np.ones(3)),
+    broken(OF["ColumnSummary"], columns={"blood": np.ones((4, 2))}),
+    broken(OF["NoisyMean"], scale=np.ones(5)),
+    broken(OF["SealedShares"], boxes={"b": b"x" * 5000}),
+    broken(OF["Survivors"], names=("a", 3)),
+]
+
+
+@pytest.mark.parametrize("release", MORE, ids=lambda r: type(r).__name__)
+def test_other_unsound_releases_are_refused_at_both_ends(release):
+    with pytest.raises(DataError, match="may not leave"):
+        releases_to([release])
+    try:
+        content = pack([release], TYPES)
+    except StoreError:
+        return  # it cannot even be written
+    with pytest.raises(DataError, match="from site 'a' is refused"):
+        releases_from(content, "a")
+
+
 @pytest.mark.parametrize("change", UNSOUND.values(), ids=UNSOUND)
 def test_unsound_codes_are_refused_at_both_ends(change):
-    broken = object.__new__(Codes)
-    for f in fields(CODES):
-        object.__setattr__(broken, f.name, change.get(f.name, getattr(CODES, f.name)))
+    wrong = broken(CODES, **change)
     with pytest.raises(DataError, match="may not leave"):
-        releases_to([broken])
+        releases_to([wrong])
     with pytest.raises(DataError, match="from site 'a' is refused"):
-        releases_from(pack([broken], _TYPES), "a")
+        releases_from(pack([wrong], TYPES), "a")
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, 200])

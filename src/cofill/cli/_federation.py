@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cofill.cli._examples import examples
 from cofill.cli._show import console, progress_line
 from cofill.errors import SettingError
 
@@ -26,9 +27,7 @@ __all__ = ["coordinator", "federation", "federation_commands", "keys", "run_site
 federation = typer.Typer(
     no_args_is_help=True, help="Set a federation of organisations up, run it, look at it."
 )
-site = typer.Typer(
-    invoke_without_command=True, help="Run a site of a federation, or look after its keys."
-)
+site = typer.Typer(invoke_without_command=True)
 
 KitOption = Annotated[Path, typer.Option("--kit", help="The kit of this participant.")]
 PersonKit = Annotated[Path, typer.Option("--kit", help="The kit of a person who may submit.")]
@@ -42,6 +41,7 @@ Settings = Annotated[
 ]
 
 
+@examples("cofill coordinator --kit kits/coordinator")
 def coordinator(kit: KitOption, quiet: Quiet = False) -> None:
     """Run the coordinator: it sequences sites and forwards what it cannot read."""
     from cofill.network._kits import Kit
@@ -57,6 +57,7 @@ def coordinator(kit: KitOption, quiet: Quiet = False) -> None:
     serve(found, None, ready=ready)
 
 
+@examples("cofill site --kit kits/sites/lab --config site.toml")
 def run_site(
     context: Context,
     kit: Annotated[Path | None, typer.Option("--kit", help="The kit of this site.")] = None,
@@ -65,7 +66,10 @@ def run_site(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a site: its rows stay here, sealed releases leave through its gate."""
+    """Run a site, or look after its keys.
+
+    Its rows stay here; sealed releases leave through its gate.
+    """
     if context.invoked_subcommand is not None:
         return
     if kit is None or config is None:
@@ -77,7 +81,7 @@ def run_site(
 
     found = Kit.read(kit, "site")
     given = SiteConfig.read(config)
-    given.check_against(found.member, config)
+    given.check_against(found.federation, found.name, config)
     views = read_site_views(given, found.federation)  # a fault is told before anything starts
     read_people(given, found.federation)
 
@@ -89,6 +93,10 @@ def run_site(
     serve(found, config, ready=ready)
 
 
+@examples(
+    "cofill site keys --kit kits/sites/lab --out lab.json",
+    "cofill site keys --kit kits/sites/clinic --pin lab.json",
+)
 def keys(
     kit: KitOption,
     out: Annotated[
@@ -113,6 +121,7 @@ def keys(
         typer.echo(f"pinned the keys of {pin_keys(found, pin)}")
 
 
+@examples("cofill federation init federation.toml --out kits")
 def init(
     config: Annotated[Path, typer.Argument(help="federation.toml", metavar="FEDERATION.TOML")],
     out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
@@ -130,8 +139,11 @@ def init(
         typer.echo("give each participant its own kit by a safe way; sites should make own keys")
 
 
+@examples("cofill federation run cooperate --kit kits/people/ada --set method=masked")
 def run_experiment(
-    experiment: Annotated[str, typer.Argument(help="What to run: cooperate.")],
+    experiment: Annotated[
+        str, typer.Argument(help="What to run: cooperate, federate, cluster or mean.")
+    ],
     kit: PersonKit,
     setting: Settings = None,
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
@@ -140,12 +152,15 @@ def run_experiment(
     quiet: Quiet = False,
 ) -> None:
     """Start a run at all sites."""
-    from cofill.network import RunOrder, new_run
+    from cofill.network import Kit, RunOrder, new_run
+    from cofill.network._experiments import experiment_of
 
     order = RunOrder(new_run(), experiment, {**_settings(setting), "seed": seed})
+    experiment_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
     _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
 
 
+@examples("cofill federation resume RUN --kit kits/people/ada")
 def resume(
     run: Annotated[str, typer.Argument(help="Name of a run that was cut off.")],
     kit: PersonKit,
@@ -164,9 +179,10 @@ def resume(
         if state.completed:
             raise SettingError(f"run {run} has finished; there is nothing to resume")
         order = opened.order(run)
-    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
+    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet, again=True)
 
 
+@examples("cofill federation status --kit kits/people/ada")
 def status(kit: PersonKit, as_json: AsJson = False) -> None:
     """Say which sites are connected and how runs stand."""
     from cofill.network._kits import Kit
@@ -185,6 +201,7 @@ def status(kit: PersonKit, as_json: AsJson = False) -> None:
         typer.echo(f"run {one.run}: {one.status} ({one.duration})")
 
 
+@examples("cofill federation results RUN --kit kits/people/ada --json")
 def results(
     run: Annotated[str, typer.Argument(help="Name of a run.")],
     kit: PersonKit,
@@ -202,6 +219,7 @@ def results(
     _show_outcome(outcome, as_json)
 
 
+@examples("cofill federation stop RUN --kit kits/people/ada")
 def stop(run: Annotated[str, typer.Argument(help="Name of a run.")], kit: PersonKit) -> None:
     """Stop a run; results of other runs stay where they are."""
     from cofill.network._kits import Kit
@@ -212,6 +230,7 @@ def stop(run: Annotated[str, typer.Argument(help="Name of a run.")], kit: Person
     typer.echo(f"run {run} is being stopped")
 
 
+@examples("cofill federation ledger --kit kits/sites/lab")
 def ledger(kit: KitOption, as_json: AsJson = False) -> None:
     """Show what has left this site, and check that no line was changed."""
     from cofill.network._kits import Kit
@@ -232,12 +251,27 @@ def ledger(kit: KitOption, as_json: AsJson = False) -> None:
     typer.echo(f"{kept}; unchanged; head {kept.head}")
 
 
+@examples(
+    "cofill federation local --sites 3 --out trial/",
+    "cofill federation local --experiment federate --sites 4 --set rounds=5 --out trial/",
+)
 def local(
     out: Annotated[Path, typer.Option(help="Folder for the whole federation.")] = Path(
         "federation"
     ),
-    sites: Annotated[int, typer.Option(help="How many sites, one view each.")] = 3,
-    data: Annotated[str, typer.Option(help="A data set; see `cofill datasets list`.")] = "wdbc",
+    experiment: Annotated[
+        str, typer.Option(help="What to run: cooperate, federate, cluster or mean.")
+    ] = "cooperate",
+    sites: Annotated[
+        int, typer.Option(help="How many sites: one view each, or other individuals each.")
+    ] = 3,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A data set; see `cofill datasets list`. wdbc by view, digits by row.",
+            show_default=False,
+        ),
+    ] = None,
     missing: Annotated[float, typer.Option(help="Share of rows each site lacks.")] = 0.3,
     setting: Settings = None,
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
@@ -250,6 +284,7 @@ def local(
     with progress_line(quiet or as_json) as tell:
         result = run_local(
             out,
+            experiment=experiment,
             sites=sites,
             data=data,
             missing=missing,
@@ -272,15 +307,19 @@ federation_commands = {
 }
 
 
-def _submit(kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool) -> None:
+def _submit(
+    kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, again: bool = False
+) -> None:
     from cofill.network._kits import Kit
     from cofill.network._session import FederationError, desk
 
     with desk(Kit.read(kit, "person")) as opened:
-        missing = sorted(set(opened.kit.federation.names) - set(opened.sites()))
-        if missing:
+        there = opened.sites()
+        missing = sorted(set(opened.kit.federation.names) - set(there))
+        # A run that has begun may go on without a site, where the method allows.
+        if missing and not (again and order.goes_on and there):
             raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
-        job = opened.submit(order)
+        job = opened.submit(order, there)
         if not quiet and not as_json:
             typer.echo(f"run {order.run} was submitted")
         if not wait:
@@ -315,44 +354,84 @@ def _show_outcome(outcome: Mapping[str, Any], as_json: bool) -> None:
     typer.echo(f"run {outcome['run']} {outcome['state']}{why}")
     if outcome["metrics"]:
         console().print(_metrics(outcome["metrics"]))
+    _show_result(outcome)
+
+
+_HEADINGS = {
+    "individuals": "individuals",
+    "observed_rows": "rows known",
+    "reconstructed_rows": "rows filled",
+    "reconstructed_cells": "cells filled",
+    "missing_cells": "left empty",
+    "mean_r2": "R²",
+}
 
 
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
     from rich.table import Table
 
     table = Table(title="What each site reported", title_justify="left")
-    shown = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
-    for heading in (
-        "view",
-        "site",
-        "rows known",
-        "rows filled",
-        "cells filled",
-        "left empty",
-        "R²",
-    ):
-        table.add_column(heading, justify="left" if heading in ("view", "site") else "right")
-    for view, figures in metrics.items():
-        counts = [f"{figures[key]:,}" for key in shown]
-        table.add_row(view, figures["site"], *counts, f"{figures['mean_r2']:.3f}")
+    first = next(iter(metrics.values()))
+    shown = [key for key in _HEADINGS if key in first]
+    named = any(name != figures["site"] for name, figures in metrics.items())
+    for heading in ("view", "site") if named else ("site",):
+        table.add_column(heading)
+    for key in shown:
+        table.add_column(_HEADINGS[key], justify="right")
+    for name, figures in metrics.items():
+        values = [figures[key] for key in shown]
+        cells = [f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in values]
+        table.add_row(*((name, figures["site"]) if named else (name,)), *cells)
     return table
+
+
+def _show_result(outcome: Mapping[str, Any]) -> None:
+    """Show what the coordinator tells of a run, and who was left out of it."""
+    screen = console()
+    result = outcome.get("result", {})
+    curve = result.get("curve") or []
+    if curve:
+        last = ", ".join(f"{k} {v:.4g}" for k, v in curve[-1].items())
+        screen.print(f"{result['rounds']} rounds; the last: {last}", soft_wrap=True)
+    if "inertia" in result:
+        screen.print(f"{result['k']} groups after {result['rounds']} rounds of sums")
+    for name, mean in result.get("sites", {}).items():
+        screen.print(f"{name}: {len(mean['mean'])} columns; {mean['guarantee']}", soft_wrap=True)
+    for note in (*outcome.get("notes", ()), *result.get("notes", ())):
+        screen.print(f"note: {note}", soft_wrap=True)
 
 
 def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
     places = {name: str(path) for name, path in result.results.items()}
     ledgers = {name: str(path) for name, path in result.ledgers.items()}
+    outcome = result.outcome
     if as_json:
         shown = {
             "run": result.run,
             "seconds": round(result.seconds, 3),
-            "metrics": result.metrics,
+            "metrics": outcome["metrics"],
+            "result": outcome["result"],
+            "notes": outcome["notes"],
+            "database": result.database,
+            "rounds": dict(result.rounds),
             "results": places,
             "ledgers": ledgers,
         }
         typer.echo(json.dumps(shown, indent=2))
     elif not quiet:
         screen = console()
-        screen.print(_metrics(result.metrics))
+        if outcome["metrics"]:
+            screen.print(_metrics(outcome["metrics"]))
+        _show_result(outcome)
         for name, path in places.items():
             screen.print(f"{name}: rows in {path}, ledger in {ledgers[name]}", soft_wrap=True)
-        screen.print(f"metrics in {result.out / 'metrics.json'}; {result.seconds:.0f} s in all")
+        if result.rounds:
+            screen.print(
+                "a round took {round_s:.2f} s: {training_s:.2f} s at the slowest site, "
+                "{overhead_s:.2f} s between".format(**result.rounds)
+            )
+        screen.print(
+            f"one site in three read from {result.database}; metrics in "
+            f"{result.out / 'metrics.json'}; {result.seconds:.0f} s in all",
+            soft_wrap=True,
+        )

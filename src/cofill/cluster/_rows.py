@@ -17,7 +17,7 @@ from cofill.errors import DataError, SettingError
 from cofill.protocol import COORDINATOR
 from cofill.views import Kind, MultiView, Scaler, View
 
-__all__ = ["Kinds", "Table", "gather", "require_groups", "table_of"]
+__all__ = ["Kinds", "Table", "gather", "kinds_of", "require_groups", "table_of"]
 
 ONE = "site"
 
@@ -181,18 +181,28 @@ def _from_views(views: MultiView, where: str) -> Table:
             f"{where}: {missing:,} of {views.n_individuals:,} individuals are not in every view; "
             "complete the views first"
         )
-    blocks, names, numeric = [], [], []
+    blocks = [Scaler.fit(view, method="none").encode(view.cells) for view in views.values()]
+    return Table(np.concatenate(blocks, axis=1), kinds_of(views), views.ids)
+
+
+def kinds_of(views: MultiView) -> Kinds:
+    """Return what the columns of views are, side by side; no row is looked at.
+
+    Examples
+    --------
+    >>> kinds_of(MultiView.from_arrays({"a": np.ones((3, 2))})).names
+    ('a.a_0', 'a.a_1')
+    """
+    names, numeric = [], []
     for view in views.values():
-        scaler = Scaler.fit(view, method="none")
-        blocks.append(scaler.encode(view.cells))
-        for block in scaler.blocks:
-            feature = view.features[block.feature]
-            numeric += [block.kind is Kind.NUMERIC] * (block.stop - block.start)
-            shown = feature.categories[-(block.stop - block.start) :]  # of a binary one the last
-            ends = [f"={value}" for value in shown] if block.kind is not Kind.NUMERIC else [""]
+        for feature in view.features:
+            number = feature.kind is Kind.NUMERIC
+            # Of a binary column the last value is the one that is shown.
+            shown = feature.categories[-feature.width :] if not number else ()
+            ends = [f"={value}" for value in shown] if not number else [""]
             names += [f"{view.name}.{feature.name}{end}" for end in ends]
-    kinds = Kinds(tuple(names), tuple(numeric), _image_shape(views))
-    return Table(np.concatenate(blocks, axis=1), kinds, views.ids)
+            numeric += [number] * len(ends)
+    return Kinds(tuple(names), tuple(numeric), _image_shape(views))
 
 
 def _image_shape(views: MultiView) -> tuple[int, int, int] | None:

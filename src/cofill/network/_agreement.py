@@ -14,7 +14,7 @@ from typing import Any
 
 from cofill.cooperate._site import CooperativeSite
 from cofill.errors import DataError
-from cofill.privacy import Release, SealedShares
+from cofill.privacy import BlindingPart, Release
 from cofill.protocol import Step
 
 __all__ = ["AGREE", "OFFER", "common_secret"]
@@ -29,7 +29,7 @@ def _offer(
     out = []
     for site in sites:
         sent: list[Release] = [
-            SealedShares(sender=site.name, receiver=other, round=0, boxes={other: site.secret})
+            BlindingPart(sender=site.name, receiver=other, part=site.secret)
             for other in site.others
         ]
         out.append((site, sent))
@@ -42,7 +42,7 @@ def _agree(
     """Make the common secret of everybody's bytes."""
     out: list[tuple[CooperativeSite, list[Release]]] = []
     for site, inbox in zip(sites, inboxes, strict=True):
-        parts = {r.sender: r.boxes.get(site.name) for r in inbox if isinstance(r, SealedShares)}
+        parts = {r.sender: r.part for r in inbox if isinstance(r, BlindingPart)}
         found = {site.name: site.secret}
         for name in site.others:
             part = parts.get(name)

@@ -35,7 +35,7 @@ _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _KINDS = ("numeric", "binary", "categorical")
-EXPERIMENTS = ("cooperate",)
+EXPERIMENTS = ("cooperate", "federate", "cluster", "mean")
 
 
 class _Table:
@@ -156,6 +156,9 @@ class FederationConfig:
         What a site may spend that names no budget of its own.
     limits
         Sizes and times.
+    shared
+        Views that sites hold alike, of other individuals each: these are split by row. Every other
+        view is at one site, which is split by view. A federation may have both.
     """
 
     name: str
@@ -166,6 +169,7 @@ class FederationConfig:
     id_type: str | None = None
     budget: Mapping[str, Any] | None = None
     limits: Limits = field(default_factory=Limits)
+    shared: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> FederationConfig:
@@ -180,7 +184,8 @@ class FederationConfig:
             raise place.fault("address", "a host name or an IP address, without a port", address)
         port = place.whole("port", 1, 65_535, 8002)
         place.end()
-        sites = _members(table)
+        shared = _shared(table)
+        sites = _members(table, shared)
         people = _people(table)
         id_type = table.text("id_type", "'text', or left out", None)
         if id_type not in (None, "text"):
@@ -194,12 +199,24 @@ class FederationConfig:
         )
         limits.end()
         table.end()
-        return cls(name, address, port, sites, people, id_type, budget, limited)
+        return cls(name, address, port, sites, people, id_type, budget, limited, shared)
 
     @property
     def views(self) -> dict[str, str]:
-        """The site of each view, views in their order."""
-        return {view: site.name for site in self.sites for view in site.views}
+        """The site of each view that sites do not share, views in their order."""
+        return {
+            view: site.name for site in self.sites for view in site.views if view not in self.shared
+        }
+
+    @property
+    def by_view(self) -> bool:
+        """Whether every site holds a view of its own."""
+        return set(self.views.values()) == set(self.names)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether every site holds some of the shared views."""
+        return all(set(site.views) & set(self.shared) for site in self.sites)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -219,6 +236,7 @@ class FederationConfig:
                 "sites": tuple(Member(**{**s, "views": tuple(s["views"])}) for s in value["sites"]),
                 "people": tuple(Person(**p) for p in value["people"]),
                 "limits": Limits(**value["limits"]),
+                "shared": tuple(value.get("shared", ())),
             }
         )
 
@@ -231,6 +249,7 @@ class ViewSource:
     id: str
     kinds: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    image: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -288,20 +307,23 @@ class SiteConfig:
         folder = wanted.text("folder", "a folder", "results")
         wanted.end()
         budget = _budget(table)
-        if budget is not None and len(views) > 1:
-            raise SettingError(
-                f"{path}: budget must be left out when a site holds several views, got "
-                f"{len(views)} views; give each view a site of its own to keep a budget"
-            )
         table.end()
         return cls(views, base / folder, agrees, people, budget, only_psi)
 
-    def check_against(self, member: Member, where: Path) -> None:
-        """Raise a `SettingError` unless these are the views that the federation expects here."""
+    def check_against(self, federation: FederationConfig, site: str, where: Path) -> None:
+        """Raise a `SettingError` unless this is what the federation expects of a site."""
+        member = next(one for one in federation.sites if one.name == site)
         if tuple(sorted(self.views)) != tuple(sorted(member.views)):
             raise SettingError(
                 f"{where}: [views] must hold {', '.join(member.views)}, which is what the "
                 f"federation expects of site {member.name!r}, got {', '.join(self.views)}"
+            )
+        senders = {view for view in self.views if view not in federation.shared}
+        senders |= {site} if len(senders) < len(self.views) else set()
+        if self.budget is not None and len(senders) > 1:
+            raise SettingError(
+                f"{where}: budget must be left out when a site sends under several names, got "
+                f"{', '.join(sorted(senders))}; give each view a site of its own, named like it"
             )
 
 
@@ -321,7 +343,16 @@ def _toml(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _members(table: _Table) -> tuple[Member, ...]:
+def _shared(table: _Table) -> tuple[str, ...]:
+    must = "names of the views that sites hold alike"
+    views = table.texts("views", must, [])
+    for view in views:
+        if not _NAME.fullmatch(view) or views.count(view) > 1:
+            raise table.fault("views", f"{must}: letters, digits, '-' or '_', each once", view)
+    return views
+
+
+def _members(table: _Table, shared: tuple[str, ...]) -> tuple[Member, ...]:
     given = table.take("sites", list, "two or more [[sites]]")
     sites, seen = [], {}
     for number, values in enumerate(given, start=1):
@@ -334,13 +365,13 @@ def _members(table: _Table) -> tuple[Member, ...]:
         organisation = one.text("organisation", "the organisation's name", name)
         if not re.fullmatch(r"\w+", organisation):
             organisation = re.sub(r"\W+", "_", organisation)
-        views = one.texts("views", "names of views", [name])
+        views = one.texts("views", "names of views", list(shared) or [name])
         if not views:
             raise one.fault("views", "names of at least one view", list(views))
         for view in views:
             if not _NAME.fullmatch(view) or view == COORDINATOR:
                 raise one.fault("views", "named by letters, digits, '-' or '_'", view)
-            if view in seen:
+            if view in seen and view not in shared:
                 raise one.fault("views", f"at one site only ({seen[view]} has it)", view)
             seen[view] = name
         one.end()
@@ -411,8 +442,12 @@ def _source(table: _Table, base: Path, *, columns: bool = True) -> ViewSource:
         if kind not in _KINDS:
             raise given.fault(name, f"one of {', '.join(_KINDS)}", kind)
         kinds[name] = kind
+    must = "height and width of the images that its columns are"
+    image = tuple(table.take("image", list, must, []))
+    if image and (len(image) != 2 or not all(type(n) is int and n > 0 for n in image)):
+        raise table.fault("image", must, list(image))
     table.end()
-    return ViewSource(text, column, kinds, ignore)
+    return ViewSource(text, column, kinds, ignore, image or None)
 
 
 def _variable(found: re.Match[str], table: _Table) -> str:

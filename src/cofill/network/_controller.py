@@ -41,6 +41,7 @@ class CoordinatorController(Controller):
         self.office: PostOffice | None = None
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
+        self._gone: set[str] = set()
         end_with_parent()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -64,6 +65,8 @@ class CoordinatorController(Controller):
             return
         try:
             while office.next <= office.route.report:
+                if abort_signal.triggered:
+                    raise _StoppedError(f"it was stopped before {_what(office)}")
                 if COORDINATOR in office.route.actors(office.next):
                     office.act()
                 else:
@@ -81,47 +84,85 @@ class CoordinatorController(Controller):
             self._fail(why, fl_ctx)
 
     def _step(self, office: PostOffice, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Send every site its parcels and wait for all answers."""
-        number, waiting = office.next, set(office.route.actors(office.next))
+        """Send every site its parcels and wait for all answers, or for those there can be."""
+        number = office.next
+        experiment = office.route.experiment
         seconds = office.route.federation.limits.step_minutes * 60
+        if experiment.lacking(number) and experiment.patience is not None:
+            seconds = min(seconds, experiment.patience)
         with self._lock:
             self._answers = {}
+        waiting = self._present(office, fl_ctx)
+        tasks = []
         for name in sorted(waiting):
             data = Shareable()
             data["number"] = number
             data["mail"] = to_wire(office.mail(name))
-            task = Task(TASK, data, timeout=seconds, result_received_cb=self._received)
+            task = Task(TASK, data, timeout=0, result_received_cb=self._received)
             self.send(task, fl_ctx, targets=[name])
-        until = time.monotonic() + seconds
-        what = f"step {number} ({office.route.name(number)})"
+            tasks.append(task)
+        asked, until = len(waiting), time.monotonic() + seconds
+        absent: dict[str, str] = {}
         while waiting:
-            with self._lock:
-                answers, self._answers = self._answers, {}
-            for name, answer in answers.items():
-                if name in waiting:
-                    if "fault" in answer:
-                        raise DataError(f"site {name!r} could not do {what}: {answer['fault']}")
-                    office.receive(name, answer["parcels"])
-                    waiting.discard(name)
-            if not waiting:
-                return
-            names = ", ".join(repr(n) for n in sorted(waiting))
-            gone = [n for n in sorted(waiting) if self.get_client_disconnect_time(n)]
-            if gone:
-                raise DataError(
-                    f"site {gone[0]!r} was lost in {what}; resume the run when it is back"
-                )
-            if abort_signal.triggered:
+            absent |= self._take_answers(office, waiting)
+            absent |= self._lost(waiting)
+            if abort_signal.triggered and waiting:
                 raise _StoppedError(
-                    f"it was stopped, or a site's process ended, in {what}, before {names} had "
-                    "answered; it can be resumed"
+                    "it was stopped, or a site's process ended, in "
+                    f"{_what(office)}, before {_listed(waiting)} had answered; it can be resumed"
                 )
             if time.monotonic() > until:
-                raise DataError(
-                    f"{names} did not answer {what} within {seconds // 60} minutes; resume the run "
-                    "when the site is back"
-                )
-            time.sleep(_LOOK_S)
+                absent |= dict.fromkeys(waiting, f"did not answer within {seconds:.0f} s")
+                waiting.clear()
+            if absent and not experiment.lacking(number):
+                name, why = next(iter(absent.items()))
+                raise DataError(f"{_what(office)}: site {name!r} {why}; the run can be resumed")
+            time.sleep(_LOOK_S if waiting else 0)
+        for name, why in absent.items():
+            office.leave_out(name, why)
+        for task in tasks:
+            self.cancel_task(task, fl_ctx=fl_ctx)
+        if len(absent) == asked:
+            why = "; ".join(f"site {name!r} {why}" for name, why in absent.items())
+            raise DataError(f"{_what(office)}: no site has answered: {why or 'all are lost'}")
+
+    def _present(self, office: PostOffice, fl_ctx: FLContext) -> set[str]:
+        """Return the sites that can be asked; note once of each other that it is not there."""
+        engine: Any = fl_ctx.get_engine()
+        names = set(office.route.actors(office.next))
+        there = {client.name for client in engine.get_clients()} & names
+        if there < names and not office.route.experiment.lacking(office.next):
+            lost = _listed(names - there)
+            raise DataError(f"{_what(office)}: {lost} is not in this run; it can be resumed")
+        for name in sorted(names - there - self._gone):
+            office.leave_out(name, "is not in this run")
+            self._gone.add(name)
+        return there - self._gone
+
+    def _take_answers(self, office: PostOffice, waiting: set[str]) -> dict[str, str]:
+        """Hand answers to the post office; return who could not do the step, and why."""
+        with self._lock:
+            answers, self._answers = self._answers, {}
+        absent = {}
+        for name, answer in answers.items():
+            if name not in waiting:
+                continue
+            waiting.discard(name)
+            if "fault" in answer:
+                absent[name] = f"could not do it: {answer['fault']}"
+                continue
+            try:
+                office.receive(name, answer["parcels"])
+            except DataError as error:
+                absent[name] = f"sent what is refused: {error}"
+        return absent
+
+    def _lost(self, waiting: set[str]) -> dict[str, str]:
+        """Return the sites that are lost to this run: their processes have gone."""
+        gone = {name for name in waiting if self.get_client_disconnect_time(name)}
+        self._gone |= gone
+        waiting -= gone
+        return dict.fromkeys(sorted(gone), "was lost")
 
     def _received(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """Keep a site's answer; FLARE has authenticated its name."""
@@ -154,8 +195,11 @@ class CoordinatorController(Controller):
         """Put the outcome where the submitter's `results` finds it."""
         engine: Any = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
-        metrics = {} if self.office is None else self.office.metrics
-        note = {**self.order, "state": state, "why": why, "metrics": metrics}
+        note: dict[str, Any] = {**self.order, "state": state, "why": why, "metrics": {}}
+        note |= {"notes": [], "result": {}}
+        if self.office is not None:
+            note |= {"metrics": self.office.metrics, "notes": self.office.told}
+            note["result"] = self.office.result
         try:
             write_json(folder / "outcome.json", note)
         except (OSError, CofillError):
@@ -163,6 +207,14 @@ class CoordinatorController(Controller):
 
     def _fail(self, why: str, fl_ctx: FLContext) -> None:
         self.system_panic(f"cofill: {why}", fl_ctx)
+
+
+def _what(office: PostOffice) -> str:
+    return f"step {office.next} ({office.route.name(office.next)})"
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
 
 
 class _StoppedError(Exception):

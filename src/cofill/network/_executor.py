@@ -86,7 +86,7 @@ def _place(kit: Kit, given: Mapping[str, Any]) -> Place:
     order = RunOrder(**given)
     try:
         config = SiteConfig.read(Path(path))
-        config.check_against(kit.member, Path(path))
+        config.check_against(kit.federation, kit.name, Path(path))
     except CofillError as error:
         raise _OwnFilesError(str(error)) from None
     route = Route(experiment_of(order, kit.federation), kit.federation)

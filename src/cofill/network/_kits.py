@@ -242,6 +242,8 @@ def _harden(place: Path, federation: FederationConfig) -> None:
     for component in resources["components"]:
         if component["id"] in ("site_log_streamer", "log_receiver"):
             continue  # a site's log may say more than its ledger
+        if component["id"] == "process_launcher" and "client" in resources:
+            component = {**component, "path": "cofill.network._launcher.SiteLauncher"}
         if component["id"] == "job_scheduler":
             component["args"] = {
                 "max_jobs": federation.limits.runs_at_once,

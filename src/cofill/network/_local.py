@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +17,11 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import numpy as np
+
 from cofill.errors import DataError, SettingError
-from cofill.network._config import FederationConfig, Member, Person, ViewSource
+from cofill.network._config import EXPERIMENTS, FederationConfig, Member, Person, ViewSource
+from cofill.network._database import throw_away_database
 from cofill.network._identity import read_json, write_json
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
@@ -29,14 +33,23 @@ from cofill.network._processes import (
     wait_for_port,
 )
 from cofill.network._session import Desk, FederationError, desk
-from cofill.views import MultiView, drop_rows, load, to_table, write_table
+from cofill.views import (
+    MultiView,
+    View,
+    by_row,
+    drop_rows,
+    load,
+    to_table,
+    write_sql,
+    write_table,
+)
 
 __all__ = ["LocalFederation", "LocalResult", "local_federation", "run_local", "write_local"]
 
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
 _START_S = 60.0
-_FORMS = (".csv", ".parquet")
+_FORMS = (".csv", ".parquet", None)  # None: a database
 Tell = Callable[[str, float], None]
 
 
@@ -47,9 +60,11 @@ class LocalResult:
     run: str
     out: Path
     seconds: float
-    metrics: Mapping[str, Mapping[str, Any]]
+    outcome: Mapping[str, Any]
     results: Mapping[str, Path]
     ledgers: Mapping[str, Path]
+    database: str
+    rounds: Mapping[str, float]
 
 
 @dataclass
@@ -155,27 +170,79 @@ class LocalFederation:
             return opened.outcome(job)
 
 
-def write_local(out: Path, views: MultiView, *, people: bool = True) -> LocalFederation:
-    """Write a federation of one site per view: tables, configurations, kits."""
+def write_local(
+    out: Path,
+    held: MultiView | Mapping[str, MultiView],
+    *,
+    people: bool = True,
+    database: str | None = None,
+) -> LocalFederation:
+    """Write a federation: tables, configurations, kits.
+
+    Parameters
+    ----------
+    out
+        Its folder.
+    held
+        A `MultiView` for one site per view, or the views of each site: a view of several sites is
+        one that they share, of other individuals each.
+    people
+        Whether sites may name everybody.
+    database
+        URL of a database into which every third site's tables go.
+    """
     _fresh(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
-    sites = tuple(Member(name, name, (name,)) for name in views)
-    people_here = (Person(SUBMITTER, "cofill", "submit"), Person(VIEWER, "cofill", "look"))
-    federation = FederationConfig("local", "localhost", free_port(), sites, people_here)
+    own = _by_site(held)
+    federation = _described(own)
     made = LocalFederation(out, federation)
-    for k, (name, view) in enumerate(views.items()):
+    everybody = np.unique(np.concatenate([views.ids for views in own.values()]))
+    for k, (name, views) in enumerate(own.items()):
         folder = made.site(name)
         folder.mkdir(parents=True)
-        table = f"{name}{_FORMS[k % len(_FORMS)]}"
-        write_table(to_table(view), folder / table)
+        form = _FORMS[k % len(_FORMS)]
+        if form is None and database is None:
+            form = _FORMS[k % 2]
+        sources = {}
+        for view in views.values():
+            place = _put(view, name, folder, form, database)
+            sources[view.name] = ViewSource(place, view.id_name, image=view.image_shape)
         if people:
-            ids = "\n".join(map(str, views.ids.tolist()))
-            (folder / "people.csv").write_text(f"{view.id_name}\n{ids}\n")
-        text = site_toml({name: ViewSource(table, view.id_name)}, people=people)
-        (folder / "site.toml").write_text(text)
+            ids = "\n".join(map(str, everybody.tolist()))
+            id_name = next(iter(views.values())).id_name
+            (folder / "people.csv").write_text(f"{id_name}\n{ids}\n")
+        configuration = folder / "site.toml"
+        configuration.touch(mode=0o600)  # a source may hold a password
+        configuration.write_text(site_toml(sources, people=people))
     make_kits(federation, out / "kits")
     return made
+
+
+def _by_site(held: MultiView | Mapping[str, MultiView]) -> dict[str, MultiView]:
+    """Return the views of each site."""
+    if isinstance(held, MultiView):
+        return {name: MultiView([view]) for name, view in held.items()}
+    return dict(held)
+
+
+def _described(own: Mapping[str, MultiView]) -> FederationConfig:
+    """Return a federation of this machine: who holds what, who may submit and look."""
+    every = Counter(view for views in own.values() for view in views)
+    shared = tuple(view for view, sites in every.items() if sites > 1)
+    sites = tuple(Member(name, name, tuple(views)) for name, views in own.items())
+    people = (Person(SUBMITTER, "cofill", "submit"), Person(VIEWER, "cofill", "look"))
+    return FederationConfig("local", "localhost", free_port(), sites, people, shared=shared)
+
+
+def _put(view: View, site: str, folder: Path, form: str | None, database: str | None) -> str:
+    """Write a view where its site will read it from; return the source."""
+    if form is None:
+        table = f"{site}_{view.name}"
+        write_sql({table: to_table(view)}, str(database))
+        return f"{database}#{table}"
+    write_table(to_table(view), folder / f"{view.name}{form}")
+    return f"{view.name}{form}"
 
 
 def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
@@ -186,11 +253,14 @@ def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
             f"[views.{name}]",
             f"source = {json.dumps(view.source)}",
             f"id = {json.dumps(view.id)}",
+            *([] if view.image is None else [f"image = {list(view.image)}"]),
             "",
         ]
-        if people:
-            lines += ["[people]", 'source = "people.csv"', f"id = {json.dumps(view.id)}", ""]
-    lines += ["[agrees]", 'experiments = ["cooperate"]', "", "[results]", 'folder = "results"', ""]
+    if people:
+        column = json.dumps(next(iter(views.values())).id)
+        lines += ["[people]", 'source = "people.csv"', f"id = {column}", ""]
+    agreed = json.dumps(list(EXPERIMENTS))
+    lines += ["[agrees]", f"experiments = {agreed}", "", "[results]", 'folder = "results"', ""]
     return "\n".join(lines)
 
 
@@ -205,10 +275,14 @@ def _fresh(out: Path) -> None:
 
 @contextmanager
 def local_federation(
-    out: Path, views: MultiView, *, people: bool = True
+    out: Path,
+    held: MultiView | Mapping[str, MultiView],
+    *,
+    people: bool = True,
+    database: str | None = None,
 ) -> Iterator[LocalFederation]:
-    """Start a federation of one site per view; every process is ended when the block ends."""
-    made = write_local(out.resolve(), views, people=people)
+    """Start a federation as `write_local` writes it; every process is ended with the block."""
+    made = write_local(out.resolve(), held, people=people, database=database)
     try:
         for name in ("coordinator", *made.federation.names):
             made.start(name)
@@ -220,40 +294,108 @@ def local_federation(
 def run_local(
     out: Path,
     *,
+    experiment: str = "cooperate",
     sites: int = 3,
-    data: str = "wdbc",
+    data: str | None = None,
     missing: float = 0.3,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     tell: Tell | None = None,
 ) -> LocalResult:
-    """Run cooperation between sites of this machine, some rows of each view missing."""
+    """Run an experiment between sites of this machine.
+
+    By view (``"cooperate"``, on WDBC) each site has a view of which some rows are missing; else
+    each site has other individuals (of the digits), for ``"federate"`` with some rows missing. One
+    site in three reads from Parquet, one from CSV, one from a throw-away database.
+    """
+    from cofill.network._experiments import experiment_of
+
     started = time.monotonic()
-    everything = load(data).views
-    if not 2 <= sites <= len(everything):
-        raise SettingError(
-            f"--sites must be from 2 to {len(everything)}, the number of views of {data!r}, "
-            f"got {sites}"
-        )
     if not 0 < missing < 1:
         raise SettingError(f"--missing must be between 0 and 1, got {missing}")
-    names = list(everything)[:sites]
-    holed, _ = drop_rows(everything.select(names), missing, key=seed)
-    order = RunOrder(new_run(), "cooperate", {**(settings or {}), "seed": seed})
-    with local_federation(out, holed) as federation:
-        if tell is not None:
-            tell("start", 0.0)
-        outcome = federation.run(order, tell=tell)
+    held = _dealt(experiment, data, sites, missing, seed)
+    order = RunOrder(new_run(), experiment, {**(settings or {}), "seed": seed})
+    experiment_of(order, _described(_by_site(held)))  # a wrong setting is told before all else
+    out = out.resolve()
+    _fresh(out)
+    people = experiment == "cooperate"
+    with throw_away_database(out.parent) as (url, kind), _removed(url):
+        with local_federation(out, held, people=people, database=url) as federation:
+            if tell is not None:
+                tell("start", 0.0)
+            outcome = federation.run(order, tell=tell)
+        names = federation.federation.names
+        times = _times(federation, order.run)
     _require_finished(outcome)
-    write_json(federation.out / "metrics.json", outcome)
+    write_json(federation.out / "metrics.json", {**outcome, "database": kind, "rounds": times})
     return LocalResult(
         order.run,
         federation.out,
         time.monotonic() - started,
-        outcome["metrics"],
+        outcome,
         {name: federation.site(name) / "results" / order.run for name in names},
         {name: federation.kit(name) / "cofill" / "ledger.jsonl" for name in names},
+        kind,
+        times,
     )
+
+
+def _dealt(
+    experiment: str, data: str | None, sites: int, missing: float, seed: int
+) -> MultiView | dict[str, MultiView]:
+    """Return what each site holds."""
+    everything = load(data or ("wdbc" if experiment == "cooperate" else "digits")).views
+    if experiment == "cooperate":
+        if not 2 <= sites <= len(everything):
+            raise SettingError(
+                f"--sites must be from 2 to {len(everything)}, the number of views of "
+                f"{data or 'wdbc'!r}, got {sites}"
+            )
+        chosen = everything.select(list(everything)[:sites])
+        return drop_rows(chosen, missing, key=seed)[0]
+    if not 2 <= sites <= 100:
+        raise SettingError(f"--sites must be from 2 to 100, got {sites}")
+    if experiment == "federate":
+        everything, _ = drop_rows(everything, missing, key=seed)
+    return by_row(everything, sites, key=seed)
+
+
+@contextmanager
+def _removed(url: str) -> Iterator[None]:
+    """Remove a database that is a file, in the end."""
+    try:
+        yield
+    finally:
+        if url.startswith("sqlite:///"):
+            Path(url.removeprefix("sqlite:///")).unlink(missing_ok=True)
+
+
+def _times(federation: LocalFederation, run: str) -> dict[str, float]:
+    """Return the mean seconds of a round, of its training at the slowest site, and between.
+
+    The first round is left out: programs are compiled in it.
+    """
+    own = _lines(federation.kit("coordinator") / "cofill" / "runs" / run / "times.jsonl")
+    rounds: list[list[tuple[int, float]]] = []
+    for line in own:
+        if line["name"] == "invite":
+            rounds.append([])
+        if rounds and line["name"] not in ("hand out", "take the model", "report"):
+            rounds[-1].append((line["step"], line["seconds"]))
+    if len(rounds) < 2:
+        return {}
+    work: dict[int, float] = {}
+    for name in federation.federation.names:
+        for line in _lines(federation.kit(name) / "cofill" / "runs" / run / "times.jsonl"):
+            work[line["step"]] = max(work.get(line["step"], 0.0), line["seconds"])
+    later = rounds[1:]
+    wall = sum(seconds for steps in later for _, seconds in steps) / len(later)
+    trained = sum(work.get(step, 0.0) for steps in later for step, _ in steps) / len(later)
+    return {"round_s": wall, "training_s": trained, "overhead_s": wall - trained}
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _require_finished(outcome: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from cofill.network._config import EXPERIMENTS
 
 __all__ = ["RunOrder", "new_run"]
 
+_GO_ON = ("federate", "mean")  # without a site that is lost
 _RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 
 
@@ -39,6 +40,11 @@ class RunOrder:
             )
         if not isinstance(self.settings, Mapping):
             raise SettingError(f"settings must be a table, got {type(self.settings).__name__}")
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run goes on without a site that is lost."""
+        return self.experiment in _GO_ON
 
     def to_json(self) -> dict[str, Any]:
         """Return what `RunOrder(**…)` takes."""

@@ -38,7 +38,7 @@ def pack(value: Any, types: Mapping[str, type]) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     known = {kind: name for name, kind in types.items()}
     tree = json.dumps(_down(value, known, arrays), separators=(",", ":"), allow_nan=False).encode()
-    return len(tree).to_bytes(8, "little") + tree + save(arrays)
+    return b"".join([len(tree).to_bytes(8, "little"), tree, save(arrays)])
 
 
 def unpack(content: bytes, types: Mapping[str, type]) -> Any:
@@ -51,7 +51,7 @@ def unpack(content: bytes, types: Mapping[str, type]) -> Any:
         if len(content) < 8 + size:
             raise ValueError
         tree = json.loads(content[8 : 8 + size])
-        arrays = load(bytes(content[8 + size :]))
+        arrays = load(bytes(memoryview(content)[8 + size :]))
         if len(arrays) > _MOST_ARRAYS:
             raise ValueError
         return _up(tree, types, arrays, 0)

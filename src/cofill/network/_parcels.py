@@ -49,18 +49,19 @@ def seal_parcel(content: bytes, to: Address, me: Identity, *, most: int) -> byte
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     nonce = os.urandom(_NONCE)
-    box = nonce + ChaCha20Poly1305(_key(me, to.receiver, to.run)).encrypt(nonce, content, to.label)
+    sealed = ChaCha20Poly1305(_key(me, to.receiver, to.run)).encrypt(nonce, content, to.label)
     head = json.dumps(
         {
             "run": to.run,
             "step": to.step,
             "from": to.sender,
             "to": to.receiver,
-            "bytes": len(box),
+            "bytes": len(nonce) + len(sealed),
         },
         separators=(",", ":"),
     ).encode()
-    parcel = MAGIC + len(head).to_bytes(4, "little") + head + box
+    # Joined once, and cut by views below: parcels may have many megabytes.
+    parcel = b"".join([MAGIC, len(head).to_bytes(4, "little"), head, nonce, sealed])
     if len(parcel) > most:
         raise DataError(
             f"{to} would have {len(parcel):,} bytes, at most {most:,} may be sent; raise "
@@ -91,14 +92,14 @@ def open_parcel(parcel: bytes, expected: Address, me: Identity, *, most: int) ->
         )
     cipher = ChaCha20Poly1305(_key(me, expected.sender, expected.run))
     try:
-        return cipher.decrypt(box[:_NONCE], box[_NONCE:], expected.label)
+        return cipher.decrypt(bytes(box[:_NONCE]), box[_NONCE:], expected.label)
     except (InvalidTag, ValueError):
         raise DataError(
             f"{expected} was changed on its way or sealed by somebody else; refused"
         ) from None
 
 
-def _parts(parcel: bytes) -> tuple[Address, bytes]:
+def _parts(parcel: bytes) -> tuple[Address, memoryview]:
     start = len(MAGIC) + 4
     try:
         if parcel[: len(MAGIC)] != MAGIC:
@@ -108,7 +109,7 @@ def _parts(parcel: bytes) -> tuple[Address, bytes]:
             raise ValueError
         head = json.loads(parcel[start : start + size])
         address = Address(head["run"], head["step"], head["from"], head["to"])
-        box = parcel[start + size :]
+        box = memoryview(parcel)[start + size :]
         sound = isinstance(address.step, int) and all(
             isinstance(v, str) for v in (address.run, address.sender, address.receiver)
         )

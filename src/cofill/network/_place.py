@@ -1,20 +1,22 @@
 """A place: one site's end of the network driver, without the engine that carries the parcels.
 
 It runs the steps of the in-process driver over the parties that live here, one step at a time when
-it is told to. What a step wants to send goes through this site's gate into its ledger on disk, is
-packed, sealed and kept, and only then handed out: a step that is asked for again hands out the very
-same parcels, so that nothing is released or charged twice.
+it is told to. What a step wants to send is packed and sealed, goes through this site's gate into
+its ledger on disk, is kept with the parties' new state, and only then handed out: a step that is
+asked for again hands out the very same parcels, so that nothing is released or charged twice. A
+step that fails leaves the parties as they were. The coordinator's own party lives in a place too.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
-import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ import numpy as np
 
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.network._experiments import AbstractExperiment
+from cofill.network._experiment import AbstractExperiment
 from cofill.network._identity import Identity
 from cofill.network._packing import pack, unpack
 from cofill.network._parcels import Address, open_parcel, seal_parcel
@@ -33,7 +35,7 @@ from cofill.privacy import Budget, Gate, Ledger, Release
 from cofill.protocol import COORDINATOR
 from cofill.views import Source, View, new_folder
 
-__all__ = ["Mail", "Place", "Route", "plain_fault"]
+__all__ = ["Mail", "Place", "Route", "mail_path", "note_time", "plain_fault", "write_file"]
 
 Mail = Mapping[tuple[int, str], bytes]
 """Parcels for a place, by the step they were sent in and their sender."""
@@ -61,28 +63,33 @@ class Route:
             return (COORDINATOR,)
         return self.federation.names
 
+    @property
+    def star(self) -> bool:
+        """Whether sites talk to the coordinator's party only, and never to each other."""
+        return self.experiment.coordinator is not None
+
     def receivers(self, number: int, sender: str) -> tuple[str, ...]:
         """Return the places to which a sender owes a parcel in a step."""
-        if number == self.report:
+        if number == self.report or (self.star and sender != COORDINATOR):
             return (COORDINATOR,)
-        everyone = self.federation.names
-        if self.experiment.coordinator is not None:
-            everyone = (*everyone, COORDINATOR)
-        return tuple(name for name in everyone if name != sender)
+        return tuple(name for name in self.federation.names if name != sender)
 
     def due(self, number: int, receiver: str) -> tuple[tuple[int, str], ...]:
-        """Return the parcels that must have arrived at a place before it acts: all since it did."""
-        if number >= self.report and receiver != COORDINATOR:
-            first = number  # a report needs nothing from others
-        else:
-            own = [k for k in range(number) if receiver in self.actors(k)]
-            first = own[-1] if own else 0
-        return tuple(
-            (k, sender)
-            for k in range(first, min(number, self.report))
-            for sender in self.actors(k)
-            if receiver in self.receivers(k, sender)
-        )
+        """Return the parcels that must be at a site before it acts, where there is no star."""
+        if number in (0, self.report):
+            return ()  # a report needs nothing from others
+        before = number - 1
+        return tuple((before, sender) for sender in self.actors(before) if sender != receiver)
+
+    def may_come(self, number: int, receiver: str, done: int) -> set[tuple[int, str]]:
+        """Return the parcels that may arrive for a step: in a star, all since a place last acted.
+
+        There a place cannot know what it has missed: sites are left out, empty steps too.
+        """
+        if not self.star:
+            return set(self.due(number, receiver))
+        at = [k for k in range(done + 1, number) if receiver not in self.actors(k)]
+        return {(k, sender) for k in at for sender in self.actors(k)}
 
 
 class Place:
@@ -126,6 +133,8 @@ class Place:
             )
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
+        self.sent: dict[str, bytes] = {}
+        self.notes: list[str] = []
         self.done = -1
         self._begin()
 
@@ -142,24 +151,27 @@ class Place:
         if self.config is not None:
             self.views = read_site_views(self.config, self.route.federation)
             self.people = read_people(self.config, self.route.federation)
+        self._digests = _digests(self.views)
         kept = self.folder / "state.bin"
         if not kept.exists():
             self.parties = (
                 {COORDINATOR: self.experiment.coordinator}
                 if self.config is None
-                else self.experiment.begin(self.views, self.people)
+                else self.experiment.begin(self.views, self.people, self.identity)
             )
             return
         try:
             state = unpack(kept.read_bytes(), {})
-            if state["views"] != _digests(self.views):
+            if state["views"] != self._digests:
                 raise StoreError(
                     f"the rows of site {self.name!r} have changed since run "
                     f"{self.experiment.order.run} began, so it cannot go on; start a new run"
                 )
             self.done = state["done"]
+            self.sent = dict(state["sent"])
+            self.notes = list(state["notes"])
             self.parties = {
-                name: self.experiment.restore(content, self.views.get(name), self.people)
+                name: self.experiment.restore(name, content, self.views, self.people, self.identity)
                 for name, content in state["parties"].items()
             }
             self.local = releases_from(state["local"], self.name)
@@ -177,27 +189,48 @@ class Place:
             raise SettingError(f"step {number} is no step of site {self.name!r}; refused")
         if number <= self.done:
             return self._kept(number)
+        self._require_place(number)
+        before = dict(self.parties), list(self.local), list(self.notes)
+        try:
+            outbox = self._made(number, mail)
+            parcels = self._seal(outbox, number)
+            self._pass(outbox, number)
+            self._keep(number, parcels)
+        except BaseException:
+            self.parties, self.local, self.notes = before
+            raise
+        return parcels
+
+    def _require_place(self, number: int) -> None:
+        """Raise unless every step that this place must not have missed is done."""
         own = [k for k in range(number) if self.name in self.route.actors(k)]
-        if own and self.done != own[-1]:
+        missed = [k for k in own if k > self.done]
+        needed = [k for k in missed if not self.experiment.optional(k)]
+        if needed and (self.name != COORDINATOR or not self.route.star):
             raise StoreError(
-                f"site {self.name!r} has done {self.done + 1} of the steps before step {number} "
-                f"and cannot go on from there; start a new run"
+                f"site {self.name!r} has not done step {needed[0]} "
+                f"({self.route.name(needed[0])}) of this run and cannot go on with step {number}; "
+                "start a new run"
             )
+
+    def _made(self, number: int, mail: Mail) -> list[Release]:
+        """Run a step, or write the results, and return what is to leave."""
+        began = time.monotonic()
         outbox = (
             self._report()
             if number == self.route.report
             else self._step(number, self._open(mail, number))
         )
-        self._pass(outbox, number)
-        parcels = self._seal(outbox, number)
-        self._keep(number, parcels)
-        return parcels
+        if self.config is not None:  # of the coordinator's place the post office keeps times
+            note = {"step": number, "name": self.route.name(number)}
+            note_time(self.folder, {**note, "seconds": time.monotonic() - began})
+        return outbox
 
     def _open(self, mail: Mail, number: int) -> list[Release]:
         """Return the releases that have arrived, in the order of the in-process driver."""
-        due = self.route.due(number, self.name)
-        if set(mail) != set(due):
-            missing = [sender for k, sender in due if (k, sender) not in mail]
+        due = self.route.may_come(number, self.name, self.done)
+        missing = sorted(sender for k, sender in due if (k, sender) not in mail)
+        if set(mail) - due or (missing and not self.route.star):
             what = f"no parcel from {', '.join(missing)}" if missing else "a parcel too many"
             raise DataError(
                 f"site {self.name!r} got {what} before step {number} "
@@ -205,30 +238,42 @@ class Place:
             )
         arrived: list[tuple[int, int, Release]] = []
         order = self._order()
-        for step, sender in due:
-            address = Address(self.experiment.order.run, step, sender, self.name)
-            content = open_parcel(mail[step, sender], address, self.identity, most=self.limit)
-            for release in releases_from(content, sender):
-                if self._home_of(release.sender) != sender:
-                    raise DataError(f"site {sender!r} may not send as {release.sender!r}; refused")
-                if release.receiver not in self.parties:
-                    raise DataError(
-                        f"site {sender!r} sent a release for {release.receiver!r}, which is not at "
-                        f"site {self.name!r}; refused"
-                    )
-                arrived.append((step, order[release.sender], release))
+        for step, sender in sorted(mail):
+            try:
+                found = self._releases(step, sender, mail[step, sender])
+            except DataError as error:
+                if self.name != COORDINATOR or not self.experiment.lacking(step):
+                    raise
+                self.notes.append(f"step {step} ({self.route.name(step)}): {error}; left out")
+                continue
+            arrived += [(step, order[release.sender], release) for release in found]
         own = self.done
         arrived += [(own, order[r.sender], r) for r in self.local]
         arrived.sort(key=lambda item: item[:2])
         return [release for *_, release in arrived]
 
+    def _releases(self, step: int, sender: str, parcel: bytes) -> list[Release]:
+        """Open a parcel, and refuse what its sender may not send here."""
+        address = Address(self.experiment.order.run, step, sender, self.name)
+        content = open_parcel(parcel, address, self.identity, most=self.limit)
+        found = releases_from(content, sender)
+        for release in found:
+            if self._home_of(release.sender) != sender:
+                raise DataError(f"site {sender!r} may not send as {release.sender!r}; refused")
+            if release.receiver not in self.parties:
+                raise DataError(
+                    f"site {sender!r} sent a release for {release.receiver!r}, which is not at "
+                    f"site {self.name!r}; refused"
+                )
+        return found
+
     def _order(self) -> dict[str, int]:
-        names = [*self.route.federation.views, COORDINATOR]
+        names = [*self.experiment.homes, COORDINATOR]
         return {name: k for k, name in enumerate(names)}
 
     def _home_of(self, party: str) -> str | None:
         """Return the place of a party."""
-        return COORDINATOR if party == COORDINATOR else self.route.federation.views.get(party)
+        return COORDINATOR if party == COORDINATOR else self.experiment.homes.get(party)
 
     def _step(self, number: int, arrived: Sequence[Release]) -> list[Release]:
         step = self.experiment.steps[number]
@@ -276,14 +321,18 @@ class Place:
             nullcontext(Path(spare)) if there else new_folder(target) as folder,
         ):
             for name, party in self.parties.items():
-                form = ".csv" if Source(config.views[name].source).form == "csv" else ".parquet"
-                figures.append(self.experiment.finish(party, self.people, folder, form))
+                view = config.views.get(name) or next(iter(config.views.values()))
+                form = ".csv" if Source(view.source).form == "csv" else ".parquet"
+                told = self.experiment.finish(party, self.people, folder, form)
+                figures += [] if told is None else [told]
         return figures
 
     # --- what leaves --------------------------------------------------------------------------
 
     def _pass(self, outbox: Sequence[Release], number: int) -> None:
         """Take every release through this site's gate into the ledger on disk, before it leaves."""
+        if not outbox:
+            return
         given = None
         if self.config is not None:
             given = self.config.budget or self.route.federation.budget
@@ -295,12 +344,15 @@ class Place:
             gate = Gate(ledger, budgets)
             for release in outbox:
                 gate.pass_on(release, label)
-            ledger.save(path)
+            _save(ledger, path)
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         parcels = {}
         for receiver in self.route.receivers(number, self.name):
-            content = releases_to([r for r in outbox if self._home_of(r.receiver) == receiver])
+            own = [r for r in outbox if self._home_of(r.receiver) == receiver]
+            if self.name == COORDINATOR and not own:
+                continue  # it knows anyway whom it has nothing to say to
+            content = releases_to(own)
             address = Address(self.experiment.order.run, number, self.name, receiver)
             parcels[receiver] = seal_parcel(content, address, self.identity, most=self.limit)
         stray = [r for r in outbox if self._home_of(r.receiver) not in parcels]
@@ -314,31 +366,45 @@ class Place:
 
     def _keep(self, number: int, parcels: Mapping[str, bytes]) -> None:
         """Put parcels and parties on disk; the state's rename is the moment the step is done."""
-        folder = self.folder / "sent" / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        for receiver, parcel in parcels.items():
-            _write(folder / f"{receiver}.parcel", parcel)
         last = number == self.route.report
-        if last:
-            self.parties = {}  # what others sent is kept no longer than the run needs it
+        # What others sent is kept no longer than the run needs it.
+        parties = {} if last else self.parties
+        sent = dict(parcels)
+        if self.name == COORDINATOR:
+            # They are forwarded from these files; a state that held them too would be large.
+            for receiver, parcel in parcels.items():
+                path = mail_path(self.folder, number, self.name, receiver)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_file(path, parcel, sync=False)
+            sent = {}
         state = {
             "done": number,
-            "views": _digests(self.views),
+            "views": self._digests,
             "local": releases_to(self.local),
-            "parties": {name: self.experiment.keep(p) for name, p in self.parties.items()},
+            "parties": {name: self.experiment.keep(p) for name, p in parties.items()},
+            "sent": sent,
+            "notes": self.notes,
         }
-        _write(self.folder / "state.bin", pack(state, {}))
-        self.done = number
-        if last:
-            for old in range(number):
-                shutil.rmtree(self.folder / "sent" / str(old), ignore_errors=True)
+        write_file(self.folder / "state.bin", pack(state, {}))
+        self.done, self.parties, self.sent = number, parties, sent
 
     def _kept(self, number: int) -> dict[str, bytes]:
-        folder = self.folder / "sent" / str(number)
-        return {
-            receiver: (folder / f"{receiver}.parcel").read_bytes()
-            for receiver in self.route.receivers(number, self.name)
+        if number != self.done:
+            raise StoreError(
+                f"site {self.name!r} has gone on to step {self.done} and no longer has what it "
+                f"sent in step {number}; start a new run"
+            )
+        if self.name != COORDINATOR:
+            return self.sent
+        paths = {
+            n: mail_path(self.folder, number, self.name, n) for n in self.route.federation.names
         }
+        return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def mail_path(folder: Path, step: int, sender: str, receiver: str) -> Path:
+    """Return where the coordinator keeps a parcel on its way."""
+    return folder / "mail" / str(step) / f"{sender}--{receiver}.parcel"
 
 
 def _digests(views: Mapping[str, View]) -> dict[str, str]:
@@ -354,17 +420,37 @@ def _digests(views: Mapping[str, View]) -> dict[str, str]:
     return found
 
 
-def _write(path: Path, content: bytes) -> None:
+def note_time(folder: Path, note: Mapping[str, Any]) -> None:
+    """Add a line on how long a step took; for whoever wonders where a run's time goes."""
+    with suppress(OSError), (folder / "times.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(note) + "\n")
+
+
+def _save(ledger: Ledger, path: Path) -> None:
+    """Append what is new in a ledger; on a full disk no half line is left."""
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        ledger.save(path)
+    except OSError as error:
+        with suppress(OSError):
+            os.truncate(path, size)
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write a file that appears whole or not at all; `sync` has it survive a power cut."""
     beside = path.with_name(f".{path.name}.part")
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise StoreError(f"{path.parent} cannot be written: {error.strerror}") from None
 
 

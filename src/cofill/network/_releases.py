@@ -16,8 +16,10 @@ from cofill.errors import DataError, StoreError
 from cofill.network._packing import pack, unpack
 from cofill.privacy import (
     BlindedIds,
+    BlindingPart,
     Codes,
     CodeSpec,
+    Columns,
     ColumnSummary,
     ComposedEvent,
     EncryptedIds,
@@ -29,6 +31,7 @@ from cofill.privacy import (
     LaplaceEvent,
     MaskedVector,
     Model,
+    Needs,
     NoisyMean,
     PublicKeys,
     Release,
@@ -39,8 +42,9 @@ from cofill.privacy import (
     Survivors,
     Update,
 )
+from cofill.views import Feature, Kind
 
-__all__ = ["RELEASES", "releases_from", "releases_to"]
+__all__ = ["RELEASES", "TYPES", "releases_from", "releases_to"]
 
 _TOKEN = np.dtype("S32")
 _MOST = 10_000  # releases in one parcel
@@ -86,6 +90,11 @@ def _vector(value: Any) -> bool:
     return _floats(1)(value) or _words(value)
 
 
+def _told(value: Any) -> bool:
+    whole = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1
+    return _floats(1)(value) or whole
+
+
 def _event(value: Any) -> bool:
     return value is None or isinstance(value, Event)
 
@@ -112,10 +121,36 @@ def _keys(value: Any) -> bool:
     )
 
 
+def _features(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(f, Feature)
+        and _text(f.name)
+        and isinstance(f.kind, Kind)
+        and isinstance(f.categories, tuple)
+        and all(v is None or isinstance(v, str | int | float) for v in f.categories)
+        and (f.kind is Kind.NUMERIC) == (not f.categories)
+        and _text(f.dtype)
+        and isinstance(f.dictionary, bool)
+        for f in value
+    )
+
+
+def _shape(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(_whole(n) and n > 0 for n in value)
+
+
 _ROUND = {"round": _whole}
 RELEASES: dict[type[Release], dict[str, Callable[[Any], bool]]] = {
     BlindedIds: {"tokens": _tokens, "purpose": lambda v: v in ("present", "ask")},
-    Codes: {"spec": _spec, "tokens": _tokens, "codes": _floats(2)},
+    BlindingPart: {"part": lambda v: _key(v) and len(v) == 32},
+    Codes: {
+        "spec": _spec,
+        "tokens": _tokens,
+        "codes": _floats(2),
+        "event": _event,
+        "table": _text,
+    },
+    Columns: {"features": _map(_features), "shapes": _map(_shape)},
     ColumnSummary: {"columns": _map(_floats(2)), "rows": _whole},
     EncryptedIds: {
         "purpose": lambda v: v in ("ask", "answer"),
@@ -126,7 +161,8 @@ RELEASES: dict[type[Release], dict[str, Callable[[Any], bool]]] = {
     Figures: {"rows": _whole, "figures": _map(_number)},
     GroupSums: {**_ROUND, "sums": _floats(2), "counts": _floats(1), "event": _event},
     MaskedVector: {**_ROUND, "words": _words, "rows": _whole, "event": _event},
-    Model: {**_ROUND, "weights": _floats(1), "extras": _map(_vector)},
+    Model: {**_ROUND, "weights": _floats(1), "extras": _map(_told)},
+    Needs: {"spec": _spec, "directions": _floats(2), "people": _whole},
     NoisyMean: {
         "mean": _floats(1),
         "rows": lambda v: isinstance(v, int),
@@ -161,23 +197,33 @@ RELEASES: dict[type[Release], dict[str, Callable[[Any], bool]]] = {
 _PARTS = (
     CodeSpec,
     ComposedEvent,
+    Feature,
     GaussianEvent,
     Guarantee,
+    Kind,
     LaplaceEvent,
     SampledGaussianEvent,
 )
-_TYPES: dict[str, type] = {t.__name__: t for t in (*RELEASES, *_PARTS)}
+TYPES: dict[str, type] = {t.__name__: t for t in (*RELEASES, *_PARTS)}
 
 _FITS: dict[type[Release], tuple[Callable[[Any], bool], str]] = {
     Codes: (
         lambda r: r.codes.shape == (len(r.tokens), r.spec.width),
         "one row a token, as wide as announced",
     ),
+    Columns: (
+        lambda r: all(
+            view in r.features and np.prod(shape) == len(r.features[view])
+            for view, shape in r.shapes.items()
+        ),
+        "images with a pixel a column",
+    ),
     ColumnSummary: (
         lambda r: bool(r.columns) and all(len(v) == 5 for v in r.columns.values()),
         "five figures a column",
     ),
     GroupSums: (lambda r: len(r.sums) == len(r.counts), "one sum a group"),
+    Needs: (lambda r: len(r.directions) == r.spec.width, "one row a number of the code"),
     NoisyMean: (lambda r: len(r.mean) == len(r.scale), "one scale a feature"),
 }
 
@@ -204,13 +250,13 @@ def releases_to(releases: list[Release]) -> bytes:
             raise DataError(
                 f"a release from {release.sender!r} to {release.receiver!r} may not leave: {fault}"
             )
-    return pack(releases, _TYPES)
+    return pack(releases, TYPES)
 
 
 def releases_from(content: bytes, sender: str) -> list[Release]:
     """Return the releases in a message; raise a `DataError` that names the sender."""
     try:
-        found = unpack(content, _TYPES)
+        found = unpack(content, TYPES)
     except StoreError as error:
         raise DataError(f"a message from site {sender!r} is malformed: {error}; refused") from None
     if not isinstance(found, list) or len(found) > _MOST:

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -61,11 +61,14 @@ class Desk:
         found = self.session.check_status("server")
         return sorted(_names(found))
 
-    def submit(self, order: RunOrder) -> str:
-        """Order a run, or the same one again, and return FLARE's name for it."""
+    def submit(self, order: RunOrder, sites: Collection[str] = ()) -> str:
+        """Order a run, or the same one again, and return FLARE's name for it.
+
+        `sites` are those that take part; all unless told.
+        """
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / order.run
-            write_job(order, self.kit, folder)
+            write_job(order, self.kit, folder, sites)
             job = self.session.submit_job(str(folder))
         # Remembered here too: a coordinator that was killed has no outcome to resume from.
         orders = self.kit.home / "orders"
@@ -220,22 +223,24 @@ def _names(found: Any) -> set[str]:
     return names
 
 
-def write_job(order: RunOrder, kit: Kit, folder: Path) -> None:
+def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] = ()) -> None:
     """Write a job of FLARE that names two classes of cofill and brings no code."""
-    sites = list(kit.federation.names)
+    sites = [name for name in kit.federation.names if not present or name in present]
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     meta = {
         "name": order.run,
         "resource_spec": {},
-        "min_clients": len(sites),
-        "mandatory_clients": sites,
+        # FLARE ends a job that has fewer sites left.
+        "min_clients": 1 if order.goes_on else len(sites),
+        "mandatory_clients": [] if order.goes_on else sites,
         "deploy_map": {"app": ["server", *sites]},
+        "cofill_goes_on": order.goes_on,
     }
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.05},
-        "dead_client_grace_period": 10.0,
+        "dead_client_grace_period": 5.0,
         "workflows": [
             {
                 "id": "cofill",

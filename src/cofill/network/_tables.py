@@ -6,8 +6,8 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import Source, View, read_views
-from cofill.views._frames import ColumnRules, _read_ids
+from cofill.views import Source, View
+from cofill.views._frames import ColumnRules, _read_ids, view_from_table
 
 __all__ = ["read_people", "read_site_views"]
 
@@ -16,16 +16,31 @@ def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[st
     """Read a site's views; a fault is told here and only named elsewhere."""
     views = {}
     for name, given in config.views.items():
-        read = read_views(
-            {name: given.source},
-            id=given.id,
-            kinds=given.kinds,
-            ignore=given.ignore,
-            id_type=federation.id_type,
-        )
-        views[name] = read[name]
+        source = Source(given.source)
+        table = source.read(given.id)
+        kinds = dict(given.kinds)
+        if given.image is not None:  # pixels are numbers, also those that are dark everywhere
+            kinds = {c: "numeric" for c in table.column_names if c != given.id}
+        rules = ColumnRules(kinds, given.ignore, federation.id_type, **source.rules)
+        rules.check({name: table.column_names})
+        view = view_from_table(name, table, id=given.id, rules=rules, where=source.label)
+        views[name] = view if given.image is None else _image(view, given.image)
     # The federation's order, whatever the order in the file.
-    return {name: views[name] for name in federation.views if name in views}
+    order = (*federation.shared, *federation.views)
+    return {name: views[name] for name in order if name in views}
+
+
+def _image(view: View, shape: tuple[int, ...]) -> View:
+    """Return a view whose columns are an image's pixels, row by row."""
+    return View(
+        view.name,
+        view.ids,
+        view.cells,
+        view.features,
+        image_shape=shape,
+        id_name=view.id_name,
+        id_position=view.id_position,
+    )
 
 
 def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:

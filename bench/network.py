@@ -1,0 +1,171 @@
+"""What cofill's network driver adds to FLARE: rounds of 1 MB and 50 MB, site to site, intersection.
+
+Three sites and a coordinator as processes on this machine, mutual TLS. cofill's rounds carry a
+model to every site and an update back, through gate, ledger, sealing and disk; plain FLARE carries
+as many bytes in the same federation. Site to site, cofill's bytes are sealed from site to site and
+kept at the coordinator on their way; plain FLARE's go as a message that the coordinator relays.
+Each figure is the median of some rounds. Private set intersection is openmined-psi's, both ends in
+this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+
+
+def views(sites):
+    from cofill.views import MultiView
+
+    return MultiView.from_arrays({name: np.ones((5, 2)) for name in sites})
+
+
+def allow_bench(federation):
+    """Let kits name the bench's own classes beside cofill's."""
+    for name in (*federation.federation.names, "coordinator"):
+        path = federation.kit(name) / "local" / "resources.json"
+        given = json.loads(path.read_text())
+        given["class_allow_list"].append("bench.")
+        path.write_text(json.dumps(given))
+
+
+def times(federation, run, name):
+    path = federation.kit(name) / "cofill" / "runs" / run / "times.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def carried(federation, experiment, megabytes, rounds):
+    """Run a protocol that carries bytes; return the seconds of its steps at the coordinator."""
+    from cofill.network._order import RunOrder, new_run
+
+    order = RunOrder(new_run(), experiment, {"megabytes": megabytes, "rounds": rounds})
+    with federation.session() as opened:
+        job = opened.submit(order)
+        opened.wait(job, timeout=500, look=federation.check)
+        outcome = opened.outcome(job)
+    assert outcome["state"] == "finished", outcome["why"]
+    return [line["seconds"] for line in times(federation, order.run, "coordinator")]
+
+
+def ours(federation, megabytes, rounds):
+    steps = carried(federation, "mean", megabytes, rounds)
+    each = np.reshape(steps[: 3 * rounds], (rounds, 3)).sum(axis=1)
+    relays = carried(federation, "cluster", megabytes, rounds)
+    both = np.reshape(relays[: 2 * rounds], (rounds, 2)).sum(axis=1)
+    return each[1:], both[1:]
+
+
+def plain(federation, megabytes, rounds):
+    """Run the same sizes over plain FLARE."""
+    names = list(federation.federation.names)
+    args = {"sites": names, "megabytes": megabytes, "rounds": rounds}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "plain"
+        (folder / "app" / "config").mkdir(parents=True)
+        meta = {"name": "plain", "min_clients": len(names), "resource_spec": {}}
+        meta["deploy_map"] = {"app": ["server", *names]}
+        server = {
+            "format_version": 2,
+            "server": {"task_request_interval": 0.05},
+            "workflows": [{"id": "plain", "path": "bench.plain.PlainController", "args": args}],
+            "components": [],
+        }
+        executor = {"path": "bench.plain.PlainExecutor", "args": {}}
+        client = {
+            "format_version": 2,
+            "executors": [{"tasks": ["echo", "relay"], "executor": executor}],
+            "task_result_filters": [],
+            "task_data_filters": [],
+            "components": [],
+        }
+        for path, content in (
+            (folder / "meta.json", meta),
+            (folder / "app" / "config" / "config_fed_server.json", server),
+            (folder / "app" / "config" / "config_fed_client.json", client),
+        ):
+            path.write_text(json.dumps(content))
+        with federation.session() as opened:
+            job = opened.session.submit_job(str(folder))
+            status = opened.wait(job, timeout=500, look=federation.check)
+            assert status == "FINISHED:COMPLETED", status
+            place = opened.session.download_job_result(job, scratch)
+            (found,) = Path(place).rglob("plain.json")
+            told = json.loads(found.read_text())
+    return np.array(told["rounds"][1:]), np.array(told["relays"][1:])
+
+
+def intersection(count):
+    """Return the seconds of a private set intersection of two lists that share half."""
+    import private_set_intersection.python as psi
+
+    mine = [f"person {k}" for k in range(count)]
+    theirs = [f"person {k}" for k in range(count // 2, count + count // 2)]
+    began = time.perf_counter()
+    client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
+    setup = server.CreateSetupMessage(1e-9, count, theirs, psi.DataStructure.RAW)
+    answer = server.ProcessRequest(client.CreateRequest(mine))
+    found = client.GetIntersection(setup, answer)
+    seconds = time.perf_counter() - began
+    assert len(found) == count - count // 2
+    return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="where to write the record")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a smoke run")
+    options = parser.parse_args()
+    try:
+        import nvflare  # noqa: F401
+    except ImportError:  # the bench's own environment has other libraries
+        python = ROOT / ".venv" / "bin" / "python"
+        os.execv(python, [str(python), "-m", "bench.network", *sys.argv[1:]])
+    from importlib.metadata import version
+
+    from cofill.metrics import Recorder
+    from cofill.network._local import write_local
+
+    sizes, rounds, ids = ((1,), 3, 500) if options.quick else ((1, 50), 4, 100_000)
+    settings = {"megabytes": list(sizes), "rounds": rounds, "sites": 3, "ids": ids}
+    settings["nvflare"] = version("nvflare")
+    recorder = Recorder("bench_network", seeds=[0], settings=settings)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "bench" / "hook"), str(ROOT)])
+    os.environ["COFILL_BENCH"] = "1"
+    with tempfile.TemporaryDirectory() as base:
+        federation = write_local(Path(base) / "out", views("abc"))
+        allow_bench(federation)
+        try:
+            for name in ("coordinator", *federation.federation.names):
+                federation.start(name)
+            for megabytes in sizes:
+                for method, measured in (("cofill", ours), ("flare", plain)):
+                    each, relays = measured(federation, megabytes, rounds)
+                    place = f"{megabytes} MB"
+                    recorder.add(method, "round_s", place, [float(np.median(each))])
+                    rate = megabytes / float(np.median(relays))
+                    recorder.add(method, "site_to_site_mb_s", place, [rate])
+                    print(
+                        f"{method:8}{place:>7}: a round {np.median(each):.3f} s "
+                        f"({each.min():.3f} to {each.max():.3f}); site to site {rate:.1f} MB/s"
+                    )
+        finally:
+            federation.stop()
+    seconds = intersection(ids)
+    recorder.add("psi", "seconds", f"{ids} ids", [seconds])
+    print(f"intersection of {ids:,} × {ids:,} ids: {seconds:.1f} s")
+    recorder.note("load_at_end", os.getloadavg()[0])
+    if options.out:
+        recorder.finish().write(options.out)
+
+
+if __name__ == "__main__":
+    main()

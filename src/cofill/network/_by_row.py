@@ -1,0 +1,438 @@
+"""Rounds over the network: sites that hold other individuals train one model and complete them.
+
+The steps are those of `cofill.federate`; before them the sites agree on columns (`_columns`), and
+after the last round the coordinator hands the common model out, with which each site completes its
+own individuals. A site that is lost is left out of the rounds that it misses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cofill.errors import DataError, SettingError
+from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, SecureSum
+from cofill.federate._aggregation import Lesson, Summing
+from cofill.federate._estimator import _MODELS
+from cofill.federate._parties import Coordinator, RowSite, site_of
+from cofill.federate._rounds import round_steps
+from cofill.federate._rows import rows_of
+from cofill.federate._strategies import STRATEGIES, make_strategy
+from cofill.federate._survey import SURVEY, Design, Newcomer, Surveyor
+from cofill.nets import DPSettings
+from cofill.network._columns import agreed, columns_of, told_columns, whole_views
+from cofill.network._config import FederationConfig
+from cofill.network._experiment import AbstractExperiment
+from cofill.network._identity import Identity
+from cofill.network._order import RunOrder
+from cofill.network._packing import pack, unpack
+from cofill.network._releases import TYPES
+from cofill.privacy import Columns, Figures, Member, Model, Release, SiteNoise
+from cofill.protocol import COORDINATOR, Step
+from cofill.views import MultiView, Scaler, View, write_table
+
+__all__ = ["Rounds", "RowParty"]
+
+Outbox = Sequence[Release]
+_DESCRIBE, _AGREE, _ENCODE = SURVEY
+_SETTINGS = ("participation", "min_sites", "pretrain", "secure", "site_noise")
+_TRAINING = ("epochs", "batch", "learning_rate")
+_SURVEYED = 5  # steps before the rounds, none of which can miss a site
+_TYPES = {**TYPES, **{t.__name__: t for t in (Lesson, Scaler, Summing)}}
+
+
+@dataclass(frozen=True, eq=False)
+class RowParty:
+    """A site over the network: its views, the common columns, its party in `cofill.federate`.
+
+    ``weights`` is the common model once it has been handed out.
+    """
+
+    name: str
+    views: Mapping[str, View]
+    design: Callable[[Columns], Design]
+    columns: Columns | None = None
+    site: Newcomer | RowSite | None = None
+    weights: np.ndarray | None = None
+    member: Member | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Chair:
+    """The coordinator over the network: the common columns, its party in `cofill.federate`."""
+
+    names: tuple[str, ...]
+    order: tuple[str, ...]
+    design: Callable[[Columns], Design]
+    columns: Columns | None = None
+    party: Surveyor | Coordinator | None = None
+
+
+class Rounds(AbstractExperiment):
+    """Split by row: one model of all modalities, trained in rounds."""
+
+    name = "federate"
+
+    def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
+        super().__init__(order, federation)
+        if not federation.by_row:
+            raise SettingError(
+                "federate needs sites that hold the same views of other individuals; name those "
+                "views in federation.toml (views = [...])"
+            )
+        given = dict(order.settings)
+        self._patience = _seconds(given.pop("patience", None))
+        try:
+            self.estimator = _estimator(given)
+            self.settings: RoundSettings = self.estimator.settings or RoundSettings()
+            self.settings._check(len(federation.sites))
+        except (TypeError, KeyError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of federate must have the types of FederatedVIGAN's and "
+                f"RoundSettings' parameters; got {', '.join(order.settings)}"
+            ) from None
+        secure = bool(self.settings.secure)
+        rounds = [round_steps(secure=secure) for _ in range(self.settings.rounds)]
+        if self._pretrains():
+            rounds.insert(0, round_steps(pretrain=True, secure=secure))
+        self._steps: tuple[Step[Any], ...] = (
+            Step("introduce", _introduce),
+            Step("settle columns", _settle, "coordinator"),
+            Step(_DESCRIBE.name, _describe),
+            Step(_AGREE.name, self._first_model, "coordinator"),
+            Step(_ENCODE.name, _encode),
+            *(_lifted(step) for steps in rounds for step in steps),
+            Step("hand out", _hand_out, "coordinator"),
+            Step("take the model", _take),
+        )
+
+    def _pretrains(self) -> bool:
+        """Return whether the model has phases before the rounds, and epochs for them."""
+        phases = {"best": (), "pix2pix": (), "vigan": ("autoencoder", "cycle")}
+        return any(self.settings.pretrain.get(p) for p in phases[self.estimator.model])
+
+    def _first_model(
+        self, parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+    ) -> list[tuple[Chair, Outbox]]:
+        made = _at_chairs(_AGREE, parties, inboxes, tell)
+        if self._pretrains():
+            return made
+        return [(replace(c, party=_at_round_one(c.party)), sent) for c, sent in made]
+
+    def _design(self, columns: Columns) -> Design:
+        model = self.estimator
+        return Design(
+            features=dict(columns.features),
+            image_shapes={view: columns.shapes.get(view) for view in columns.features},
+            learner=model._learner,
+            local=model.local or LocalSettings(),
+            settings=self.settings,
+            strategy=make_strategy(model.strategy),
+            seed=model.seed,
+        )
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        return self._steps
+
+    @property
+    def coordinator(self) -> Chair:
+        return Chair(self.federation.names, self.federation.shared, self._design)
+
+    @property
+    def homes(self) -> Mapping[str, str]:
+        return {name: name for name in self.federation.names}
+
+    @property
+    def patience(self) -> float | None:
+        return self._patience
+
+    def lacking(self, number: int) -> bool:
+        return number >= _SURVEYED
+
+    # --- parties ------------------------------------------------------------------------------
+
+    def begin(
+        self, views: Mapping[str, View], people: np.ndarray | None, me: Identity
+    ) -> dict[str, Any]:
+        return {me.name: self._party(me.name, views, me)}
+
+    def _party(self, name: str, views: Mapping[str, View], me: Identity) -> RowParty:
+        views = {view: views[view] for view in self.federation.shared if view in views}
+        known = {other: keys.sign for other, keys in me.others.items() if other != COORDINATOR}
+        member = Member(name, COORDINATOR, me.sign, known) if self.settings.secure else None
+        return RowParty(name, views, self._design, member=member)
+
+    def keep(self, party: RowParty | Chair) -> bytes:
+        inner = party.party if isinstance(party, Chair) else party.site
+        kept: dict[str, Any] = {"columns": party.columns, "stage": type(inner).__name__}
+        if isinstance(inner, Coordinator):
+            made = ("settings", "strategy")
+            kept["own"] = {
+                f.name: getattr(inner, f.name) for f in fields(inner) if f.name not in made
+            }
+        if isinstance(inner, RowSite):
+            kept["own"] = _kept_site(inner)
+        if isinstance(party, RowParty):
+            kept["weights"] = party.weights
+        return pack(kept, _TYPES)
+
+    def restore(
+        self,
+        name: str,
+        kept: bytes,
+        views: Mapping[str, View],
+        people: np.ndarray | None,
+        me: Identity,
+    ) -> RowParty | Chair:
+        found = unpack(kept, _TYPES)
+        columns, stage = found["columns"], found["stage"]
+        if name == COORDINATOR:
+            chair = replace(self.coordinator, columns=columns)
+            if columns is None:
+                return chair
+            design = self._design(columns)
+            if stage == Surveyor.__name__:
+                return replace(chair, party=Surveyor(chair.names, design))
+            own = found["own"]
+            party = Coordinator(settings=design.settings, strategy=design.strategy, **own)
+            return replace(chair, party=party)
+        row = replace(self._party(name, views, me), columns=columns, weights=found["weights"])
+        if columns is None:
+            return row
+        design, whole = self._design(columns), whole_views(row.views, columns)
+        if stage == Newcomer.__name__:
+            return replace(row, site=Newcomer(name, whole, design))
+        site = _restored_site(name, found["own"], whole, design, row.member)
+        return replace(row, site=site)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(
+        self, party: RowParty, people: np.ndarray | None, folder: Path, form: str
+    ) -> Figures:
+        site, columns = party.site, party.columns
+        if not isinstance(site, RowSite) or columns is None or party.weights is None:
+            raise DataError(f"site {party.name!r} has not been handed the common model")
+        model = self.estimator
+        model.learner_, model.scalers_ = site.learner, dict(site.scalers)
+        model.features_ = {name: scaler.features for name, scaler in model.scalers_.items()}
+        model.weights_, model.notes_ = party.weights, site.notes
+        done = model.complete(whole_views(party.views, columns))
+        total = {"observed_rows": 0, "reconstructed_rows": 0, "reconstructed_cells": 0}
+        total |= {"missing_cells": 0}
+        for name in columns.features:
+            write_table(done.table(name), folder / f"{name}{form}")
+            write_table(done.origin_table(name), folder / f"{name}_origin{form}")
+            counts = done.counts(name)
+            total = {key: value + int(counts[key]) for key, value in total.items()}
+        (folder / "notes.txt").write_text("".join(f"{note}\n" for note in site.notes))
+        return Figures(
+            sender=party.name, receiver=COORDINATOR, rows=done.views.n_individuals, figures=total
+        )
+
+    def result(self, party: Chair) -> dict[str, Any]:
+        if not isinstance(party.party, Coordinator):
+            return {}
+        last = party.party
+        return {
+            "rounds": last.round - 1,
+            "weights": len(last.weights),
+            "curve": [dict(entry) for entry in last.curve],
+            "notes": list(last.notes),
+        }
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+def _introduce(
+    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[RowParty, Outbox]]:
+    return [(party, [columns_of(party.name, party.views)]) for party in parties]
+
+
+def _settle(
+    parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[Chair, Outbox]]:
+    made = []
+    for chair, inbox in zip(parties, inboxes, strict=True):
+        letters = agreed(chair.names, chair.order, inbox)
+        columns = letters[0]
+        assert isinstance(columns, Columns)  # noqa: S101
+        surveyor = Surveyor(chair.names, chair.design(columns))
+        made.append((replace(chair, columns=columns, party=surveyor), letters))
+    return made
+
+
+def _describe(
+    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[RowParty, Outbox]]:
+    ready = []
+    for party, inbox in zip(parties, inboxes, strict=True):
+        columns = told_columns(inbox)
+        newcomer = Newcomer(party.name, whole_views(party.views, columns), party.design(columns))
+        ready.append(replace(party, columns=columns, site=newcomer))
+    return _at_sites(_DESCRIBE, ready, inboxes, tell)
+
+
+def _encode(
+    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[RowParty, Outbox]]:
+    made = _at_sites(_ENCODE, parties, inboxes, tell)
+    return [(replace(p, site=_joined(p.site, p.member)), sent) for p, sent in made]
+
+
+def _joined(site: Any, member: Member | None) -> RowSite:
+    """Return a site that signs its keys of secure sums."""
+    return replace(site, member=member)
+
+
+def _at_round_one(party: Any) -> Coordinator:
+    """Return a coordinator that has no pre-training before it."""
+    return replace(party, round=1)
+
+
+def _lifted(step: Step[Any]) -> Step[Any]:
+    """Return a step of `cofill.federate` over the parties of the network."""
+    lifted = _at_chairs if step.at == "coordinator" else _at_sites
+
+    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> Any:
+        return lifted(step, parties, inboxes, tell)
+
+    return Step(step.name, run, step.at)
+
+
+def _at_sites(
+    step: Step[Any], parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[RowParty, Outbox]]:
+    results = step.run([party.site for party in parties], inboxes, tell)
+    return [(replace(p, site=s), sent) for p, (s, sent) in zip(parties, results, strict=True)]
+
+
+def _at_chairs(
+    step: Step[Any], parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[Chair, Outbox]]:
+    results = step.run([chair.party for chair in parties], inboxes, tell)
+    return [(replace(c, party=p), sent) for c, (p, sent) in zip(parties, results, strict=True)]
+
+
+def _hand_out(
+    parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[Chair, Outbox]]:
+    made = []
+    for chair in parties:
+        last = chair.party
+        assert isinstance(last, Coordinator)  # noqa: S101
+        letters = [
+            Model(sender=COORDINATOR, receiver=name, round=last.round, weights=last.weights)
+            for name in chair.names
+        ]
+        made.append((chair, letters))
+    return made
+
+
+def _take(
+    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[RowParty, Outbox]]:
+    made = []
+    for party, inbox in zip(parties, inboxes, strict=True):
+        model = next((r for r in inbox if isinstance(r, Model)), None)
+        made.append((party if model is None else replace(party, weights=model.weights), []))
+    return made
+
+
+# --- settings and states ------------------------------------------------------------------------
+
+
+def _estimator(given: Mapping[str, Any]) -> FederatedVIGAN:
+    """Return the estimator that settings describe; sites are trained one by one."""
+    own = ("model", "strategy", "network", "seed", "rounds", *_TRAINING)
+    known = (*own, "local", *_SETTINGS)
+    for name in given:
+        if name not in known:
+            listed = ", ".join(sorted((*known, "patience")))
+            raise SettingError(f"federate has no setting {name!r}; it has {listed}")
+    if given.get("model", "best") not in _MODELS:
+        raise SettingError(f"model must be one of {', '.join(_MODELS)}, got {given['model']!r}")
+    made = FederatedVIGAN(**{name: given[name] for name in own if name in given})
+    strategy = made.strategy
+    if isinstance(strategy, Mapping):
+        chosen = dict(strategy)
+        named = str(chosen.pop("name", None))
+        if named not in STRATEGIES:
+            raise SettingError(f"strategy.name must be one of {', '.join(STRATEGIES)}")
+        made.strategy = make_strategy(named, **chosen)
+    made.seed = int(made.seed)
+    made.local = made._local()
+    local = dict(given.get("local", {}))
+    if local.get("dp") is not None:
+        local["dp"] = DPSettings(**local["dp"])
+    made.local = replace(made.local, **local)
+    settings = {name: given[name] for name in _SETTINGS if name in given}
+    if isinstance(settings.get("secure"), Mapping):
+        settings["secure"] = SecureSum(**settings["secure"])
+    if settings.get("site_noise") is not None:
+        settings["site_noise"] = SiteNoise(**settings["site_noise"])
+    made.settings = RoundSettings(rounds=made.rounds, together=False, **settings)
+    return made
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise SettingError(f"patience must be seconds above 0, got {value!r}")
+    return float(value)
+
+
+_OF_MEMBER = ("round", "stage", "seal_secret", "mask_secret", "own_mask", "roster", "own_shares")
+
+
+def _kept_site(site: RowSite) -> dict[str, Any]:
+    """Return what a site has become; its rows, model and settings are made again."""
+    member = site.member
+    secrets = None
+    if member is not None:
+        secrets = {name: getattr(member, name) for name in _OF_MEMBER}
+        secrets["received"] = {name: tuple(shares) for name, shares in member.received.items()}
+    return {
+        "scalers": dict(site.scalers),
+        "moments": [np.asarray(leaf) for leaf in jax.tree.leaves(site.moments)],
+        "control": site.control,
+        "notes": site.notes,
+        "secret": site.secret,
+        "member": secrets,
+        "lesson": site.lesson,
+    }
+
+
+def _restored_site(
+    name: str, own: Mapping[str, Any], views: MultiView, design: Design, me: Member | None
+) -> RowSite:
+    scalers = own["scalers"]
+    shape = design.shape(scalers)
+    learner = design.learner(shape)
+    rows = rows_of(views, scalers, shape)
+    site = site_of(name, rows, learner, design.local, design.settings, design.strategy, design.seed)
+    structure = jax.tree.structure(design.local.steps_by().init(jnp.zeros(1)))
+    moments = jax.tree.unflatten(structure, own["moments"]) if own["moments"] else None
+    member = me if me is None or own["member"] is None else replace(me, **own["member"])
+    return replace(
+        site,
+        scalers=scalers,
+        moments=moments,
+        control=own["control"],
+        notes=own["notes"],
+        secret=own["secret"],
+        member=member,
+        lesson=own["lesson"],
+    )

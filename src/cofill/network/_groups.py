@@ -1,0 +1,263 @@
+"""Federated k-means over the network: sums and counts of groups leave a site, nothing else.
+
+The steps are those of `cofill.cluster`; before them the sites agree on columns. Every individual's
+group stays at its site; the coordinator tells how large the groups are. All sites take part to the
+end: without the rows of one, the centres would be others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cofill.cluster import FederatedKMeans, GroupNoise
+from cofill.cluster._kmeans import KMeansState
+from cofill.cluster._rows import Kinds, kinds_of, table_of
+from cofill.cluster._scale import Scaling, chosen_method
+from cofill.cluster._site import SCALING, ClusterSite, Conductor
+from cofill.errors import DataError, SettingError
+from cofill.network._columns import agreed, columns_of, told_columns, whole_views
+from cofill.network._config import FederationConfig
+from cofill.network._experiment import AbstractExperiment
+from cofill.network._identity import Identity
+from cofill.network._order import RunOrder
+from cofill.network._packing import pack, unpack
+from cofill.network._releases import TYPES
+from cofill.privacy import Columns, Figures, Release
+from cofill.protocol import COORDINATOR, Step
+from cofill.views import View, write_table
+
+__all__ = ["GroupParty", "Grouping"]
+
+Outbox = Sequence[Release]
+_MEASURE = SCALING[0]
+_TYPES = {**TYPES, **{t.__name__: t for t in (KMeansState, Scaling)}}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupParty:
+    """A site over the network: its views, the common columns, its party in `cofill.cluster`."""
+
+    name: str
+    views: Mapping[str, View]
+    make: Callable[[str, Mapping[str, View], Columns], ClusterSite]
+    columns: Columns | None = None
+    site: ClusterSite | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupChair:
+    """The coordinator over the network: the common columns, its party in `cofill.cluster`."""
+
+    names: tuple[str, ...]
+    order: tuple[str, ...]
+    make: Callable[[Columns], Conductor]
+    columns: Columns | None = None
+    party: Conductor | None = None
+
+
+class Grouping(AbstractExperiment):
+    """Groups of all sites' individuals by k-means; views must be complete."""
+
+    name = "cluster"
+
+    def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
+        super().__init__(order, federation)
+        if not federation.by_row:
+            raise SettingError(
+                "cluster needs sites that hold the same views of other individuals; name those "
+                "views in federation.toml (views = [...])"
+            )
+        given = dict(order.settings)
+        known = FederatedKMeans().get_params(deep=False).keys() - {"init", "ks", "choose"}
+        for name in given:
+            if name not in known:
+                raise SettingError(
+                    f"cluster has no setting {name!r}; it has {', '.join(sorted(known))}"
+                )
+        if not isinstance(given.get("k"), int):
+            raise SettingError(f"k must be given as a whole number, got {given.get('k')!r}")
+        try:
+            if given.get("noise") is not None:
+                given["noise"] = GroupNoise(**given["noise"])
+            self.model = FederatedKMeans(**given)
+            self.settings = self.model._settings(given["k"])
+            self.model.seed = int(self.model.seed)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of cluster must have the types of FederatedKMeans' parameters; got "
+                f"{', '.join(order.settings)}"
+            ) from None
+        self._steps: tuple[Step[Any], ...] = (
+            Step("introduce", _introduce),
+            Step("settle columns", _settle, "coordinator"),
+            Step(_MEASURE.name, _measure),
+            *(_lifted(step) for step in (*SCALING[1:], *self.model._steps(given["k"]))),
+        )
+        self._assign = next(k for k, s in enumerate(self._steps) if s.name == "assign")
+
+    def _scale(self, kinds: Kinds) -> str:
+        method = chosen_method(self.model.scale, kinds.shape)
+        if self.model.noise is not None and method != "none":
+            raise SettingError(
+                "scale must be 'none' with noise, because exact means and spreads would leave "
+                f"otherwise, got {self.model.scale!r}; scale by bounds known beforehand"
+            )
+        return method
+
+    def _conductor(self, columns: Columns) -> Conductor:
+        kinds = kinds_of(whole_views({}, columns))
+        names, seed = self.federation.names, self.model.seed
+        return Conductor(names, kinds, self.settings, self._scale(kinds), seed)
+
+    def _site(self, name: str, views: Mapping[str, View], columns: Columns) -> ClusterSite:
+        table = table_of(whole_views(views, columns), name)
+        scale, seed = self._scale(table.kinds), self.model.seed
+        return ClusterSite(name, table.rows, table.kinds, self.settings, scale, seed)
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        return self._steps
+
+    @property
+    def coordinator(self) -> GroupChair:
+        return GroupChair(self.federation.names, self.federation.shared, self._conductor)
+
+    @property
+    def homes(self) -> Mapping[str, str]:
+        return {name: name for name in self.federation.names}
+
+    def optional(self, number: int) -> bool:
+        return number < self._assign and self._steps[number].name == "add up groups"
+
+    def follows(self, number: int, party: GroupChair) -> int:
+        state = None if party.party is None else party.party.state
+        if isinstance(state, KMeansState) and number < self._assign and not state.running.any():
+            return self._assign
+        return number + 1
+
+    def begin(
+        self, views: Mapping[str, View], people: np.ndarray | None, me: Identity
+    ) -> dict[str, Any]:
+        return {me.name: self._party(me.name, views)}
+
+    def _party(self, name: str, views: Mapping[str, View]) -> GroupParty:
+        own = {view: views[view] for view in self.federation.shared if view in views}
+        return GroupParty(name, own, self._site)
+
+    def keep(self, party: GroupParty | GroupChair) -> bytes:
+        kept: dict[str, Any] = {"columns": party.columns}
+        if isinstance(party, GroupChair) and party.party is not None:
+            kept["own"] = {"scaling": party.party.scaling, "state": party.party.state}
+        if isinstance(party, GroupParty) and party.site is not None:
+            names = ("scaling", "labels", "sureness", "memory")
+            kept["own"] = {name: getattr(party.site, name) for name in names}
+        return pack(kept, _TYPES)
+
+    def restore(
+        self,
+        name: str,
+        kept: bytes,
+        views: Mapping[str, View],
+        people: np.ndarray | None,
+        me: Identity,
+    ) -> GroupParty | GroupChair:
+        found = unpack(kept, _TYPES)
+        columns, own = found["columns"], found.get("own")
+        if name == COORDINATOR:
+            chair = replace(self.coordinator, columns=columns)
+            if columns is None or own is None:
+                return chair
+            return replace(chair, party=self._conductor(columns).with_(**own))
+        party = replace(self._party(name, views), columns=columns)
+        if columns is None or own is None:
+            return party
+        site = self._site(name, party.views, columns)
+        if own["scaling"] is not None:
+            site = site.with_(rows=own["scaling"].apply(site.rows))
+        return replace(party, site=site.with_(**own))
+
+    def finish(
+        self, party: GroupParty, people: np.ndarray | None, folder: Path, form: str
+    ) -> Figures | None:
+        site, columns = party.site, party.columns
+        if site is None or columns is None or site.labels is None or site.sureness is None:
+            raise DataError(f"site {party.name!r} has not been told the groups")
+        whole = whole_views(party.views, columns)
+        id_name = next(iter(party.views.values())).id_name
+        table = pa.table(
+            {
+                id_name: whole.ids,
+                "cluster": site.labels,
+                "confidence": np.round(site.sureness, 6),
+            }
+        )
+        write_table(table, folder / f"assignments{form}")
+        text = json.dumps({"k": self.settings.k, "scale": site.scale}) + "\n"
+        (folder / "clustering.json").write_text(text)
+        if self.settings.noise is not None:
+            return None  # an exact number of rows is not what the noise pays for
+        rows = len(site.labels)
+        return Figures(
+            sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
+        )
+
+    def result(self, party: GroupChair) -> dict[str, Any]:
+        state = None if party.party is None else party.party.state
+        if not isinstance(state, KMeansState):
+            return {}
+        inertia = float(state.inertia[0])
+        told: dict[str, Any] = {"k": self.settings.k, "rounds": int(state.rounds[0])}
+        told["inertia"] = inertia if np.isfinite(inertia) else None
+        if self.settings.noise is not None:
+            told["cost"] = self.settings.noise.cost()
+        return told
+
+
+def _introduce(
+    parties: Sequence[GroupParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[GroupParty, Outbox]]:
+    return [(party, [columns_of(party.name, party.views)]) for party in parties]
+
+
+def _settle(
+    parties: Sequence[GroupChair], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[GroupChair, Outbox]]:
+    made = []
+    for chair, inbox in zip(parties, inboxes, strict=True):
+        letters = agreed(chair.names, chair.order, inbox)
+        columns = letters[0]
+        assert isinstance(columns, Columns)  # noqa: S101
+        made.append((replace(chair, columns=columns, party=chair.make(columns)), letters))
+    return made
+
+
+def _measure(
+    parties: Sequence[GroupParty], inboxes: Sequence[Any], tell: Any
+) -> list[tuple[GroupParty, Outbox]]:
+    ready = []
+    for party, inbox in zip(parties, inboxes, strict=True):
+        columns = told_columns(inbox)
+        site = party.make(party.name, party.views, columns)
+        ready.append(replace(party, columns=columns, site=site))
+    return _lifted(_MEASURE).run(ready, inboxes, tell)  # pyright: ignore[reportReturnType]
+
+
+def _lifted(step: Step[Any]) -> Step[Any]:
+    """Return a step of `cofill.cluster` over the parties of the network."""
+    name = "party" if step.at == "coordinator" else "site"
+
+    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> Any:
+        results = step.run([getattr(party, name) for party in parties], inboxes, tell)
+        pairs = zip(parties, results, strict=True)
+        return [(replace(party, **{name: one}), sent) for party, (one, sent) in pairs]
+
+    return Step(step.name, run, step.at)

@@ -1,0 +1,222 @@
+"""Kill something at a random moment of a run, and see that nothing is lost: one trial a seed.
+
+    python -m tests.network.kill_series cooperate 0 1 2
+    python -m tests.network.kill_series federate 0 1 2
+
+A seed draws the victim (the process of a run at a site, a whole site, the coordinator) and the
+moment. By view a run ends with a sentence and is resumed to the same result; by row it goes on
+without a site that is lost, or is resumed. Prints one line a trial, and a count of outcomes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import psutil
+
+from cofill.cooperate import CooperativeReconstruction
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.network._local import LocalFederation, local_federation
+from cofill.network._order import RunOrder, new_run
+from cofill.views import MultiView, read_views
+
+from .conftest import FAST, ROUNDS, estimator_for, marked_views, row_sites
+
+Cells = dict[str, dict[str, np.ndarray]]
+VICTIMS = ("job", "site", "coordinator")
+JOBS = ("worker_process", "runner_process")
+
+
+def held() -> dict[str, MultiView]:
+    """Sites a, b and c: a view of their own each, and two that they share by row."""
+    own, shared = marked_views(), row_sites()
+    return {name: MultiView([own[name], *shared[name].values()]) for name in own}
+
+
+def expectation(experiment: str) -> tuple[dict[str, Any], Cells, float]:
+    """Return a run's settings, what sites must complete by it, and how far rounding may go."""
+    if experiment == "cooperate":
+        estimator = CooperativeReconstruction(
+            fusion=FusionSettings(hidden=(), folds=3),
+            encoder_training=TrainSettings(epochs=30, learning_rate=0.01),
+        )
+        done = estimator.fit_complete(marked_views())
+        # Cells vary by thousands; programs that train one site or three round differently.
+        return FAST, {name: {name: done.cells[name]} for name in done.views}, 0.5
+    settings = {**ROUNDS, "rounds": 8, "min_sites": 2}
+    done = estimator_for(settings).fit_sites(row_sites()).complete_sites(row_sites())
+    return settings, {name: dict(made.cells) for name, made in done.items()}, 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What happened: who was killed when, how the run ended first and after resuming."""
+
+    seed: int
+    victim: str
+    name: str
+    share: float
+    outcome: str
+    why: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.victim} of {self.name} at {self.share:.2f}: {self.outcome} "
+            f"({self.seconds:.0f} s) {self.why}"
+        )
+
+
+def run_trial(
+    federation: LocalFederation,
+    seed: int,
+    experiment: str,
+    settings: dict[str, Any],
+    expected: Cells,
+    *,
+    atol: float,
+) -> Trial:
+    """Run one trial; raise an `AssertionError` where something was lost or left behind."""
+    rng = np.random.default_rng([seed, len(experiment)])
+    victim = VICTIMS[rng.integers(3)]
+    sites = federation.federation.names
+    name = "coordinator" if victim == "coordinator" else sites[rng.integers(len(sites))]
+    share, wait = float(rng.uniform(0.02, 0.95)), float(rng.uniform(0, 0.4))
+    began = time.monotonic()
+    order = RunOrder(new_run(), experiment, settings)
+    state, why, notes = _killed(federation, order, victim, name, share, wait)
+    if victim != "job" and name not in federation.processes:
+        federation.start(name)
+    with federation.session():
+        pass
+    outcome = "went on without it" if state == "finished" else "resumed"
+    left = []
+    if state == "finished":
+        left = [site for site in sites if any(f"'{site}'" in note for note in notes)]
+        assert left in ([], [name]), notes
+        outcome = "ended before" if not left else outcome
+    else:
+        assert why, "a run that failed must say why"
+        done = resumed(federation, order)
+        assert done["state"] == "finished", done
+        assert not [n for n in done["notes"] if name not in n], done["notes"]
+        left = [name] if done["notes"] else []
+        outcome = "resumed without it in some rounds" if left else outcome
+    _require_results(federation, order, expected, left, name, atol)
+    return Trial(seed, victim, name, share, outcome, why, time.monotonic() - began)
+
+
+def _killed(
+    federation: LocalFederation, order: RunOrder, victim: str, name: str, share: float, wait: float
+) -> tuple[str, str, list[str]]:
+    """Submit a run, kill in the middle of it, and return how it ended."""
+    with federation.session() as opened:
+        job = opened.submit(order)
+        until = time.monotonic() + 120
+        while federation.progress(order.run)[1] < share and time.monotonic() < until:
+            federation.check()
+            time.sleep(0.02)
+        time.sleep(wait)
+        top = psutil.Process(federation.processes[name].pid)
+        below = top.children(recursive=True)
+        if victim == "job":
+            found = [p for p in below if any(w in part for part in _words(p) for w in JOBS)]
+            for process in found:
+                process.kill()
+        else:
+            top.kill()
+            federation.processes.pop(name).wait()
+            _, alive = psutil.wait_procs(below, timeout=15)
+            assert alive == [], "a killed party left processes behind"
+        if victim == "coordinator":
+            return "failed", "the coordinator was killed", []
+        opened.wait(job, timeout=240.0)
+        ended = opened.outcome(job)
+        return ended["state"], ended["why"], ended.get("notes", [])
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def resumed(federation: LocalFederation, order: RunOrder) -> dict[str, Any]:
+    """Resume a run by the command, and return its outcome."""
+    words = ["resume", order.run, "--kit", str(federation.person().folder), "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from cofill.cli import main; main()", "federation", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _require_results(
+    federation: LocalFederation,
+    order: RunOrder,
+    expected: Cells,
+    left: list[str],
+    name: str,
+    atol: float,
+) -> None:
+    for site, views in expected.items():
+        folder = federation.site(site) / "results" / order.run
+        if site == name and left and not folder.exists():
+            continue  # it was gone when the others completed
+        for view, cells in views.items():
+            (path,) = folder.glob(f"{view}.*")
+            made = read_views({view: str(path)}, id="id")[view].cells
+            assert np.isfinite(made).all()
+            if not left:
+                np.testing.assert_allclose(made, cells, rtol=0, atol=atol)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("experiment", choices=("cooperate", "federate"))
+    parser.add_argument("seeds", nargs="+", type=int)
+    options = parser.parse_args()
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the parties' processes, and here
+    jax.config.update("jax_disable_most_optimizations", True)
+    settings, expected, atol = expectation(options.experiment)
+    outcomes: Counter[str] = Counter()
+    with (
+        tempfile.TemporaryDirectory() as base,
+        local_federation(Path(base) / "out", held()) as federation,
+    ):
+        for seed in options.seeds:
+            try:
+                trial = run_trial(
+                    federation, seed, options.experiment, settings, expected, atol=atol
+                )
+                told, outcome = str(trial), trial.outcome
+            except Exception as error:  # noqa: BLE001  a trial that fails is a line too
+                told, outcome = f"seed {seed}: FAILED: {type(error).__name__}: {error}", "FAILED"
+                for name in ("coordinator", *federation.federation.names):
+                    if name not in federation.processes:
+                        federation.start(name)
+            outcomes[outcome] += 1
+            sys.stdout.write(f"{told}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{dict(outcomes)}\n")
+    return 1 if outcomes["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,461 @@
+"""Rounds, groups and means by the network driver without a network: the in-process results."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from cofill.cluster import FederatedKMeans
+from cofill.errors import DataError, SettingError, StoreError
+from cofill.federate import FederatedVIGAN
+from cofill.network._order import RunOrder, new_run
+from cofill.network._packing import pack
+from cofill.network._parcels import Address, open_parcel, seal_parcel
+from cofill.network._releases import TYPES, releases_from
+from cofill.privacy import Ledger, MaskedVector, Update
+from cofill.protocol import COORDINATOR
+
+from .conftest import CANARY, ROUNDS, estimator_for, row_sites
+
+TRAIN = (6, 9, 12)  # steps
+
+
+def places_of(federation) -> dict:
+    return {name: federation.place(name) for name in federation.federation.names}
+
+
+def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=None):
+    """Run steps, some sites left out of some, or with other parcels than they made."""
+    office = office or federation.office()
+    places = places or places_of(federation)
+    while office.next <= office.route.report and office.next != stop:
+        number = office.next
+        for name in office.route.actors(number):
+            if name == COORDINATOR:
+                office.act()
+            elif (number, name) in absent:
+                office.leave_out(name, "was lost")
+            else:
+                parcels = places[name].act(number, office.mail(name))
+                if sent and (number, name) in sent:
+                    parcels = sent[number, name](parcels)
+                try:
+                    office.receive(name, parcels)
+                except DataError as error:
+                    office.leave_out(name, f"sent what is refused: {error}")
+        office.advance()
+    return office
+
+
+@pytest.fixture(scope="module")
+def fitted() -> FederatedVIGAN:
+    """The estimator over the same sites, trained one by one in this process."""
+    return estimator_for(ROUNDS).fit_sites(row_sites())
+
+
+def completed(federation, site: str, view: str) -> np.ndarray:
+    table = pq.read_table(federation.results(site) / f"{view}.parquet")
+    return np.stack([table.column(c).to_numpy() for c in table.column_names if c != "id"], axis=1)
+
+
+def require_equal(federation, held, estimator) -> None:
+    for site, done in estimator.complete_sites(held).items():
+        for view in done.views:
+            np.testing.assert_array_equal(completed(federation, site, view), done.cells[view])
+
+
+# --- rounds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_rounds_make_the_very_model_that_one_process_makes(rows_here, fitted, secure):
+    # A secure sum is exact: what leaves differs, the result does not differ beyond its rounding.
+    federation = rows_here(settings={**ROUNDS, "secure": secure})
+    office = drive(federation)
+    held = row_sites()
+    require_equal(
+        federation,
+        held,
+        estimator_for({**ROUNDS, "secure": True}).fit_sites(held) if secure else fitted,
+    )
+    assert office.metrics["a"]["reconstructed_rows"] == 12
+    assert office.result["curve"][-1]["sites"] == 3
+    assert office.told == []
+    kinds = {e.kind for e in Ledger.load(federation.ledger("a"))}
+    masked = {"public-keys", "sealed-shares", "masked-vector", "revealed-shares"}
+    assert kinds == {"columns", "column-summary", "figures"} | (masked if secure else {"update"})
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", ["fedprox", "fedadam", "fedyogi", "scaffold"])
+def test_every_strategy_makes_the_model_that_one_process_makes(rows_here, strategy):
+    federation = rows_here(settings={**ROUNDS, "strategy": strategy, "secure": True})
+    drive(federation)
+    held = row_sites()
+    wanted = estimator_for({**ROUNDS, "strategy": strategy, "secure": True}).fit_sites(held)
+    require_equal(federation, held, wanted)
+
+
+@pytest.mark.full
+def test_pre_training_and_private_steps_run_over_places(rows_here):
+    settings = {"rounds": 2, "batch": 8, "model": "best", "network": {"width": 8, "blocks": 1}}
+    dp = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    federation = rows_here(settings={**settings, "local": {"dp": dp}})
+    drive(federation, stop=9)
+    drive(federation)
+    spent = [e for e in Ledger.load(federation.ledger("a")) if e.kind == "update"]
+    assert len(spent) == 2
+    assert all(e.epsilon is not None for e in spent)
+
+
+def test_a_site_may_lack_a_view(rows_here):
+    held = row_sites()
+    views = {"a": ("u", "v"), "b": ("u",), "c": ("u", "v")}
+    federation = rows_here(views=views)
+    drive(federation)
+    # Site b has nobody with two views: it teaches nothing, and is completed all the same.
+    assert len(completed(federation, "b", "v")) == len(held["b"]["u"])
+    assert np.isfinite(completed(federation, "b", "v")).all()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(k, marks=() if k in (6, 10) else pytest.mark.full)
+        for k in (0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16)
+    ],
+)
+def test_rounds_go_on_from_the_last_step_to_the_same_result(rows_here, fitted, step):
+    federation = rows_here()
+    office = drive(federation, stop=step)
+    if COORDINATOR in office.route.actors(step):
+        office.place.act(step, office.mail(COORDINATOR))  # and then it was killed
+    else:
+        first = places_of(federation)["b"].act(step, office.mail("b"))
+        before = federation.ledger("b").read_text()
+        assert federation.place("b").act(step, office.mail("b")) == first
+        assert federation.ledger("b").read_text() == before  # not released and charged twice
+    drive(federation)
+    require_equal(federation, row_sites(), fitted)
+    kinds = [e.kind for e in Ledger.load(federation.ledger("b"))]
+    assert kinds == ["columns", "column-summary", *["update"] * 3, "figures"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", range(8, 16))
+def test_a_secure_round_goes_on_from_the_last_step_to_the_same_result(rows_here, step):
+    federation = rows_here(settings={**ROUNDS, "secure": True})
+    drive(federation, stop=step)
+    drive(federation)
+    held = row_sites()
+    require_equal(federation, held, estimator_for({**ROUNDS, "secure": True}).fit_sites(held))
+
+
+def test_a_site_that_misses_rounds_is_named_and_completed(rows_here):
+    federation = rows_here()
+    office = drive(federation, absent={(TRAIN[0], "b"), (TRAIN[1], "b")})
+    assert [n for n in office.told if "'b' was lost; left out" in n]
+    assert "round 1: site 'b' did not answer; left out" in office.result["notes"]
+    assert [entry["sites"] for entry in office.result["curve"]] == [2, 2, 3]
+    assert set(office.metrics) == {"a", "b", "c"}
+    assert np.isfinite(completed(federation, "b", "v")).all()
+
+
+def test_a_secure_sum_survives_a_site_that_leaves_after_sharing(rows_here):
+    held = row_sites(sites="abcd")
+    federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True}, held=held)
+    names = [step.name for step in federation.route().experiment.steps]
+    office = drive(federation, absent={(names.index("mask"), "b")})
+    assert office.result["curve"][0]["sites"] == 3
+    assert any("site 'b' did not answer" in note for note in office.result["notes"])
+
+
+def test_a_secure_round_with_too_few_sites_fails_and_is_resumed(rows_here):
+    federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True})
+    names = [step.name for step in federation.route().experiment.steps]
+    with pytest.raises(DataError, match=r"round 1: no secure sum.*'b' did not answer"):
+        drive(federation, absent={(names.index("mask"), "b")})
+    # Site b is back: it is asked for the step that it had missed, and the round goes through.
+    office = drive(federation)
+    assert office.result["curve"][0]["sites"] == 3
+    assert sum(e.kind == "masked-vector" for e in Ledger.load(federation.ledger("a"))) == 1
+
+
+def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
+    federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True})
+    names = [step.name for step in federation.route().experiment.steps]
+    mask = names.index("mask")
+    office = drive(federation, stop=mask)
+    places = places_of(federation)
+    lesson = places["a"].parties["a"].site.lesson
+    parcels = places["a"].act(mask, office.mail("a"))
+    address = Address(federation.order.run, mask, "a", COORDINATOR)
+    key = federation.identities[COORDINATOR]
+    content = open_parcel(parcels[COORDINATOR], address, key, most=2**30)
+    (sent,) = releases_from(content, "a")
+    assert isinstance(sent, MaskedVector)
+    for kind in ("<f4", "<f8"):
+        values = (lesson.change * lesson.rows).astype(kind)
+        assert not any(v.tobytes() in content for v in values[np.abs(values) > 0])
+    # Words under masks fill their whole range.
+    assert sent.words.max() > 2**62 > sent.words.min()
+
+
+def lie(federation, number: int, change) -> object:
+    """Return what puts another update into b's parcel of a step."""
+    address = Address(federation.order.run, number, "b", COORDINATOR)
+    keys = federation.identities
+
+    def forge(parcels):
+        content = open_parcel(parcels[COORDINATOR], address, keys[COORDINATOR], most=2**30)
+        (update,) = releases_from(content, "b")
+        assert isinstance(update, Update)
+        broken = object.__new__(Update)
+        for name, value in vars(update).items():
+            object.__setattr__(broken, name, change(update).get(name, value))
+        return {COORDINATOR: seal_parcel(pack([broken], TYPES), address, keys["b"], most=2**30)}
+
+    return forge
+
+
+UNSOUND = {
+    "nan": (lambda u: {"change": np.full_like(u.change, np.nan)}, "not finite"),
+    "infinite": (lambda u: {"change": np.full_like(u.change, np.inf)}, "not finite"),
+    "too long": (lambda u: {"change": np.tile(u.change, 2)}, "of shape"),
+    "empty": (lambda u: {"change": u.change[:0]}, "of shape"),
+    "whole numbers": (lambda u: {"change": u.change.astype(np.uint64)}, "of type uint64"),
+    "a text": (lambda u: {"change": "rows"}, "'change' is not of the right type"),
+    "an old round": (lambda u: {"round": 0}, "answered round 0"),
+    "no rows": (lambda u: {"rows": -5}, "'rows' is not of the right type"),
+    "many rows": (lambda u: {"rows": 2**60}, "individuals"),
+    "another's name": (lambda u: {"sender": "a"}, "may not send as 'a'"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), UNSOUND.values(), ids=UNSOUND)
+def test_an_unsound_update_is_named_and_the_round_goes_on(rows_here, change, words):
+    federation = rows_here(settings={**ROUNDS, "rounds": 1})
+    office = drive(federation, sent={(6, "b"): lie(federation, 6, change)})
+    (entry,) = office.result["curve"]
+    assert entry["sites"] == 2
+    named = [n for n in (*office.told, *office.result["notes"]) if words in n and "'b'" in n]
+    assert len(named) == 1
+    assert np.isfinite(completed(federation, "b", "v")).all()
+
+
+def test_oversized_malformed_and_replayed_answers_are_named_and_left_out(rows_here):
+    federation = rows_here()
+    old: dict[str, bytes] = {}
+
+    def remember(parcels):
+        old.update(parcels)
+        return parcels
+
+    sent = {
+        (6, "b"): remember,
+        (9, "b"): lambda parcels: old,
+        (9, "c"): lambda parcels: {COORDINATOR: parcels[COORDINATOR] + b"x"},
+        (12, "c"): lambda parcels: {
+            COORDINATOR: bytes(federation.federation.limits.parcel_bytes + 1)
+        },
+    }
+    office = drive(federation, sent=sent)
+    told = "; ".join(office.told)
+    assert (
+        "step 9 (train): site 'b' sent what is refused: site 'b' sent a parcel that is not" in told
+    )
+    assert "step 9 (train): site 'c' sent what is refused: a message is no parcel" in told
+    assert "larger than" in told
+    assert [entry["sites"] for entry in office.result["curve"]] == [3, 1, 2]
+
+
+def test_a_site_cannot_go_on_without_its_beginning(rows_here):
+    federation = rows_here()
+    office = drive(federation, stop=6)
+    (federation.place("b").folder / "state.bin").unlink()
+    with pytest.raises(StoreError, match=r"'b' has not done step 0 \(introduce\)"):
+        federation.place("b").act(6, office.mail("b"))
+
+
+def test_sites_with_other_columns_are_named(rows_here):
+    held = row_sites()
+    odd = held["c"]["u"]
+    names = [f.renamed(f"{f.name}x") for f in odd.features]
+    other = type(odd)("u", odd.ids, odd.cells, names)
+    held["c"] = type(held["c"])([other, held["c"]["v"]])
+    with pytest.raises(DataError, match=r"site 'c': 'u' has other columns .* than at site 'a'"):
+        drive(rows_here(held=held))
+
+
+def test_nothing_of_a_run_stays_at_the_coordinator(rows_here):
+    federation = rows_here()
+    office = drive(federation)
+    office.end()
+    assert sorted(p.name for p in office.folder.iterdir()) == ["run.json", "times.jsonl"]
+    assert federation.place("a").parties == {}
+
+
+def test_a_run_whose_end_nobody_heard_of_is_told_again(rows_here):
+    federation = rows_here()
+    office = drive(federation)
+    office.end()
+    again = federation.office()  # the coordinator was killed before it could say so
+    assert again.next > again.route.report
+    assert (again.metrics, again.result) == (office.metrics, office.result)
+
+
+def test_old_parcels_are_not_kept(rows_here):
+    federation = rows_here()
+    office = drive(federation, stop=14)
+    assert sorted(int(p.name) for p in (office.folder / "mail").iterdir()) == [11, 12]
+
+
+def test_a_full_disk_is_one_sentence_and_the_run_is_resumed(rows_here, fitted, monkeypatch):
+    import resource
+
+    federation = rows_here()
+    office = drive(federation, stop=9)
+    place = federation.place("b")
+    before = federation.ledger("b").read_bytes()
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in (len(before) + 50, len(before) + 600):  # in the ledger's line, in the state
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most[1]))
+        try:
+            with pytest.raises(StoreError, match="cannot be written: File too large"):
+                place.act(9, office.mail("b"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        Ledger.load(federation.ledger("b"))  # no half line
+        assert place.done == 6
+    # The very process goes on once there is room: a step that failed has changed nothing.
+    drive(federation, office, {**places_of(federation), "b": place})
+    require_equal(federation, row_sites(), fitted)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings", "words"),
+    [
+        ("federate", {"speed": 3}, "federate has no setting 'speed'"),
+        ("federate", {"model": "magic"}, "model must be one of"),
+        ("federate", {"strategy": "magic"}, "strategy must be one of"),
+        ("federate", {"strategy": {"name": "fedprox", "x": 1}}, "settings of federate must have"),
+        ("federate", {"rounds": 0}, "rounds must be at least 1"),
+        ("federate", {"rounds": "many"}, "settings of federate must have"),
+        ("federate", {"min_sites": 4}, "min_sites must be at most"),
+        ("federate", {"patience": -1}, "patience must be seconds above 0"),
+        ("federate", {"local": {"speed": 1}}, "settings of federate must have"),
+        ("cluster", {}, "k must be given as a whole number"),
+        ("cluster", {"k": 1}, "k must be at least 2"),
+        ("cluster", {"k": 2, "init": [1]}, "cluster has no setting 'init'"),
+        ("mean", {"low": 0, "high": 1, "view": "u"}, "mean needs the setting epsilon"),
+        ("mean", {"epsilon": 1, "low": 0, "high": 1}, "mean needs the setting view"),
+        ("mean", {"epsilon": 1, "low": 0, "high": 1, "view": "w"}, "view must be one of"),
+        ("mean", {"epsilon": -1, "low": 0, "high": 1, "view": "u"}, "epsilon must be"),
+        ("mean", {"epsilon": 1, "low": 1, "high": 0, "view": "u"}, "must be"),
+        ("cooperate", {}, "cooperate needs sites that hold a view of their own"),
+    ],
+)
+def test_a_wrong_order_is_refused(rows_here, experiment, settings, words):
+    with pytest.raises(SettingError, match=words):
+        rows_here(experiment, settings).route()
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+GROUPS = {"k": 3, "restarts": 2, "rounds": 40, "seed": 3}
+
+
+def labels(federation, site: str) -> list[int]:
+    table = pq.read_table(federation.results(site) / "assignments.parquet")
+    return table.column("cluster").to_pylist()
+
+
+@pytest.mark.parametrize(
+    "stop", [None, 9, *(pytest.param(k, marks=pytest.mark.full) for k in (2, 4, 7, 12))]
+)
+def test_groups_are_those_of_one_process(rows_here, stop):
+    held = row_sites(whole=True)
+    federation = rows_here("cluster", GROUPS, held)
+    office = drive(federation, stop=stop)
+    if stop is not None:
+        office = drive(federation)  # taken up from what is on disk
+    wanted = FederatedKMeans(**GROUPS).fit(held)
+    assert office.result["inertia"] == wanted.inertia_
+    assert office.result["rounds"] == wanted.n_iter_ < 40
+    for site, groups in wanted.labels_by_site_.items():
+        assert labels(federation, site) == groups.tolist()
+    ledger = Ledger.load(federation.ledger("a"))
+    kinds = [e.kind for e in ledger]
+    assert kinds[0] == "columns"
+    assert kinds[-1] == "figures"
+    assert set(kinds[1:-1]) == {"group-sums"}
+    steps = (office.folder / "times.jsonl").read_text().splitlines()
+    assert len(steps) < len(office.route.experiment.steps) // 2  # empty rounds are left out
+
+
+def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
+    held = row_sites(whole=True)
+    noise = {"epsilon": 1.0, "clip": 1e8, "rounds": 3}
+    federation = rows_here("cluster", {"k": 2, "scale": "none", "noise": noise}, held)
+    budget = {"epsilon": 1.2, "only_guaranteed": True, "neighbours": "add or remove one"}
+    for name, config in federation.configs.items():
+        federation.configs[name] = replace(config, budget=budget)
+    office = drive(federation)
+    assert office.result["cost"]["guaranteed"]
+    kinds = [e.kind for e in Ledger.load(federation.ledger("a"))]
+    assert kinds == ["columns", *["group-sums"] * 3]
+    again = RunOrder(new_run(), "cluster", federation.order.settings)
+    federation.order = again
+    with pytest.raises(SettingError, match=r"group-sums from 'a'.*is refused.*of 1.2"):
+        drive(federation)
+
+
+def test_a_site_that_is_missing_ends_the_groups(rows_here):
+    federation = rows_here("cluster", GROUPS, row_sites(whole=True))
+    assert not federation.route().experiment.lacking(6)
+    assert not federation.order.goes_on
+
+
+# --- means ------------------------------------------------------------------------------------
+
+MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"}
+
+
+def test_means_are_noisy_and_charged_and_refused_beyond_the_budget(rows_here):
+    federation = rows_here("mean", MEAN)
+    federation.configs["b"] = replace(federation.configs["b"], budget={"epsilon": 0.7})
+    office = drive(federation)
+    told = office.result
+    assert set(told["sites"]) == {"a", "b", "c"}
+    held = row_sites()
+    for name, mean in told["sites"].items():
+        cells = held[name]["u"].cells
+        away = np.abs(np.array(mean["mean"]) - cells.mean(axis=0))
+        assert (away < 8 * np.array(mean["scale"])).all()
+        assert (away > 0).all()
+        assert "ε = 0.5" in mean["guarantee"]
+        assert [e.kind for e in Ledger.load(federation.ledger(name))] == ["noisy-mean"]
+    assert np.shape(told["mean"]) == (3,)
+    text = (federation.results("a") / "u_mean.csv").read_text()
+    assert repr(told["sites"]["a"]["mean"][0]) in text
+    federation.order = RunOrder(new_run(), "mean", MEAN)
+    office = federation.office()
+    places = places_of(federation)
+    with pytest.raises(SettingError, match=r"noisy-mean from 'b'.*refused.*of 0.7"):
+        places["b"].act(0, {})
+    assert len(Ledger.load(federation.ledger("b"))) == 1
+    drive(federation, office, places, absent={(0, "b"), (2, "b")})
+    assert set(office.result["sites"]) == {"a", "c"}
+    assert "site 'b'" in json.dumps(office.told)
+
+
+def test_a_resumed_mean_sends_the_same_values_once(rows_here):
+    federation = rows_here("mean", MEAN)
+    drive(federation, stop=1)
+    first = federation.place("a").act(0, {})
+    office = drive(federation)
+    assert federation.place("a").done == office.route.report
+    assert first
+    assert len(Ledger.load(federation.ledger("a"))) == 1
