@@ -424,9 +424,9 @@ class CooperativeReconstruction(AbstractCompleter):
         run_steps(ASKING, [trial], progress=progress)
         self.ledger_ = trial.ledger
         self.federation_.ledger = trial.ledger
-        self.federation_.sites = {
-            name: site.with_(noised=trial.sites[name].noised) for name, site in self.sites_.items()
-        }
+        for name, site in self.sites_.items():
+            if trial.sites[name].noised is not site.noised:
+                self.federation_.sites[name] = site.with_(noised=trial.sites[name].noised)
         return {
             name: site.answer or Answer(no_tokens(), np.zeros((0, 0)))
             for name, site in trial.sites.items()
