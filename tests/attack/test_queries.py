@@ -47,6 +47,7 @@ def test_smaller_groups_give_more_away():
     assert found[0] < found[1] < found[2] < found[3] == 1.0
 
 
+@pytest.mark.full
 def test_noisy_means_of_groups_are_as_good_as_their_average():
     x, truth, ward = wards(8, features=20, apart=3.0)
     noise = Noise("laplace", 0.8)

@@ -31,7 +31,10 @@ def plain(attack):
 
 
 @pytest.mark.parametrize("make", [*LINES, SelfTraining])
-@pytest.mark.parametrize("share", [0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize(
+    "share",
+    [0.01, 0.5, 0.9, *(pytest.param(s, marks=pytest.mark.full) for s in (0.03, 0.1, 0.3, 0.7))],
+)
 def test_attacks_beat_the_floor_at_every_share(make, share):
     x, truth = blobs(share, apart=4.0)
     attack = make(**({"landmarks": 300} if make is SelfTraining else {}))

@@ -41,6 +41,7 @@ def test_groups_of_two_sites_are_found_written_and_drawn(tables, capsys):
     assert "group 1" in picture
 
 
+@pytest.mark.full
 def test_the_number_of_groups_is_chosen_and_told(tables, capsys):
     folder, _ = tables
     assert run(arguments(folder, "--json")) == 0

@@ -21,6 +21,7 @@ def test_there_are_five_short_ones():
         assert len(path.read_text(encoding="utf-8").splitlines()) < 60, path.name
 
 
+@pytest.mark.full
 def test_the_quickest_runs(tmp_path):
     path = next(p for p in EXAMPLES if p.stem == "released_mean")
     ran = run(path, tmp_path)
