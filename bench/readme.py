@@ -121,7 +121,7 @@ def leaks_block() -> str:
         lines.append(
             f"| {source} | {leak['paper']} | {leak['none']} | `{verdict['best']}` | "
             f"{verdict['inversion_r2']:.2f} | + {verdict['mse_growth']:.0%} | "
-            f"{verdict['bound']['all']:.2f} |"
+            f"{f'{bound:.2f}' if (bound := verdict['bound'].get('all')) else '–'} |"
         )
     lines += [
         "",
@@ -131,7 +131,7 @@ def leaks_block() -> str:
         "carry only what receivers need (`needs`, at a price of leak) are the best found; their "
         "prices were chosen with test rows in view, and the few people of the pilot stay exposed. "
         "The bound is the least leak of any code at + 25 % error where regressions are linear and "
-        "one receiver has all codes: an R² below 0.2 at that error is not to be had that way.",
+        "one receiver has all codes, given where there are rows enough to know it.",
     ]
     return "\n".join(lines)
 

@@ -18,6 +18,7 @@ from cofill.views import MultiView, Scaler
 __all__ = ["least_leak"]
 
 _SHRINK = 0.02
+_ROWS_A_COLUMN = 10  # with fewer, regressions find what is not there and the bound is none
 _PRICES = np.logspace(2, -4, 61)
 
 
@@ -35,7 +36,8 @@ def least_leak(views: MultiView, growth: float) -> dict[str, float]:
     -------
     dict
         Per receiving view the bound, and their average as ``"all"``. Covariances are shrunk a
-        little, and are those of the given rows: the bound is for people like them.
+        little, and are those of the given rows: the bound is for people like them. A receiver
+        whose peers have more than a column for ten rows is left out.
 
     Examples
     --------
@@ -49,9 +51,9 @@ def least_leak(views: MultiView, growth: float) -> dict[str, float]:
     found = {}
     for name, own in rows.items():
         others = np.hstack([r for other, r in rows.items() if other != name])
-        found[name] = _bound(others, own, growth)
-    found["all"] = float(np.mean(list(found.values())))
-    return found
+        if len(others) >= _ROWS_A_COLUMN * others.shape[1]:
+            found[name] = _bound(others, own, growth)
+    return {**found, "all": float(np.mean(list(found.values())))} if found else {}
 
 
 def _bound(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n k"], growth: float) -> float:
