@@ -26,9 +26,9 @@ from cofill.federate._rows import rows_of
 from cofill.federate._strategies import STRATEGIES, make_strategy
 from cofill.federate._survey import SURVEY, Design, Newcomer, Surveyor
 from cofill.nets import DPSettings
-from cofill.network._columns import agreed, columns_of, told_columns, whole_views
+from cofill.network._columns import INTRODUCE, SETTLE, told_columns, whole_views
 from cofill.network._config import FederationConfig
-from cofill.network._experiment import AbstractExperiment
+from cofill.network._experiment import AbstractExperiment, lifted
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
 from cofill.network._packing import pack, unpack
@@ -73,6 +73,10 @@ class Chair:
     columns: Columns | None = None
     party: Surveyor | Coordinator | None = None
 
+    def make(self, columns: Columns) -> Surveyor:
+        """Return the party that begins, once columns are settled."""
+        return Surveyor(self.names, self.design(columns))
+
 
 class Rounds(AbstractExperiment):
     """Split by row: one model of all modalities, trained in rounds."""
@@ -104,12 +108,12 @@ class Rounds(AbstractExperiment):
         if self._pretrains():
             rounds.insert(0, round_steps(pretrain=True, secure=secure))
         self._steps: tuple[Step[Any], ...] = (
-            Step("introduce", _introduce),
-            Step("settle columns", _settle, "coordinator"),
+            INTRODUCE,
+            SETTLE,
             Step(_DESCRIBE.name, _describe),
             Step(_AGREE.name, self._first_model, "coordinator"),
             Step(_ENCODE.name, _encode),
-            *(_lifted(step) for steps in rounds for step in steps),
+            *(lifted(step) for steps in rounds for step in steps),
             Step("hand out", _hand_out, "coordinator"),
             Step("take the model", _take),
         )
@@ -122,9 +126,9 @@ class Rounds(AbstractExperiment):
     def _first_model(
         self, parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
     ) -> list[tuple[Chair, Outbox]]:
-        made = _at_chairs(_AGREE, parties, inboxes, tell)
+        made = lifted(_AGREE).run(parties, inboxes, tell)
         if self._pretrains():
-            return made
+            return list(made)
         return [(replace(c, party=_at_round_one(c.party)), sent) for c, sent in made]
 
     def _design(self, columns: Columns) -> Design:
@@ -254,25 +258,6 @@ class Rounds(AbstractExperiment):
 # --- steps --------------------------------------------------------------------------------------
 
 
-def _introduce(
-    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[RowParty, Outbox]]:
-    return [(party, [columns_of(party.name, party.views)]) for party in parties]
-
-
-def _settle(
-    parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[Chair, Outbox]]:
-    made = []
-    for chair, inbox in zip(parties, inboxes, strict=True):
-        letters = agreed(chair.names, chair.order, inbox)
-        columns = letters[0]
-        assert isinstance(columns, Columns)  # noqa: S101
-        surveyor = Surveyor(chair.names, chair.design(columns))
-        made.append((replace(chair, columns=columns, party=surveyor), letters))
-    return made
-
-
 def _describe(
     parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
 ) -> list[tuple[RowParty, Outbox]]:
@@ -281,13 +266,13 @@ def _describe(
         columns = told_columns(inbox)
         newcomer = Newcomer(party.name, whole_views(party.views, columns), party.design(columns))
         ready.append(replace(party, columns=columns, site=newcomer))
-    return _at_sites(_DESCRIBE, ready, inboxes, tell)
+    return list(lifted(_DESCRIBE).run(ready, inboxes, tell))
 
 
 def _encode(
     parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
 ) -> list[tuple[RowParty, Outbox]]:
-    made = _at_sites(_ENCODE, parties, inboxes, tell)
+    made = lifted(_ENCODE).run(parties, inboxes, tell)
     return [(replace(p, site=_joined(p.site, p.member)), sent) for p, sent in made]
 
 
@@ -299,30 +284,6 @@ def _joined(site: Any, member: Member | None) -> RowSite:
 def _at_round_one(party: Any) -> Coordinator:
     """Return a coordinator that has no pre-training before it."""
     return replace(party, round=1)
-
-
-def _lifted(step: Step[Any]) -> Step[Any]:
-    """Return a step of `cofill.federate` over the parties of the network."""
-    lifted = _at_chairs if step.at == "coordinator" else _at_sites
-
-    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> Any:
-        return lifted(step, parties, inboxes, tell)
-
-    return Step(step.name, run, step.at)
-
-
-def _at_sites(
-    step: Step[Any], parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[RowParty, Outbox]]:
-    results = step.run([party.site for party in parties], inboxes, tell)
-    return [(replace(p, site=s), sent) for p, (s, sent) in zip(parties, results, strict=True)]
-
-
-def _at_chairs(
-    step: Step[Any], parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[Chair, Outbox]]:
-    results = step.run([chair.party for chair in parties], inboxes, tell)
-    return [(replace(c, party=p), sent) for c, (p, sent) in zip(parties, results, strict=True)]
 
 
 def _hand_out(

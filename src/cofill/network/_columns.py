@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from cofill.errors import DataError
 from cofill.privacy import Columns, Release
-from cofill.protocol import COORDINATOR
+from cofill.protocol import COORDINATOR, Step
 from cofill.views import Feature, MultiView, View
 
-__all__ = ["agreed", "columns_of", "told_columns", "whole_views"]
+__all__ = ["INTRODUCE", "SETTLE", "agreed", "columns_of", "told_columns", "whole_views"]
 
 
 def columns_of(name: str, views: Mapping[str, View]) -> Columns:
@@ -30,7 +31,7 @@ def columns_of(name: str, views: Mapping[str, View]) -> Columns:
     )
 
 
-def agreed(names: Sequence[str], order: Sequence[str], inbox: Sequence[Release]) -> list[Release]:
+def agreed(names: Sequence[str], order: Sequence[str], inbox: Sequence[Release]) -> list[Columns]:
     """Return the common columns, one letter a site, views in a given order.
 
     Raises a `DataError` that names two sites where they disagree, or one that said nothing.
@@ -105,3 +106,23 @@ def whole_views(views: Mapping[str, View], columns: Columns) -> MultiView:
             own = View(name, ids, none, features, image_shape=shape, id_name=id_name)
         made.append(own)
     return MultiView(made)
+
+
+def _introduce(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
+    return [(party, [columns_of(party.name, party.views)]) for party in parties]
+
+
+def _settle(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
+    made = []
+    for chair, inbox in zip(parties, inboxes, strict=True):
+        letters = agreed(chair.names, chair.order, inbox)
+        columns = letters[0]
+        made.append((replace(chair, columns=columns, party=chair.make(columns)), letters))
+    return made
+
+
+INTRODUCE = Step("introduce", _introduce)
+"""Sites, which have a name and views, say what columns they have."""
+
+SETTLE = Step("settle columns", _settle, "coordinator")
+"""The coordinator, which has names and an order of views, settles columns and makes its party."""

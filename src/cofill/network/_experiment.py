@@ -7,7 +7,8 @@ its own package.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from cofill.privacy import Figures
 from cofill.protocol import Step
 from cofill.views import View
 
-__all__ = ["AbstractExperiment", "settings_as"]
+__all__ = ["AbstractExperiment", "lifted", "settings_as"]
 
 
 class AbstractExperiment(ABC):
@@ -102,6 +103,21 @@ class AbstractExperiment(ABC):
     def result(self, party: Any) -> dict[str, Any]:
         """Return what the coordinator's party may tell of a run: figures, no row."""
         return {}
+
+
+def lifted(step: Step[Any]) -> Step[Any]:
+    """Return a step over parties that hold what it works on.
+
+    They hold it as ``site``, the coordinator's as ``party``.
+    """
+    name = "party" if step.at == "coordinator" else "site"
+
+    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
+        results = step.run([getattr(party, name) for party in parties], inboxes, tell)
+        pairs = zip(parties, results, strict=True)
+        return [(replace(party, **{name: one}), sent) for party, (one, sent) in pairs]
+
+    return Step(step.name, run, step.at)
 
 
 def settings_as(value: Any) -> Any:

@@ -22,9 +22,9 @@ from cofill.cluster._rows import Kinds, kinds_of, table_of
 from cofill.cluster._scale import Scaling, chosen_method
 from cofill.cluster._site import SCALING, ClusterSite, Conductor
 from cofill.errors import DataError, SettingError
-from cofill.network._columns import agreed, columns_of, told_columns, whole_views
+from cofill.network._columns import INTRODUCE, SETTLE, told_columns, whole_views
 from cofill.network._config import FederationConfig
-from cofill.network._experiment import AbstractExperiment
+from cofill.network._experiment import AbstractExperiment, lifted
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
 from cofill.network._packing import pack, unpack
@@ -97,10 +97,10 @@ class Grouping(AbstractExperiment):
                 f"{', '.join(order.settings)}"
             ) from None
         self._steps: tuple[Step[Any], ...] = (
-            Step("introduce", _introduce),
-            Step("settle columns", _settle, "coordinator"),
+            INTRODUCE,
+            SETTLE,
             Step(_MEASURE.name, _measure),
-            *(_lifted(step) for step in (*SCALING[1:], *self.model._steps(given["k"]))),
+            *(lifted(step) for step in (*SCALING[1:], *self.model._steps(given["k"]))),
         )
         self._assign = next(k for k, s in enumerate(self._steps) if s.name == "assign")
 
@@ -222,24 +222,6 @@ class Grouping(AbstractExperiment):
         return told
 
 
-def _introduce(
-    parties: Sequence[GroupParty], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[GroupParty, Outbox]]:
-    return [(party, [columns_of(party.name, party.views)]) for party in parties]
-
-
-def _settle(
-    parties: Sequence[GroupChair], inboxes: Sequence[Any], tell: Any
-) -> list[tuple[GroupChair, Outbox]]:
-    made = []
-    for chair, inbox in zip(parties, inboxes, strict=True):
-        letters = agreed(chair.names, chair.order, inbox)
-        columns = letters[0]
-        assert isinstance(columns, Columns)  # noqa: S101
-        made.append((replace(chair, columns=columns, party=chair.make(columns)), letters))
-    return made
-
-
 def _measure(
     parties: Sequence[GroupParty], inboxes: Sequence[Any], tell: Any
 ) -> list[tuple[GroupParty, Outbox]]:
@@ -248,16 +230,4 @@ def _measure(
         columns = told_columns(inbox)
         site = party.make(party.name, party.views, columns)
         ready.append(replace(party, columns=columns, site=site))
-    return _lifted(_MEASURE).run(ready, inboxes, tell)  # pyright: ignore[reportReturnType]
-
-
-def _lifted(step: Step[Any]) -> Step[Any]:
-    """Return a step of `cofill.cluster` over the parties of the network."""
-    name = "party" if step.at == "coordinator" else "site"
-
-    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> Any:
-        results = step.run([getattr(party, name) for party in parties], inboxes, tell)
-        pairs = zip(parties, results, strict=True)
-        return [(replace(party, **{name: one}), sent) for party, (one, sent) in pairs]
-
-    return Step(step.name, run, step.at)
+    return list(lifted(_MEASURE).run(ready, inboxes, tell))

@@ -13,11 +13,10 @@ from cofill.metrics import Recorder, ResultRecord, joined, paired_test
 from cofill.reproduce._attacks import ATTACKS, check_attacks
 from cofill.reproduce._catalogue import AnyExperiment, Experiment, find_experiment
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
-from cofill.reproduce._fed_experiments import FedExperiment, check_fed, run_fed_experiment
+from cofill.reproduce._fed_experiments import FedExperiment, run_fed_experiment
 from cofill.reproduce._leak_experiments import (
     DEFENCES,
     LeakExperiment,
-    check_leaks,
     run_leak_experiment,
 )
 from cofill.reproduce._mean_experiments import MeanExperiment, run_mean_experiment
@@ -144,7 +143,7 @@ def _run_rows(
     progress: Progress,
     ready: Callable[[], None],
 ) -> ResultRecord:
-    wanted = check_fed(experiment, methods)
+    wanted = chosen(methods, experiment.methods, experiment.name)
     ready()
     recorder = _recorder(experiment, repeats, {m: experiment.methods[m] for m in wanted}, quick)
     run_fed_experiment(experiment, recorder, quick=quick, methods=wanted, progress=progress)
@@ -159,7 +158,7 @@ def _run_leaks(
     progress: Progress,
     ready: Callable[[], None],
 ) -> ResultRecord:
-    wanted = check_leaks(experiment, methods)
+    wanted = chosen(methods, experiment.methods, experiment.name)
     ready()
     defences = "; ".join(f"{name}: {words}" for name, words in DEFENCES.items())
     recorder = _recorder(

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cofill.completion._completer import Progress
-from cofill.errors import SettingError
 from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, fit_sites_many
 from cofill.metrics import Recorder, ResultRecord
 from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method
@@ -24,7 +23,7 @@ from cofill.reproduce._fed_pictures import fed_pictures
 from cofill.reproduce._fed_setup import Given, data_of, estimator_of, held_by
 from cofill.views import MultiView, by_row, pair_up
 
-__all__ = ["FED_EXPERIMENTS", "FED_METHODS", "FedExperiment", "check_fed", "run_fed_experiment"]
+__all__ = ["FED_EXPERIMENTS", "FED_METHODS", "FedExperiment", "run_fed_experiment"]
 
 FED_METHODS: Mapping[str, str] = {
     "fed-faithful": "the thesis's system: VIGAN, pre-trained at ten sites, then averaged in rounds",
@@ -58,17 +57,6 @@ class FedExperiment:
     def pictures(self, record: ResultRecord) -> dict[str, str]:
         """Return the pictures of a record by name."""
         return fed_pictures(record)
-
-
-def check_fed(experiment: FedExperiment, methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the methods to run; raise a `SettingError` for one that is not there."""
-    for name in methods or ():
-        if name not in experiment.methods:
-            raise SettingError(
-                f"there is no method {name!r} in {experiment.name}; there is "
-                f"{', '.join(experiment.methods)}"
-            )
-    return tuple(m for m in experiment.methods if methods is None or m in methods)
 
 
 def run_fed_experiment(

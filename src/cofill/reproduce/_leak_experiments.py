@@ -20,7 +20,6 @@ from cofill.completion._completer import Progress
 from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
 from cofill.cooperate._encode import ENCODE, encode_rows
 from cofill.cooperate._site import CooperativeSite
-from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord, mse
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import rows_of
@@ -34,7 +33,6 @@ __all__ = [
     "DEFENCES",
     "LEAK_EXPERIMENTS",
     "LeakExperiment",
-    "check_leaks",
     "run_leak_experiment",
 ]
 
@@ -118,19 +116,6 @@ class LeakExperiment:
     def pictures(self, record: ResultRecord) -> dict[str, str]:
         """Return the pictures of a record by name."""
         return leak_pictures(record)
-
-
-def check_leaks(experiment: LeakExperiment, methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the data sets to try defences on; raise a `SettingError` for one that is not there."""
-    for name in methods or ():
-        if name not in experiment.methods:
-            known = ", ".join(experiment.methods)
-            raise SettingError(
-                f"there is no method {name!r} in {experiment.name}; there is {known}"
-            )
-    if methods is not None and not methods:
-        raise SettingError("methods must name at least one data set, got none")
-    return tuple(m for m in experiment.methods if methods is None or m in methods)
 
 
 def run_leak_experiment(

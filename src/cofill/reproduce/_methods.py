@@ -6,7 +6,7 @@ networks of all repeats train as one batch and because equal weights and masks s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -57,8 +57,12 @@ Family = Callable[[Sequence[MultiView], Sequence[int], Progress], list[dict[str,
 """``(training views, seeds, progress) → one {method: Fitted} for each repeat``."""
 
 
-def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the methods to run, in the order of `METHODS`; all of them for None.
+def chosen(
+    names: Sequence[str] | None,
+    among: Collection[str] = tuple(METHODS),
+    where: str = "the experiments",
+) -> tuple[str, ...]:
+    """Return the methods to run, in the order of those there are; all of them for None.
 
     Examples
     --------
@@ -66,15 +70,15 @@ def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
     ('mwm', 'mean')
     """
     if names is None:
-        return tuple(METHODS)
+        return tuple(among)
     for name in names:
-        if name not in METHODS:
-            close = get_close_matches(name, METHODS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(METHODS)}"
-            raise SettingError(f"there is no method {name!r} in the experiments; {hint}")
+        if name not in among:
+            close = get_close_matches(name, among, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(among)}"
+            raise SettingError(f"there is no method {name!r} in {where}; {hint}")
     if not names:
         raise SettingError("methods must name at least one method, got none")
-    return tuple(m for m in METHODS if m in names)
+    return tuple(m for m in among if m in names)
 
 
 def families(methods: Sequence[str], *, architecture: str, masks: str = "closed") -> list[Family]:
