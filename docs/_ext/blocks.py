@@ -22,6 +22,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "demo": readme.demo_block,
     "papers": readme.papers_block,
     "means": readme.means_block,
+    "federated": readme.federated_block,
+    "leaks": readme.leaks_block,
     "commands": commands.reference,
     "methods": commands.methods,
     "releases": formats.releases,
