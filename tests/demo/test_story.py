@@ -51,4 +51,8 @@ def test_the_story_ends_in_a_report_of_every_chapter(tmp_path, capsys):
     verdicts = {release["kind"]: release for release in mean["releases"]}
     assert "mean" in verdicts
     assert json.loads((out / "audit" / "audit.json").read_text())["verdict"] == "near-total"
-    assert run(["demo", "--out", str(out), "-q"]) == 0  # again, over the earlier one
+    assert run(["demo", "--out", str(out), "--json"]) == 0  # again, over the earlier one
+    told = json.loads(capsys.readouterr().out)
+    assert told["report"] == str((out / "report.html").resolve())
+    assert told["verdicts"]["audit"] == "near-total"
+    assert told["clinics"]["federated/psnr/all"] > told["clinics"]["mean/psnr/all"] + 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from cofill.cli._show import console, progress_line
 
 if TYPE_CHECKING:
     from cofill.audit import Audit
-    from cofill.demo import Clinics
+    from cofill.demo import Clinics, Demo
 
 __all__ = ["demo"]
 
@@ -28,6 +29,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
     show: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
 ) -> None:
     """Tell in about a minute what was completed, how well, for whom, and what leaked.
 
@@ -41,17 +43,30 @@ def demo(
     tellers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit}
 
     def after(number: int, result: Any) -> None:
-        if not quiet:
+        if not (quiet or as_json):
             screen.rule(f"{number}. {CHAPTERS[number - 1].title}", align="left")
             tellers[number](result)
 
-    with progress_line(quiet) as tell:
+    with progress_line(quiet or as_json) as tell:
         made = run_demo(out, missing=missing, seed=seed, tell=tell, after=after)
-    if not quiet:
+    if as_json:
+        typer.echo(json.dumps(_facts(made), indent=2))
+    elif not quiet:
         screen.rule()
         screen.print(f"report: {made.report.resolve()}", soft_wrap=True)
     if show:
         webbrowser.open(made.report.resolve().as_uri())
+
+
+def _facts(made: Demo) -> dict[str, Any]:
+    """Return what was reached, in figures."""
+    errors = {} if made.completion.evaluation is None else made.completion.evaluation.summary
+    return {
+        "report": str(made.report.resolve()),
+        "completion": {key: value["mean"] for key, value in errors.items() if "/mse/" in key},
+        "clinics": {key: value["mean"] for key, value in made.clinics.record.summary.items()},
+        "verdicts": {"release": made.release.verdict, "audit": made.audit.verdict},
+    }
 
 
 def _show_clinics(result: Clinics) -> None:
