@@ -197,3 +197,35 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     assert "ended" in out
     assert err == ""
     assert [p.name for p in tmp_path.iterdir()] == ["progress.jsonl"]
+
+
+def test_a_reader_that_goes_away_is_not_talked_of(tmp_path, capfd):
+    with watching(tmp_path) as server:
+        for error in (ConnectionResetError("gone"), ValueError("a fault")):
+            try:
+                raise error
+            except (ConnectionError, ValueError):
+                server.handle_error(None, ("127.0.0.1", 1))
+    told = capfd.readouterr().err
+    assert "a fault" in told
+    assert "gone" not in told
+
+
+def test_a_coordinator_shows_its_page_when_asked(tmp_path, monkeypatch, capsys):
+    from cofill.network import _kits, _processes
+
+    seen = []
+
+    def serve(kit, config, ready):
+        ready()
+        url = capsys.readouterr().out.split("live page: ")[1].strip()
+        seen.append(ask(url))
+
+    found = type("Kit", (), {"federation": type("F", (), {"address": "here", "port": 1})})
+    monkeypatch.setattr(_processes, "serve", serve)
+    monkeypatch.setattr(_kits.Kit, "read", lambda folder, kind: found)
+    kit(tmp_path)
+    assert run(["coordinator", "--kit", str(tmp_path / "coordinator"), "--watch", "0"]) == 0
+    ((status, page),) = seen
+    assert status == 200
+    assert page.startswith(b"<!doctype html>")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,20 +42,31 @@ Settings = Annotated[
 ]
 
 
-@examples("cofill coordinator --kit kits/coordinator")
-def coordinator(kit: KitOption, quiet: Quiet = False) -> None:
+@examples("cofill coordinator --kit kits/coordinator --watch 8080")
+def coordinator(
+    kit: KitOption,
+    watch: Annotated[
+        int | None,
+        typer.Option(help="Port of a live page on this machine; 0 takes a free one.", min=0),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
     """Run the coordinator: it sequences sites and forwards what it cannot read."""
     from cofill.network._kits import Kit
     from cofill.network._processes import serve
+    from cofill.report import watching
 
     found = Kit.read(kit, "coordinator")
     where = f"{found.federation.address}:{found.federation.port}"
+    with nullcontext() if watch is None else watching(kit, port=watch) as page:
 
-    def ready() -> None:
-        if not quiet:
-            typer.echo(f"the coordinator is starting at {where}; stop it with Ctrl-C")
+        def ready() -> None:
+            if not quiet:
+                typer.echo(f"the coordinator is starting at {where}; stop it with Ctrl-C")
+            if page is not None:
+                typer.echo(f"live page: {page.url}")
 
-    serve(found, None, ready=ready)
+        serve(found, None, ready=ready)
 
 
 @examples("cofill site --kit kits/sites/lab --config site.toml")

@@ -6,6 +6,7 @@ import hmac
 import ipaddress
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,6 +125,11 @@ class WatchServer(ThreadingHTTPServer):
         """Return where the run stands, as JSON."""
         with self._lock:
             return json.dumps(self.follower.state()).encode()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a reader that went away."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
