@@ -19,7 +19,7 @@ demo: $(VENV)/.run ## complete the tables of three hospitals and say where the r
 test: $(VENV)/.test lint types imports ## the gate: format, lint, types, import rules, tests
 	@$(BIN)/pytest -n 2 -m "not full"
 
-test-full: $(VENV)/.test lint types imports ## the gate and the long checks
+test-full: $(VENV)/.test $(VENV)/.docs lint types imports ## the gate and the long checks
 	@$(BIN)/pytest -n 2
 
 lint: $(VENV)/.test ## formatting and lint

@@ -208,7 +208,6 @@ def test_folders_that_are_no_run_are_refused(tmp_path):
 
 @pytest.mark.full
 def test_a_real_federation_is_audited_whole(tmp_path):
-    pytest.importorskip("nvflare")
     from cofill.network._local import run_local
 
     run_local(tmp_path / "trial", sites=3)

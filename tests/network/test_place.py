@@ -107,7 +107,6 @@ def test_the_secret_is_common_new_in_each_run_and_not_the_seeds(here):
 
 
 def test_with_an_intersection_the_result_is_the_same(here, whole):
-    pytest.importorskip("private_set_intersection")
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     office, _ = until(federation, 5)
@@ -118,7 +117,6 @@ def test_with_an_intersection_the_result_is_the_same(here, whole):
 
 
 def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
-    pytest.importorskip("private_set_intersection")
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     # Site a has no list of people: it can name those of its own view.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,11 +54,10 @@ def coordinator(
     """Run the coordinator: it sequences sites and forwards what it cannot read."""
     from cofill.network._kits import Kit
     from cofill.network._processes import serve
-    from cofill.report import watching
 
     found = Kit.read(kit, "coordinator")
     where = f"{found.federation.address}:{found.federation.port}"
-    with nullcontext() if watch is None else watching(kit, port=watch) as page:
+    with nullcontext() if watch is None else _page(kit, watch) as page:
 
         def ready() -> None:
             if not quiet:
@@ -67,6 +66,12 @@ def coordinator(
                 typer.echo(f"live page: {page.url}")
 
         serve(found, None, ready=ready)
+
+
+def _page(kit: Path, port: int) -> AbstractContextManager[Any]:
+    from cofill.report import watching  # pages are behind it, which few coordinators ask for
+
+    return watching(kit, port=port)
 
 
 @examples("cofill site --kit kits/sites/lab --config site.toml")

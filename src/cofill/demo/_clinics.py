@@ -32,7 +32,11 @@ class Clinics:
 
     record: ResultRecord
     groups: ClusterResult
-    purity: float
+
+    @property
+    def purity(self) -> float:
+        """Share of the patients in a group of mostly their own digit."""
+        return float(self.record.summary["federated/purity/kmeans"]["mean"] or 0.0)
 
 
 def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
@@ -89,7 +93,7 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     recorder.add("federated", "purity", "kmeans", [purity])
     record = recorder.finish()
     record.write(folder / "clinics.json")
-    return Clinics(record, groups, purity)
+    return Clinics(record, groups)
 
 
 def _written(model: FederatedVIGAN, held: Mapping[str, MultiView], folder: Path) -> dict[str, str]:

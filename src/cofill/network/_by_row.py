@@ -85,11 +85,7 @@ class Rounds(AbstractExperiment):
 
     def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
         super().__init__(order, federation)
-        if not federation.by_row:
-            raise SettingError(
-                "federate needs sites that hold the same views of other individuals; name those "
-                "views in federation.toml (views = [...])"
-            )
+        self.require_by_row()
         given = dict(order.settings)
         self._patience = _seconds(given.pop("patience", None))
         try:

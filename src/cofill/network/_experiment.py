@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cofill.errors import SettingError
 from cofill.network._config import FederationConfig
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
@@ -37,6 +38,14 @@ class AbstractExperiment(ABC):
 
     def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
         self.order, self.federation = order, federation
+
+    def require_by_row(self) -> None:
+        """Raise a `SettingError` unless sites hold the same views of other individuals."""
+        if not self.federation.by_row:
+            raise SettingError(
+                f"{self.name} needs sites that hold the same views of other individuals; name "
+                "those views in federation.toml (views = [...])"
+            )
 
     @property
     @abstractmethod

@@ -69,11 +69,7 @@ class Grouping(AbstractExperiment):
 
     def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
         super().__init__(order, federation)
-        if not federation.by_row:
-            raise SettingError(
-                "cluster needs sites that hold the same views of other individuals; name those "
-                "views in federation.toml (views = [...])"
-            )
+        self.require_by_row()
         given = dict(order.settings)
         known = FederatedKMeans().get_params(deep=False).keys() - {"init", "ks", "choose"}
         for name in given:
