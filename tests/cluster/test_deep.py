@@ -179,6 +179,21 @@ def test_a_site_trains_alone_as_it_does_beside_others(shape):
     assert abs(both.weights - stack).max() > 1e-4
 
 
+def test_sites_judge_the_common_model_and_not_what_they_make_of_it():
+    plan = tiny_plan(None, start="random")
+    weights = new_weights(plan, jax.random.split(jax.random.key(0), 2))
+    rows = np.random.default_rng(0).normal(size=(30, 16))
+    held = (held_by(plan, rows, 2, weights.shape[1]),)
+    keys, shares = jax.random.split(jax.random.key(1), 1), jnp.full((1, 2, 3), 1 / 3)
+    calm, wild = (
+        train_round(p, held, weights[None], shares, None, keys, jnp.array(1))
+        for p in (plan, replace(plan, learning_rate=5.0))
+    )
+    assert abs(calm.shares - wild.shares).max() > 0.05
+    for one, other in zip(calm.judged, wild.judged, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 def test_averaging_is_weighted_by_rows_and_keeps_the_best():
     settings = DeepSettings(k=2, restarts=3, finalists=1, rounds=10, trial=0.1)
     kinds = Kinds(("x",), (True,))
@@ -193,7 +208,12 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
             round=0,
             change=np.full(12, value, np.float32),
             rows=rows,
-            extras={"shares": shares, "inconsistency": np.zeros((3, 1)), "doubt": doubt},
+            extras={
+                "shares": np.eye(2, dtype=np.float32)[[0, 0, 0]],  # only the judged ones count
+                "judged_shares": shares,
+                "judged_inconsistency": np.zeros((3, 1)),
+                "judged_doubt": doubt,
+            },
         )
 
     doubt = np.array([[0.5], [0.1], [0.4]])

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
 from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings, pooled_kmeans
-from cofill.cluster._lloyd import add_up, lloyd, nearest, spread_out
+from cofill.cluster._lloyd import add_up, add_up_starts, lloyd, nearest, spread_out
 from cofill.cluster._starts import local_groups
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ari
@@ -42,6 +42,22 @@ def test_federated_rounds_are_pooled_rounds(blobs, deal, how, scale):
     )
     assert found.inertia_ == pytest.approx(oracle.inertia_, rel=1e-10)
     assert found.n_iter_ > 2
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_several_starts_at_once_are_each_start_alone(offset):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 5)) + offset
+    starts = rng.normal(size=(3, 4, 5)) + offset
+    starts[1, 2] += 50  # a group without rows
+    sums, counts, squares = add_up_starts(rows, starts)
+    assert counts[1, 2] == 0
+    for start, *found in zip(starts, sums, counts, squares, strict=True):
+        labels, apart = nearest(rows, start)
+        alone, members = add_up(rows, labels, 4)
+        np.testing.assert_allclose(found[0], alone, rtol=1e-12, atol=1e-9)
+        np.testing.assert_array_equal(found[1], members)
+        np.testing.assert_allclose(found[2], np.bincount(labels, apart, 4), rtol=1e-8, atol=1e-9)
 
 
 @given(

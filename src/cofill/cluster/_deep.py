@@ -125,9 +125,8 @@ def _train_alike(
     if plan.warm:
         centers = np.stack([model.extras["centers"] for model in models])
     made = train_round(plan, held, weights, common, centers, keys, jnp.array(number))
-    after, shares, apart, doubt = (
-        np.asarray(part) for part in (made.weights, made.shares, made.inconsistency, made.doubt)
-    )
+    after, shares = np.asarray(made.weights), np.asarray(made.shares)
+    judged = {f"judged_{name}": np.asarray(p) for name, p in made.judged._asdict().items()}
     results: list[tuple[ClusterSite, list[Release]]] = []
     for at, site in enumerate(sites):
         kept = held[at]._replace(own=made.shares[at], first=made.first[at], second=made.second[at])
@@ -137,7 +136,7 @@ def _train_alike(
             round=number,
             change=(after[at] - weights[at]).reshape(-1),
             rows=len(site.rows),
-            extras={"shares": shares[at], "inconsistency": apart[at], "doubt": doubt[at]},
+            extras={"shares": shares[at], **{name: part[at] for name, part in judged.items()}},
         )
         memory = (models[at].extras["restarts"], kept)
         results.append((site.with_(memory=memory), [update]))
@@ -189,7 +188,7 @@ def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
     weights = state.weights + change.astype(np.float32).reshape(restarts, -1)
     mean: dict[str, np.ndarray] = {
         name: np.einsum("s,s...->...", parts, np.array([one.extras[name] for one in told]))
-        for name in ("shares", "inconsistency", "doubt")
+        for name in ("shares", "judged_shares", "judged_inconsistency", "judged_doubt")
     }
     loss = _common_objective(plan_of(settings, conductor.kinds), mean)
     loss = np.where(np.isfinite(weights).all(axis=1), loss, np.inf)
@@ -221,12 +220,12 @@ def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
 
 
 def _common_objective(plan: Plan, mean: dict[str, np.ndarray]) -> Float[np.ndarray, " restarts"]:
-    """Return the first head's loss over all sites: its entropy is that of all rows together."""
-    shares = mean["shares"][:, plan.places[0]]
+    """Return the common model's loss, first head: its entropy is that of all rows together."""
+    shares = mean["judged_shares"][:, plan.places[0]]
     spread = -(shares * np.log(np.maximum(shares, 1e-30))).sum(axis=1)
     weights = plan.objective
-    information = weights.evenness * spread - mean["doubt"][:, 0]
-    return mean["inconsistency"][:, 0] - weights.weight * information
+    information = weights.evenness * spread - mean["judged_doubt"][:, 0]
+    return mean["judged_inconsistency"][:, 0] - weights.weight * information
 
 
 def _updates(conductor: Conductor, inbox: Inbox, size: int) -> list[Update]:

@@ -105,7 +105,8 @@ class DeepState:
     restarts
         The numbers of these restarts.
     objective
-        The mean loss of each over the last round, first head: what the choice is by.
+        The loss of each at the start of the last round, first head, as the sites judged the common
+        model: what the choice is by.
     centers
         Those of k-means that networks start from, None where they start at random; at the end the
         means of the groups.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from cofill.cluster._lloyd import add_up, nearest
+from cofill.cluster._lloyd import add_up_starts, nearest
 from cofill.cluster._noise import GroupNoise
 from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
 from cofill.cluster._starts import data_free_starts, joined_starts, local_groups
@@ -243,10 +243,9 @@ def _group_sums(
     rows = site.rows if noise is None else noise.clipped(site.rows)
     sums = np.zeros((*starts.shape[:2], starts.shape[2] + 1))
     counts = np.zeros(starts.shape[:2])
-    for s in np.flatnonzero(running):
-        labels, squares = nearest(rows, starts[s])
-        sums[s, :, :-1], counts[s] = add_up(rows, labels, k)
-        sums[s, :, -1] = np.bincount(labels, weights=squares, minlength=k)
+    at = np.flatnonzero(running)
+    sums[at, :, :-1], counts[at], sums[at, :, -1] = add_up_starts(rows, starts[at])
+    for s in at:
         if noise is not None:
             # Distances are not released with noise: there is one start, nothing to choose by them.
             rng = None if noise.seed is None else site.rng(_NOISE, noise.seed, number)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["add_up", "lloyd", "nearest", "spread_out"]
+__all__ = ["add_up", "add_up_starts", "lloyd", "nearest", "spread_out"]
 
 _CELLS_AT_ONCE = 2**24  # distances held at a time
+_CELLS_NEAR = 2**20  # cells of rows that several starts read before they leave the cache
 
 
 def nearest(
@@ -52,6 +53,47 @@ def add_up(
     for group in np.unique(labels):
         sums[group] = rows[labels == group].sum(axis=0)
     return sums, np.bincount(labels, minlength=k).astype(np.float64)
+
+
+def add_up_starts(
+    rows: Float[np.ndarray, "n d"], starts: Float[np.ndarray, "starts k d"]
+) -> tuple[
+    Float[np.ndarray, "starts k d"], Float[np.ndarray, "starts k"], Float[np.ndarray, "starts k"]
+]:
+    """Return sums, counts and sums of squared distances of the groups around several starts.
+
+    Rows are read once for all starts, as two products of matrices a block, instead of twice for
+    each. Distances are taken from the middle of all centres, where the products lose few digits.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [5.0], [7.0]])
+    >>> sums, counts, squares = add_up_starts(rows, np.array([[[1.0], [6.0]], [[0.0], [7.0]]]))
+    >>> sums[..., 0].tolist(), counts.tolist(), squares.tolist()
+    ([[0.0, 12.0], [0.0, 12.0]], [[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [0.0, 4.0]])
+    """
+    n_starts, k, columns = starts.shape
+    middle = starts.mean(axis=(0, 1))
+    centers = (starts - middle).reshape(-1, columns)
+    own = (centers * centers).sum(axis=1).reshape(n_starts, k)
+    sums = np.zeros_like(centers)
+    counts, squares = np.zeros(n_starts * k), np.zeros(n_starts * k)
+    first = k * np.arange(n_starts)
+    step = max(1, _CELLS_NEAR // max(columns, len(centers)))
+    for begin in range(0, len(rows), step):
+        part = rows[begin : begin + step] - middle
+        away = own - 2 * (part @ centers.T).reshape(-1, n_starts, k)
+        groups = first + away.argmin(axis=2)
+        length = np.einsum("nd,nd->n", part, part)
+        least = np.maximum(length[:, None] + away.min(axis=2), 0.0)
+        members = np.zeros((len(part), n_starts * k))
+        np.put_along_axis(members, groups, 1.0, axis=1)
+        sums += members.T @ part
+        counts += members.sum(axis=0)
+        squares += np.bincount(groups.ravel(), weights=least.ravel(), minlength=n_starts * k)
+    sums += counts[:, None] * middle
+    shape = (n_starts, k)
+    return sums.reshape(starts.shape), counts.reshape(shape), squares.reshape(shape)
 
 
 def spread_out(

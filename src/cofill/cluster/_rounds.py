@@ -2,6 +2,9 @@
 
 Restarts differ in their weights only: at a site they see the same batches and the same partners,
 so that rows are gathered and warped once for all of them.
+
+Every site judges the common model before it trains: what a site makes of it by itself looks good
+even where the sites' networks differ so much that their average has no groups.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from cofill.cluster._augment import WarpSettings, towards, warp
 from cofill.cluster._network import NetworkSettings, apply_network, first_weights
 from cofill.cluster._objective import ObjectiveSettings, head_terms, objective
 
-__all__ = ["Held", "Plan", "Trained", "new_weights", "probabilities", "train_round"]
+__all__ = ["Held", "Judged", "Plan", "Trained", "new_weights", "probabilities", "train_round"]
 
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Adam's
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
 _ROWS_AT_ONCE = 4096
+_JUDGED = 4  # batches on which every site judges the common model
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,22 @@ class Held(NamedTuple):
     second: Any
 
 
+class Judged(NamedTuple):
+    """The terms of the objective of every head, by a model on a site's rows."""
+
+    inconsistency: Float[Array, "sites restarts heads"]
+    doubt: Float[Array, "sites restarts heads"]
+    shares: Float[Array, "sites restarts groups"]
+
+
 class Trained(NamedTuple):
     """What a round made, with the axes of sites and restarts first."""
 
     weights: Float[Array, "sites restarts size"]
     first: Float[Array, "sites restarts size"]
     second: Float[Array, "sites restarts size"]
-    shares: Float[Array, "sites restarts groups"]
-    inconsistency: Float[Array, "sites restarts heads"]
-    doubt: Float[Array, "sites restarts heads"]
+    shares: Float[Array, "sites restarts groups"]  # while it trained
+    judged: Judged  # before it trained: the common model
 
 
 @partial(jax.jit, static_argnums=0)
@@ -115,14 +126,22 @@ def train_round(
     # In the first round nobody knows any shares: common and own cancel out.
     common = jnp.where(number > 0, common, own)
     warm = number < plan.warm
+    axes = (0, None, None, 0, 0, 0)  # a site's restarts see the same rows
+    loss = jax.vmap(jax.vmap(partial(_loss, plan, warm), axes))
     slope = jax.value_and_grad(partial(_loss, plan, warm), has_aux=True)
-    slope = jax.vmap(jax.vmap(slope, (0, None, None, 0, 0, 0)))
+    slope = jax.vmap(jax.vmap(slope, axes))
 
-    def step(carry: tuple[Array, ...], place: Array) -> tuple[tuple[Array, ...], Any]:
+    def batch(place: Array) -> tuple[Array, Array]:
+        chosen = partial(_batch, plan)
+        return jax.vmap(chosen)(rows, near, orders[:, place], drawn[:, place + 1])
+
+    def judge(place: Array) -> Judged:
+        (_, terms) = loss(weights, *batch(place), common, own, centers)
+        return Judged(*terms)
+
+    def step(carry: tuple[Array, ...], place: Array) -> tuple[tuple[Array, ...], Array]:
         theta, first, second = carry
-        index, keys = orders[:, place], drawn[:, place + 1]
-        seen, partners = jax.vmap(partial(_batch, plan))(rows, near, index, keys)
-        (_, terms), gradient = slope(theta, seen, partners, common, own, centers)
+        (_, terms), gradient = slope(theta, *batch(place), common, own, centers)
         count = number * plan.steps + place
         first = _FIRST * first + (1 - _FIRST) * gradient
         second = _SECOND * second + (1 - _SECOND) * gradient**2
@@ -131,12 +150,13 @@ def train_round(
         part = count / (plan.rounds * plan.steps)
         rate = _LAST_RATE + (1 - _LAST_RATE) * (1 + jnp.cos(jnp.pi * part)) / 2
         move = plan.learning_rate * rate * first / (1 - _FIRST**done) / size
-        return (theta - move, first, second), terms
+        return (theta - move, first, second), terms[2]
 
+    judged = lax.map(judge, jnp.arange(min(_JUDGED, plan.steps)))
     start = (weights, jnp.stack([h.first for h in held]), jnp.stack([h.second for h in held]))
-    (theta, first, second), terms = lax.scan(step, start, jnp.arange(plan.steps))
-    apart, doubt, shares = (part.mean(axis=0) for part in terms)
-    return Trained(theta, first, second, shares, apart, doubt)
+    (theta, first, second), shares = lax.scan(step, start, jnp.arange(plan.steps))
+    shares = shares.mean(axis=0)
+    return Trained(theta, first, second, shares, Judged(*(part.mean(axis=0) for part in judged)))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,7 +9,9 @@ by the judge only.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ CLUSTERED: Mapping[str, str] = {
     "local-faithful": "the fifth site's individuals, completed by its own model",
     "fed-best": "completed by one network for all patterns, trained at ten sites",
 }
-_DEEP = ("real", "fed-best")
+_DEEP = ("fed-best",)
 _GROUPS = 10
 
 
@@ -44,22 +46,29 @@ def cluster_method(
         figures.setdefault((metric, where), []).append(value)
 
     sites_of = _completed(method, given, seeds, lambda what, share: tell(what, share / 2))
-    for number, (seed, sites) in enumerate(zip(seeds, sites_of, strict=True)):
-        tell("grouping", 0.5 + number / len(seeds) / 2)
-        truth = _labels(given, sites)
-        groups = _kmeans(sites, seed)
-        add("purity", "kmeans", purity(truth, groups))
-        add("ari", "kmeans", ari(truth, groups))
-        add("acc", "kmeans", clustering_accuracy(truth, groups))
-        if method != "real":
-            real = _kmeans(_true_rows(given, sites), seed)
-            add("mi", "kmeans", mutual_information(real, groups))
-            add("nmi", "kmeans", nmi(real, groups))
-        if method in _DEEP:
-            deep = _deep(sites, given, seed)
+    # k-means works on the processor's cores while deep clustering may work on an accelerator.
+    with ThreadPoolExecutor(max_workers=min(6, os.cpu_count() or 1)) as pool:
+        jobs = list(zip(sites_of, seeds, strict=True))
+        found = [pool.submit(_kmeans, sites, seed) for sites, seed in jobs]
+        real = [
+            pool.submit(_kmeans, _true_rows(given, sites), seed)
+            for sites, seed in (jobs if method != "real" else [])
+        ]
+        for number, (sites, seed) in enumerate(jobs if method in _DEEP else []):
+            tell("deep clustering", 0.5 + number / len(seeds) / 3)
+            truth, deep = _labels(given, sites), _deep(sites, given, seed)
             add("acc", "deep", clustering_accuracy(truth, deep))
             add("ari", "deep", ari(truth, deep))
             add("purity", "deep", purity(truth, deep))
+        for number, (sites, _) in enumerate(jobs):
+            tell("k-means", 0.84 + number / len(seeds) / 6)
+            truth, groups = _labels(given, sites), found[number].result()
+            add("purity", "kmeans", purity(truth, groups))
+            add("ari", "kmeans", ari(truth, groups))
+            add("acc", "kmeans", clustering_accuracy(truth, groups))
+            if method != "real":
+                add("mi", "kmeans", mutual_information(real[number].result(), groups))
+                add("nmi", "kmeans", nmi(real[number].result(), groups))
     return {"figures": figures}
 
 
