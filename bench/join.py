@@ -3,14 +3,14 @@
     python -m bench.join part1.json part2.json … --out results/NAME.json
 
 The parts have the same seeds and settings and other methods; machine, versions and duration of each
-stay in the record.
+stay in the record. With ``--anew`` methods of a later part replace those of an earlier one.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 from cofill.errors import CofillError
@@ -21,9 +21,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.join", description=__doc__)
     parser.add_argument("parts", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--anew", action="store_true", help="replace methods that come again")
     options = parser.parse_args()
     try:
-        whole = reduce(joined, map(ResultRecord.read, options.parts))
+        whole = reduce(partial(joined, anew=options.anew), map(ResultRecord.read, options.parts))
         whole.write(options.out)
     except CofillError as error:
         print(f"bench.join: {error}", file=sys.stderr)

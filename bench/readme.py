@@ -68,7 +68,7 @@ def federated_block() -> str:
         "| method | error (0 to 255)² | printed | PSNR, dB | printed |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in dict.fromkeys(key.split("/")[0] for key in record.summary):
+    for name in find_experiment("fed-vigan").methods:
         cells = []
         for metric, digits in (("mse255", 1), ("psnr", 2)):
             found, paper = (d.get(f"{name}/{metric}/all") for d in (record.summary, printed))

@@ -41,6 +41,13 @@ def test_a_figure_that_both_have_alike_is_kept_once():
     assert joined(one, two).values["original/rf/left"] == [0.5, 0.6]
 
 
+def test_a_method_that_comes_anew_replaces_the_old_figures():
+    old = joined(record("a", values={"a/mse/left": [9.0, 9.0], "a/old/left": [1, 1]}), record("b"))
+    whole = joined(old, record("a"), anew=True)
+    assert whole.values == {"b/mse/left": [1.0, 2.0], "a/mse/left": [1.0, 2.0]}
+    assert [run["methods"] for run in whole.extra["runs"]] == [["b"], ["a"]]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

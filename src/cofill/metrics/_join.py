@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cofill.errors import SettingError
@@ -10,9 +11,10 @@ from cofill.metrics._record import ResultRecord
 __all__ = ["joined"]
 
 
-def joined(first: ResultRecord, second: ResultRecord) -> ResultRecord:
+def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> ResultRecord:
     """Return the record of both runs: the same experiment, seeds and settings, other methods.
 
+    With `anew` the second may have methods of the first again, whose figures it replaces.
     Durations add up. ``extra["runs"]`` keeps when, how long, on what machine and with what versions
     each run was made, and which methods it had.
 
@@ -34,6 +36,8 @@ def joined(first: ResultRecord, second: ResultRecord) -> ResultRecord:
     if alike[0] != alike[1]:
         odd = sorted(k for k in {**alike[0], **alike[1]} if alike[0].get(k) != alike[1].get(k))
         raise SettingError(f"records can be joined when their settings agree, {odd[0]!r} differs")
+    if anew:
+        first = _without(first, {key.split("/")[0] for key in second.values})
     both = first.values.keys() & second.values.keys()  # the original data's figures are in each
     twice = sorted({k.split("/")[0] for k in both if first.values[k] != second.values[k]})
     if twice:
@@ -56,6 +60,16 @@ def joined(first: ResultRecord, second: ResultRecord) -> ResultRecord:
         started=min(first.started, second.started),
         duration_s=first.duration_s + second.duration_s,
         extra=extra,
+    )
+
+
+def _without(record: ResultRecord, methods: set[str]) -> ResultRecord:
+    """Return a record without the figures of some methods, and without runs that had only those."""
+    runs = [{**run, "methods": sorted({*run["methods"]} - methods)} for run in _runs(record)]
+    return replace(
+        record,
+        values={k: v for k, v in record.values.items() if k.split("/")[0] not in methods},
+        extra={**record.extra, "runs": [run for run in runs if run["methods"]]},
     )
 
 
