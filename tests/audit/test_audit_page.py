@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,6 +101,58 @@ def test_total_and_no_leak_have_their_verdicts():
             leaks=(share_leak(hits, 500, **facts),),
         )
         assert Audit(title="x", releases=(release,)).verdict == verdict
+
+
+def figures_in(page):
+    """Return the pictures of a page as data."""
+    found = re.findall(r'<script type="application/json" class="figure">(.*?)</script>', page)
+    return [json.loads(one) for one in found]
+
+
+def test_curves_with_a_goal_are_drawn_as_leak_against_cost():
+    curve = replace(
+        CURVE, without=(0.95, 0.0), goal=(0.2, 0.05), worst=(0.3, 0.95), labels=("weak", "strong")
+    )
+    facts = {"name": "a", "threat": "t", "figure": "share", "scope": "individual", "floor": 0.01}
+    codes = AuditedRelease(
+        kind="codes", sender="a", receiver="b", what="", leaks=(share_leak(9, 10, **facts),)
+    )
+    page = Audit(title="x", releases=(codes,), curves=(curve,)).to_html()
+    picture = figures_in(page)[-1]
+    (line,) = picture["data"]
+    assert (line["x"], line["y"]) == ([0.0, 0.5, 0.1], [0.95, 0.2, 0.9])
+    assert line["text"] == ["without a defence", "weak", "strong"]
+    layout = picture["layout"]
+    assert (layout["xaxis"]["title"]["text"], layout["yaxis"]["title"]["text"]) == (
+        "error",
+        "share guessed",
+    )
+    (goal,) = layout["shapes"]
+    assert (goal["x1"], goal["y0"], goal["y1"]) == (0.05, 0, 0.2)
+    assert layout["annotations"][0]["text"] == "goal"
+    assert layout["xaxis"]["range"] == pytest.approx([-0.01, 0.31])  # six times the goal
+    assert "Lines that leave the picture go on in the table" in page
+    assert "the same of the view that leaks most" in page
+
+
+def test_many_releases_that_are_alike_are_told_as_one():
+    facts = {"name": "a", "threat": "t", "figure": "share", "scope": "individual", "floor": 0.01}
+    updates = [
+        AuditedRelease(
+            kind="update",
+            sender=f"clinic_{k:02d}",
+            receiver="coordinator",
+            what="a change",
+            leaks=(share_leak(300 + k, 500, **facts),),
+        )
+        for k in range(13)
+    ]
+    page = Audit(title="x", releases=tuple(updates)).to_html()
+    assert ", ".join(f"clinic_{k:02d}" for k in range(13)) + " → coordinator" in page
+    (bars,) = figures_in(page)
+    assert bars["data"][0]["y"] == ["update, clinic_12 (worst of 13): share"]
+    few = figures_in(Audit(title="x", releases=tuple(updates[:12])).to_html())[0]
+    assert len(few["data"][0]["y"]) == 12
 
 
 def test_bad_curves_and_empty_audits_are_refused():

@@ -8,6 +8,7 @@ import pytest
 
 from cofill.attack import DecoderSettings, LinkageSettings
 from cofill.audit import CodeAuditSettings, audit_run
+from cofill.audit._run import _beside
 from cofill.completion import CompletionJob, run_completion
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, InputError, StoreError
@@ -217,3 +218,11 @@ def test_a_real_federation_is_audited_whole(tmp_path):
     codes = [r for r in audit.releases if r.kind == "codes"]
     assert len(codes) == 3
     assert not any("not the very one" in note for r in codes for note in r.notes)
+
+
+def test_ledgers_of_other_runs_in_the_folder_are_named(tmp_path):
+    for name in ("clinics", "completed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ledger.jsonl").touch()
+    (note,) = _beside(tmp_path)
+    assert f"cofill audit run {tmp_path / 'clinics'}" in note

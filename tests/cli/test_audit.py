@@ -244,3 +244,80 @@ def test_an_interrupted_audit_leaves_nothing(files, capsys, monkeypatch, tmp_pat
     code, _, err = ended(capsys, *codes_of(files))
     assert (code, "nothing was written" in err) == (130, True)
     assert sorted(tmp_path.iterdir()) == before
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two tables of 120 people; one of them is named, and far from the others."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(120, 2))
+    common[0] = CANARY / 1e5
+    return {
+        name: table(tmp_path / f"{name}.csv", np.hstack([common, rng.normal(size=(120, 2))]))
+        for name in ("lab", "ward")
+    }
+
+
+def views_of(two, out, *more):
+    given = [word for name, path in two.items() for word in ("--view", f"{name}={path}")]
+    return ("views", *given, "--id", "id", "--out", out, *more)
+
+
+def quicken_views(monkeypatch):
+    """Let few defences be tried, by ridge regression alone."""
+    from cofill.attack import DecoderSettings
+    from cofill.audit import TrialSettings, ViewAuditSettings
+    from cofill.nets import FusionSettings, TrainSettings
+
+    linear = DecoderSettings(folds=2, repeats=1, draws=100, fusion=FusionSettings(hidden=()))
+    trial = TrialSettings(encoders=TrainSettings(epochs=20), attack=linear)
+    few = {"widths": (0.5,), "epsilons": (30.0,), "bits": ()}
+    monkeypatch.setattr(
+        "cofill.audit.ViewAuditSettings",
+        lambda **given: ViewAuditSettings(**given, **few, prices=(1.0,), trial=trial),
+    )
+
+
+def test_defences_of_views_are_tried_before_codes_are_sent(two, capsys, tmp_path, monkeypatch):
+    quicken_views(monkeypatch)
+    out = tmp_path / "audit"
+    words = views_of(two, out, "--growth", 0.4, "--pilot", 20)
+    code, shown, _ = ended(capsys, *words)
+    assert code == 0
+    record = json.loads((out / "audit.json").read_text())
+    assert " ".join(record["notes"][0].split()) in " ".join(shown.split())
+    assert record["releases"][0]["change"] in " ".join(shown.split())
+    assert record["verdict"] in ("considerable", "near-total")
+    assert [c["goal"] for c in record["curves"]] == [[0.2, 40.0]] * 3
+    assert (record["settings"]["pilot"], record["settings"]["growth"]) == (20, 0.4)
+    for name in ("audit.html", "audit.json"):
+        text = (out / name).read_text()
+        assert NAME not in text
+        assert "7.7314" not in text
+
+
+def test_views_that_cannot_be_audited_end_with_a_sentence(two, capsys, tmp_path):
+    out = tmp_path / "audit"
+    unknown = [f"q{k}" for k in range(120)]
+    strangers = table(tmp_path / "c.csv", RNG.normal(size=(120, 2)), names=unknown)
+    names = [NAME, *(f"p{k}" for k in range(1, 120))]
+    words = {"id": names, "c0": [("red", "blue", "green")[k % 3] for k in range(120)]}
+    write_table(pa.table(words), tmp_path / "words.csv")
+    others = {"lab": two["lab"], "other": str(tmp_path / "words.csv")}
+    small = table(tmp_path / "few.csv", RNG.normal(size=(30, 2)))
+    for given, more, message in (
+        ({"lab": two["lab"]}, (), "at least 2 views, got 1"),
+        (two, ("--growth", -1), "growth must be a finite number above 0"),
+        (two, ("--pilot", 3), "pilot must be from 20 to 56"),
+        ({**two, "ward": small}, (), "at least 100 people must be known to all 2 views"),
+        ({**two, "ward": str(tmp_path / "gone.csv")}, (), "there is no such file"),
+        ({**two, "ward": strangers}, (), "got 0 of 240"),
+        (others, (), "view 'other' must have a numeric column"),
+    ):
+        code, _, err = ended(capsys, *views_of(given, out, *more))
+        assert (code, message in err) == (2, True), err
+        assert "\n" not in err.strip()
+    assert not out.exists()

@@ -50,7 +50,15 @@ def test_the_story_ends_in_a_report_of_every_chapter(tmp_path, capsys):
     mean = json.loads((out / "release" / "audit.json").read_text())
     verdicts = {release["kind"]: release for release in mean["releases"]}
     assert "mean" in verdicts
-    assert json.loads((out / "audit" / "audit.json").read_text())["verdict"] == "near-total"
+    audit = json.loads((out / "audit" / "audit.json").read_text())
+    assert audit["verdict"] == "near-total"
+    kinds = {release["kind"] for release in audit["releases"]}
+    assert kinds == {"codes", "blinded-ids", "update", "model", "column-summary"}
+    updates = [release for release in audit["releases"] if release["kind"] == "update"]
+    assert len(updates) == 10
+    for release in updates:  # attacked on the clinics' own network, and with success
+        assert "the very ones" in release["notes"][0]
+        assert release["verdict"]["individual"] == "considerable"
     assert run(["demo", "--out", str(out), "--json"]) == 0  # again, over the earlier one
     told = json.loads(capsys.readouterr().out)
     assert told["report"] == str((out / "report.html").resolve())

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cofill.audit._least_leak import least_leak
 from cofill.errors import SettingError
 from cofill.metrics import ResultRecord
 from cofill.reproduce import _leak_experiments as leaks
 from cofill.reproduce import run_experiment
-from cofill.reproduce._leak_bound import least_leak
 from cofill.reproduce._leak_pictures import leak_pictures
 from cofill.views import MultiView
 
@@ -26,9 +26,10 @@ def record(tmp_path_factory) -> ResultRecord:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaks, "_SOURCES", {**leaks._SOURCES, "wdbc": wdbc})
         patch.setattr(leaks, "_grid", lambda source: small)
-        patch.setattr(leaks, "_ENCODERS", replace(leaks._ENCODERS, epochs=20))
-        linear = replace(leaks._ATTACK.fusion, hidden=())
-        patch.setattr(leaks, "_ATTACK", replace(leaks._ATTACK, fusion=linear))
+        trial = leaks._TRIAL
+        linear = replace(trial.attack, fusion=replace(trial.attack.fusion, hidden=()))
+        quick = replace(trial, encoders=replace(trial.encoders, epochs=20), attack=linear)
+        patch.setattr(leaks, "_TRIAL", quick)
         out = tmp_path_factory.mktemp("leak")
         return run_experiment("leak-codes", quick=True, seeds=1, methods=["wdbc"], out=out)
 

@@ -80,6 +80,10 @@ class Decoded:
     precision: Float[np.ndarray, "repeats outputs"]
     pairs: int
 
+    def of(self, people: np.ndarray) -> Decoded:
+        """Return the guesses for some of the people."""
+        return Decoded(self.guesses[:, people], self.precision, self.pairs)
+
 
 def pairs_in(amount: Pairs, people: int, folds: int) -> int:
     """Return how many pairs an amount is; those left over to be attacked are never among them.

@@ -41,6 +41,7 @@ def invert_codes(
     decoded: Any = None,
     image: tuple[int, int] | None = None,
     data_range: float | int = 1.0,
+    parts: Sequence[np.ndarray] | None = None,
     settings: DecoderSettings | None = None,
 ) -> tuple[Leak, ...]:
     """Guess rows from codes, with ever more auxiliary pairs.
@@ -67,6 +68,10 @@ def invert_codes(
         Height and width, where rows are images: adds PSNR and SSIM.
     data_range
         Distance between black and white of images.
+    parts
+        Positions of people who are judged apart, by decoders that may know anybody else's pair:
+        everything is returned for the first part, then for the next. One part of everybody when
+        left out.
     settings
         How to learn.
 
@@ -110,11 +115,16 @@ def invert_codes(
             raise SettingError("public must be rows of other people for an attack without pairs")
         found[0] = _blind(z, matrix_of("public", public), x.shape[1], settings)
     leaks: list[Leak] = []
-    for amount in pairs:
-        judge = _Judge(x, found[amount], shams.get(amount), found["all"], site, amount, settings)
-        leaks += [judge.explained(), judge.recognised()]
-        if image is not None:
-            leaks += judge.images(image, data_range)
+    everybody = settings.sample(len(matrix_of("codes", codes)))
+    for part in [everybody] if parts is None else parts:
+        at = np.flatnonzero(np.isin(everybody, part))
+        best, beside = found["all"].of(at), None if site is None else site[at]
+        for amount in pairs:
+            sham = shams[amount].of(at) if amount in shams else None
+            judge = _Judge(x[at], found[amount].of(at), sham, best, beside, amount, settings)
+            leaks += [judge.explained(), judge.recognised()]
+            if image is not None:
+                leaks += judge.images(image, data_range)
     return tuple(leaks)
 
 

@@ -2,7 +2,8 @@
 
 ``cofill.audit`` is this package. Its functions are named by what they audit, so that none has to
 share the package's name: `audit_codes`, `audit_mean`, `audit_update` (all also "what if", before
-anything is sent), `audit_ledger` and `audit_run`. Each returns an `Audit` with ``table()``,
+anything is sent), `audit_views` (what defences of codes would cost), `audit_ledger` and
+`audit_run`. Each returns an `Audit` with ``table()``,
 ``to_json()``, ``to_html()`` and ``write(folder)``.
 
 ::
@@ -15,9 +16,14 @@ anything is sent), `audit_ledger` and `audit_run`. Each returns an `Audit` with 
     _audit      an audit, its curves and its record
     _page       the report
     _codes      codes
+    _held_out   people whose rows are asked, and who knows the answers
+    _code_trial systems with defences: fitted, attacked, judged
+    _least_leak how little codes can leak at a given error
+    _defences   defences of codes, before any are sent
     _mechanism  telling neighbours apart by a noisy mean
     _mean       a mean, before it is released
     _update     updates and trained networks
+    _rounds     a federation's updates, made anew
     _evidence   the owner's rows, and encoders trained anew
     _auditors   one auditor for each type of release
     _ledger     all of a ledger
@@ -35,12 +41,15 @@ from cofill.audit._bound import (
     bound_of_event,
     bound_of_leak,
 )
+from cofill.audit._code_trial import TrialSettings
 from cofill.audit._codes import CodeAuditSettings, audit_codes
+from cofill.audit._defences import ViewAuditSettings, audit_views
 from cofill.audit._evidence import Evidence, evidence_of
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
 from cofill.audit._mechanism import prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
+from cofill.audit._rounds import RoundWatch
 from cofill.audit._run import audit_run
 from cofill.audit._update import UpdateAuditSettings, audit_update
 from cofill.audit._verdict import SCALE, SCALE_WORDS, Verdict, advantage, level_of
@@ -58,8 +67,11 @@ __all__ = [
     "EpsilonBound",
     "Evidence",
     "MeanAuditSettings",
+    "RoundWatch",
+    "TrialSettings",
     "UpdateAuditSettings",
     "Verdict",
+    "ViewAuditSettings",
     "advantage",
     "anonymity",
     "audit_codes",
@@ -67,6 +79,7 @@ __all__ = [
     "audit_mean",
     "audit_run",
     "audit_update",
+    "audit_views",
     "bound_from_counts",
     "bound_from_scores",
     "bound_of_event",

@@ -41,8 +41,15 @@ class Curve:
         Whether a lower utility figure is better.
     low, high
         Interval of the leak at each point; empty where there is none.
+    worst
+        The leak where it is worst (of several views, say) at each point; empty where there is one.
     floor
         The leak's floor.
+    without
+        Leak and utility without the defence, where the curve begins.
+    goal
+        Leak and utility that a defence should stay below; curves that have one are drawn as leak
+        against utility.
     labels
         Words for each point, such as what was claimed.
     notes
@@ -65,12 +72,15 @@ class Curve:
     utility_is_error: bool = True
     low: tuple[float | int, ...] = ()
     high: tuple[float | int, ...] = ()
+    worst: tuple[float | int, ...] = ()
     floor: float | int | None = None
+    without: tuple[float | int, float | int] | None = None
+    goal: tuple[float | int, float | int] | None = None
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for what in ("leak", "utility", "low", "high", "labels"):
+        for what in ("leak", "utility", "low", "high", "worst", "labels"):
             given = getattr(self, what)
             if len(given) != len(self.x) and (given or what in ("leak", "utility")):
                 raise SettingError(
@@ -93,6 +103,9 @@ class Audit:
         What defences cost.
     settings
         How it was done.
+    choice
+        The defence that is advised, its figures and what else it was weighed against, by name;
+        empty where none was chosen.
     spent
         By site, the ε that its releases with a guarantee come to, and the δ.
     notes
@@ -115,6 +128,7 @@ class Audit:
     releases: tuple[AuditedRelease, ...]
     curves: tuple[Curve, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    choice: Mapping[str, Any] = field(default_factory=dict)
     spent: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     duration_s: float = 0.0
@@ -155,6 +169,7 @@ class Audit:
             "scale": SCALE_WORDS,
             "releases": [release.to_dict() for release in self.releases],
             "curves": [plain(curve, "curves") for curve in self.curves],
+            "choice": plain(dict(self.choice), "choice"),
             "spent": {
                 site: {"epsilon": plain(float(cost), "spent"), "delta": delta}
                 for site, (cost, delta) in self.spent.items()

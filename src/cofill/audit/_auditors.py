@@ -20,6 +20,7 @@ from cofill.audit._bound import bound_of_event
 from cofill.audit._codes import code_leaks, linkage_leaks, named
 from cofill.audit._evidence import Evidence
 from cofill.audit._release import AuditedRelease, Claim, receivers_of
+from cofill.audit._rounds import RoundWatch
 from cofill.audit._update import inverted
 from cofill.nets import FusionSettings
 from cofill.privacy import LedgerEntry, blind, compose, epsilon
@@ -297,6 +298,8 @@ def _summary(entries: Sequence[LedgerEntry], evidence: Evidence) -> AuditedRelea
 def _update(entries: Sequence[LedgerEntry], evidence: Evidence) -> AuditedRelease:
     facts = _facts(entries, "what a site's training changed in the weights")
     sender = entries[0].sender
+    if evidence.rounds is not None and evidence.rounds.covers(sender):
+        return _watched(entries, facts, evidence.rounds)
     own = [v for n, v in evidence.views.items() if n == sender or n.startswith(f"{sender}/")]
     used = own or list(evidence.views.values())
     if not used:
@@ -321,6 +324,29 @@ def _update(entries: Sequence[LedgerEntry], evidence: Evidence) -> AuditedReleas
             f"the attack is on {chosen.what} of an autoencoder on {chosen.individuals} rows of "
             f"{one.name!r}: a stand-in for the run's network, which is not kept; a round of more "
             "rows or steps hides each row better",
+        ),
+    )
+
+
+def _watched(
+    entries: Sequence[LedgerEntry], facts: dict[str, Any], rounds: RoundWatch
+) -> AuditedRelease:
+    """Attack the updates that a site sent in the last rounds, of the run's own network."""
+    which = ", ".join(str(one.number) for one in rounds.updates)
+    very = (
+        "they have the losses that the ledger noted: they are the very ones"
+        if rounds.is_of(entries)
+        else "they have not the losses that the ledger noted: they are updates of their kind"
+    )
+    return AuditedRelease(
+        **facts,
+        **_promised(entries),
+        leaks=rounds.leaks(entries[0].sender),
+        notes=(
+            f"the attack is on the run's own network and loss: the updates of rounds {which} were "
+            f"trained anew, and {very}",
+            "rows were not searched for: every try would train the whole round again; for small "
+            "networks and single steps `cofill audit update` does so",
         ),
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.audit._codes import CodeAuditSettings
+from cofill.audit._rounds import RoundWatch
 from cofill.audit._update import UpdateAuditSettings
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._encode import codes_for
@@ -45,6 +46,8 @@ class Evidence:
         How to attack.
     attribute
         A view and a column of it, to be inferred from other views' codes.
+    rounds
+        A federation's last rounds, from which updates can be made anew; None where nobody watched.
     """
 
     views: Mapping[str, View] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class Evidence:
     codes: CodeAuditSettings = field(default_factory=CodeAuditSettings)
     updates: UpdateAuditSettings = field(default_factory=lambda: UpdateAuditSettings(trials=5))
     attribute: tuple[str, str] | None = None
+    rounds: RoundWatch | None = None
 
     def rows(self, view: str) -> Float[np.ndarray, "people width"]:
         """Return a view's rows as networks see them, NaN where a cell is not known."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cofill.attack import Leak
 from cofill.audit._audit import Audit, Curve, shown
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of
+from cofill.audit._verdict import SCALE_WORDS, Verdict, advantage, is_judged, level_of
 from cofill.metrics import versions
 from cofill.pages import (
     Cell,
@@ -54,6 +54,10 @@ _HINTS = {
 }
 
 
+_MOST_BARS = 12  # releases, beyond which a picture shows each kind's worst
+_WINDOW = 6  # times the goal's cost, beyond which lines leave the picture
+
+
 def page_of(audit: Audit) -> str:
     """Return the report of an audit as HTML.
 
@@ -90,13 +94,13 @@ def _summary(audit: Audit) -> Section:
     rows = [
         [
             join(strong(r.kind), f": {r.what}"),
-            f"{r.sender} → {r.receiver}",
+            f"{', '.join(senders)} → {r.receiver}",
             _verdict(r.individual),
             _verdict(r.population) if _has(r, "population") else "–",
             "none" if r.claim is None else f"ε = {r.claim.epsilon:.3g}, δ = {r.claim.delta:.3g}",
             _proved(r),
         ]
-        for r in audit.releases
+        for r, senders in _alike_releases(audit.releases)
     ]
     parts: list[Part] = [key_figures(figures), table_html(header, rows, hints=_HINTS)]
     advised: dict[tuple[str, str], list[str]] = {}
@@ -118,13 +122,31 @@ def _summary(audit: Audit) -> Section:
     return Section("Verdict", parts, lead="Each type of release, and what to change about it.")
 
 
+def _alike_releases(
+    releases: Sequence[AuditedRelease],
+) -> list[tuple[AuditedRelease, list[str]]]:
+    """Return releases that differ in their sender only as one, with all their senders."""
+    alike: dict[tuple[object, ...], tuple[AuditedRelease, list[str]]] = {}
+    for r in releases:
+        key = (
+            r.kind, r.what, r.receiver, r.individual, _has(r, "population") and r.population,
+            r.claim, r.proof,
+        )  # fmt: skip
+        alike.setdefault(key, (r, []))[1].append(r.sender)
+    return list(alike.values())
+
+
 def _releases(audit: Audit) -> Section:
     worst = [(r, r.worst) for r in audit.releases]
     judged = [(r, leak) for r, leak in worst if leak is not None]
     parts: list[Part] = []
     if judged:
+        judged, counts = _fewer(judged)
         names = _distinct([f"{r.kind}, {r.sender}" for r, _ in judged], [r.what for r, _ in judged])
-        names = [f"{name}: {leak.figure}" for name, (_, leak) in zip(names, judged, strict=True)]
+        names = [
+            f"{name}{counts.get(r.kind, '')}: {leak.figure}"
+            for name, (r, leak) in zip(names, judged, strict=True)
+        ]
         series = {
             "floor": [leak.floor for _, leak in judged],
             "control": [leak.control for _, leak in judged],
@@ -142,6 +164,19 @@ def _releases(audit: Audit) -> Section:
         )
     parts += [_release(r) for r in audit.releases]
     return Section("What each release gives away", parts)
+
+
+def _fewer(
+    judged: list[tuple[AuditedRelease, Leak]],
+) -> tuple[list[tuple[AuditedRelease, Leak]], dict[str, str]]:
+    """Keep, of many releases, each kind's worst; say in words of how many each is the worst."""
+    if len(judged) <= _MOST_BARS:
+        return judged, {}
+    by: dict[str, list[tuple[AuditedRelease, Leak]]] = {}
+    for one in judged:
+        by.setdefault(one[0].kind, []).append(one)
+    worst = [max(some, key=lambda one: advantage(one[1])) for some in by.values()]
+    return worst, {kind: f" (worst of {len(some)})" for kind, some in by.items() if len(some) > 1}
 
 
 def _release(release: AuditedRelease) -> Html:
@@ -238,44 +273,95 @@ def _curves(curves: Sequence[Curve]) -> Section:
     for curve in curves:
         groups.setdefault((curve.leak_name, curve.utility_name), []).append(curve)
     parts: list[Part] = []
-    for (leak, utility), some in groups.items():
-        axis = " / ".join(dict.fromkeys(c.strength for c in some))
-        left = {c.name: Line(c.x, c.leak, c.low or None, c.high or None, marks=True) for c in some}
-        right = {c.name: Line(c.x, c.utility, marks=True) for c in some}
-        log = all(x > 0 for c in some for x in c.x)
-        floor = next((c.floor for c in some if c.floor is not None), None)
-        table = table_html(
-            ["defence", "strength", "", leak, utility],
-            [
-                [
-                    c.name,
-                    float(x),
-                    c.labels[k] if c.labels else "",
-                    float(c.leak[k]),
-                    float(c.utility[k]),
-                ]
-                for c in some
-                for k, x in enumerate(c.x)
-            ],
-        )
-        parts.append(
-            columns(
-                plot(
-                    lines(left, x_axis=axis, y_axis=leak, log_x=log, line_at=floor),
-                    "Leak over the strength of the defence; the dotted line is the floor.",
-                    f"{leak} over {axis}",
-                ),
-                plot(
-                    lines(right, x_axis=axis, y_axis=utility, log_x=log, log_y=_is_wide(some)),
-                    "Utility over the strength"
-                    + ("; lower is better." if some[0].utility_is_error else "; higher is better."),
-                    f"{utility} over {axis}",
-                ),
-            )
-        )
-        parts.append(details("The figures as a table", table))
-        parts += [note(words) for c in some for words in c.notes]
+    for some in groups.values():
+        parts.append(_over_strength(some) if some[0].goal is None else _trade_off(some))
+        parts.append(details("The figures as a table", _points(some)))
+        parts += [note(words) for words in dict.fromkeys(w for c in some for w in c.notes)]
     return Section("What a defence costs", parts)
+
+
+def _over_strength(some: Sequence[Curve]) -> Html:
+    """Draw leak and utility over the strength of defences of one scale."""
+    leak, utility = some[0].leak_name, some[0].utility_name
+    axis = " / ".join(dict.fromkeys(c.strength for c in some))
+    left = {c.name: Line(c.x, c.leak, c.low or None, c.high or None, marks=True) for c in some}
+    right = {c.name: Line(c.x, c.utility, marks=True) for c in some}
+    log = all(x > 0 for c in some for x in c.x)
+    floor = next((c.floor for c in some if c.floor is not None), None)
+    return columns(
+        plot(
+            lines(left, x_axis=axis, y_axis=leak, log_x=log, line_at=floor),
+            "Leak over the strength of the defence; the dotted line is the floor.",
+            f"{leak} over {axis}",
+        ),
+        plot(
+            lines(right, x_axis=axis, y_axis=utility, log_x=log, log_y=_is_wide(some)),
+            "Utility over the strength"
+            + ("; lower is better." if some[0].utility_is_error else "; higher is better."),
+            f"{utility} over {axis}",
+        ),
+    )
+
+
+def _trade_off(some: Sequence[Curve]) -> Html:
+    """Draw leak against utility, a line a defence, each beginning where there is none."""
+    series: dict[str, Line] = {}
+    words: dict[str, list[str]] = {}
+    for c in some:
+        start = [] if c.without is None else [c.without]
+        points = [*start, *zip(c.leak, c.utility, strict=True)]
+        series[c.name] = Line([u for _, u in points], [leak for leak, _ in points], marks=True)
+        names = c.labels or tuple(f"{c.strength}: {x:g}" for x in c.x)
+        words[c.name] = ["without a defence"] * len(start) + list(names)
+    figure = lines(series, x_axis=some[0].utility_name, y_axis=some[0].leak_name)
+    for trace, own in zip(figure["data"], words.values(), strict=True):
+        trace["text"] = own
+        trace["hovertemplate"] = "%{text}: leak %{y:.2f}, cost %{x:.3~g}<extra></extra>"
+    leak, cost = some[0].goal or (0, 0)
+    costs = [*(x for c in some for x in c.utility), 0.0]
+    left, right = min(costs), max(costs)
+    edges = [left - 0.2 * cost, min(right, _WINDOW * cost) + 0.2 * cost]
+    figure["layout"]["xaxis"] |= {"range": edges}
+    figure["layout"]["xaxis"].pop("dtick", None)
+    figure["layout"]["yaxis"] |= {"range": [0, 1.02]}
+    figure["layout"]["height"] = 460
+    corner = {"x0": edges[0], "x1": cost, "y0": 0, "y1": leak}
+    line = {"color": "--good", "width": 1.5, "dash": "dot"}
+    figure["layout"]["shapes"] = [
+        {"type": "rect", **corner, "fillcolor": "--good", "opacity": 0.2, "line": line}
+    ]
+    figure["layout"]["annotations"] = [
+        {"x": (edges[0] + cost) / 2, "y": leak / 2, "text": "goal", "showarrow": False}
+    ]
+    beyond = " Lines that leave the picture go on in the table." if right > edges[1] else ""
+    return plot(
+        figure,
+        "Leak against what the defence costs: each line joins the strengths of a defence, weakest "
+        f"first; further down and further left is better. The goal is the corner below {leak:g} "
+        f"and left of {cost:g}.{beyond}",
+        f"{some[0].leak_name} against {some[0].utility_name}",
+    )
+
+
+def _points(some: Sequence[Curve]) -> Html:
+    """Return every point of curves as a table."""
+    worst = any(c.worst for c in some)
+    header = ["defence", "strength", "", some[0].leak_name, "worst", some[0].utility_name]
+    rows: list[list[Cell]] = [
+        [
+            c.name,
+            float(x),
+            c.labels[k] if c.labels else "",
+            float(c.leak[k]),
+            float(c.worst[k]) if c.worst else "–",
+            float(c.utility[k]),
+        ]
+        for c in some
+        for k, x in enumerate(c.x)
+    ]
+    if not worst:
+        header, rows = [*header[:4], header[5]], [[*row[:4], row[5]] for row in rows]
+    return table_html(header, rows, hints={"worst": "the same of the view that leaks most"})
 
 
 def _is_wide(curves: Sequence[Curve]) -> bool:

@@ -87,6 +87,8 @@ class AuditedRelease:
         Why there was no attack, in one sentence; needed where there are no leaks and no proof.
     personal
         Whether it was made from people's records.
+    advice
+        What to change, where more is known than the rule for its kind and verdict says.
     notes
         What a reader must know.
 
@@ -110,6 +112,7 @@ class AuditedRelease:
     anonymity: tuple[Anonymity, ...] = ()
     reason: str = ""
     personal: bool = True
+    advice: str = ""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -159,14 +162,14 @@ class AuditedRelease:
         """What to change, in one sentence."""
         from cofill.audit._advice import advice_on
 
-        return advice_on(self)
+        return self.advice or advice_on(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON's types."""
         facts = {
             name: plain(getattr(self, name), name)
             for name in self.__dataclass_fields__
-            if name != "leaks"
+            if name not in ("leaks", "advice")
         }
         return {
             **facts,

@@ -137,9 +137,11 @@ def _without_ledger(run: _Run) -> AuditedRelease:
 def _read(folder: Path) -> _Run:
     if not folder.is_dir():
         raise DataError(f"{folder} must be the folder of a finished run, got no such folder")
-    for place in (folder, folder / "completed"):
-        if (place / "completion.json").is_file():
-            return _completion(place)
+    if (folder / "completion.json").is_file():
+        return _completion(folder)
+    if (folder / "completed" / "completion.json").is_file():
+        found = _completion(folder / "completed")
+        return replace(found, notes=(*found.notes, *_beside(folder)))
     if any(folder.glob("kits/sites/*/cofill/ledger.jsonl")):
         return _federation(folder)
     for path in (folder / "cofill" / "ledger.jsonl", folder / "ledger.jsonl"):
@@ -149,6 +151,16 @@ def _read(folder: Path) -> _Run:
         f"{folder} must hold completion.json (of cofill complete or demo) or a ledger (of a "
         "federation or a site's kit), got neither"
     )
+
+
+def _beside(folder: Path) -> list[str]:
+    """Name ledgers of other runs in the folder, so that none is left out in silence."""
+    others = [p for p in sorted(folder.glob("*/ledger.jsonl")) if p.parent.name != "completed"]
+    return [
+        f"{path} is the ledger of another run, which is not audited here; of a demo, its own audit "
+        f"covers it, and else: cofill audit run {path.parent}"
+        for path in others
+    ]
 
 
 def _completion(folder: Path) -> _Run:

@@ -251,7 +251,73 @@ def update(
     _tell(out, as_json=as_json, quiet=quiet)
 
 
-audit_commands = {"run": run, "codes": codes, "mean": mean, "update": update}
+@examples(
+    "cofill audit views --view clinic=clinic.csv --view lab=lab.parquet --id person --out audit/",
+    "cofill audit views --view a=a.csv --view b=b.csv --id id --growth 0.1 --pilot 50 --out audit/",
+)
+def views(
+    view: Annotated[
+        list[str],
+        typer.Option(
+            help="A view as NAME=SOURCE, as for `cofill complete`; give one per table.",
+            metavar="NAME=SOURCE",
+        ),
+    ],
+    id_column: Id,
+    out: Out,
+    growth: Annotated[
+        float, typer.Option(help="By which share the error of completed rows may grow.")
+    ] = 0.25,
+    pilot: Annotated[
+        int | None,
+        typer.Option(
+            help="People whose full codes are sent first, where receivers say what they need; a "
+            "fifth, at most 100, if left out.",
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Say what a column is: COLUMN=numeric, binary or categorical "
+            "(VIEW.COLUMN for one view).",
+            metavar="COLUMN=KIND",
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave a column out (VIEW.COLUMN for one view).", metavar="COLUMN"),
+    ] = None,
+    id_type: Annotated[
+        str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit codes of views before any are sent: what each defence would hide, and cost.
+
+    Takes tables of the same people that are to be completed by codes, tries every defence on
+    them, and names the one that leaks least at the error that is allowed.
+    """
+    from cofill.audit import ViewAuditSettings, audit_views
+    from cofill.views import read_views
+
+    settings = ViewAuditSettings(growth=growth, pilot=pilot, seed=seed)
+    sources = pairs(view, "--view")
+    kinds = pairs(kind or [], "--kind")
+
+    def made() -> Audit:
+        rows = read_views(
+            sources, id=id_column, kinds=kinds, ignore=tuple(ignore or ()), id_type=id_type
+        )
+        return audit_views(rows, settings=settings, progress=tell)
+
+    with progress_line(quiet or as_json) as tell:
+        _finish(made, out)
+    _tell(out, as_json=as_json, quiet=quiet)
+
+
+audit_commands = {"run": run, "codes": codes, "mean": mean, "update": update, "views": views}
 
 
 def _decoders(seed: int, repeats: int = 1) -> Any:

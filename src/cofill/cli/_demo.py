@@ -95,7 +95,8 @@ def _show_release(audit: Audit) -> None:
 
 def _show_audit(audit: Audit) -> None:
     screen = console()
+    alike: dict[tuple[str, str], list[str]] = {}
     for release in audit.releases:
-        screen.print(
-            f"{release.sender} to {release.receiver}, {release.what}: {release.individual}"
-        )
+        alike.setdefault((release.what, release.individual), []).append(release.sender)
+    for (what, verdict), senders in alike.items():
+        screen.print(f"{', '.join(senders)}: {what}: {verdict}", soft_wrap=True)

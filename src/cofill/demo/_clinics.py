@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion._completer import Progress
 from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings
 from cofill.metrics import Recorder, ResultRecord
 from cofill.metrics import purity as purity_of
+from cofill.privacy import Ledger
 from cofill.reproduce._fed_judge import Judge
 from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
@@ -32,6 +34,8 @@ class Clinics:
 
     record: ResultRecord
     groups: ClusterResult
+    ledger: Ledger
+    rounds: RoundWatch
 
     @property
     def purity(self) -> float:
@@ -59,8 +63,10 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     judge = Judge(digits.views.take(test))
     recorder = Recorder("clinics", seeds=[seed], settings={"sites": _SITES, "rounds": _ROUNDS})
     curve: list[dict[str, Any]] = []
+    watch = RoundWatch(seed=seed)
 
     def after(number: int, model: FederatedVIGAN) -> None:
+        watch(number, model)
         if number:
             curve.append({"round": number, **judge.errors(model)})
 
@@ -93,7 +99,7 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     recorder.add("federated", "purity", "kmeans", [purity])
     record = recorder.finish()
     record.write(folder / "clinics.json")
-    return Clinics(record, groups)
+    return Clinics(record, groups, model.ledger_, watch)
 
 
 def _written(model: FederatedVIGAN, held: Mapping[str, MultiView], folder: Path) -> dict[str, str]:

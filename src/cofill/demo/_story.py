@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cofill.attack import DecoderSettings
-from cofill.audit import Audit, CodeAuditSettings, audit_run
+from cofill.audit import Audit, CodeAuditSettings, Evidence, audit_ledger, audit_run
+from cofill.audit._audit import joined
 from cofill.completion import CompletionResult
 from cofill.completion._completer import Progress
 from cofill.demo._clinics import Clinics, clinics
@@ -75,7 +76,11 @@ CHAPTERS = (
     Chapter(
         "audit",
         "What crossed a border",
-        ("Everything that the three hospitals sent each other, attacked as a receiver could.",),
+        (
+            "Everything that the three hospitals sent each other, and that the ten clinics sent "
+            "their coordinator, attacked as a receiver could. Codes are turned back into rows; of "
+            "a clinic's updates it is asked whose images they were made from.",
+        ),
     ),
 )
 
@@ -133,8 +138,7 @@ def run_demo(
     tell("attacking a mean", 0.65)
     mean = release(out, seed=seed)
     after(3, mean)
-    audit = audit_run(out / "completed", codes=_ATTACK, progress=_part(tell, 0.75, 0.97))
-    audit.write(out / "audit")
+    audit = _audited(out, images, _part(tell, 0.75, 0.97))
     after(4, audit)
     tell("writing the report", 0.97)
     story = {
@@ -145,6 +149,25 @@ def run_demo(
     }
     (out / "story.json").write_text(json.dumps(story, indent=2) + "\n", encoding="utf-8")
     return Demo(patients, completion, images, mean, audit, write_report(out))
+
+
+def _audited(out: Path, images: Clinics, tell: Progress) -> Audit:
+    """Audit what hospitals and clinics have sent, as one."""
+    codes = audit_run(out / "completed", codes=_ATTACK, progress=_part(tell, 0.0, 0.6))
+    updates = audit_ledger(
+        images.ledger,
+        Evidence(rounds=images.rounds),
+        title="Ten clinics",
+        progress=_part(tell, 0.6, 1.0),
+    )
+    audit = joined(
+        "Hospitals and clinics",
+        [codes, updates],
+        settings={**codes.settings, "folder": str(out)},
+        duration_s=codes.duration_s + updates.duration_s,
+    )
+    audit.write(out / "audit")
+    return audit
 
 
 def _make_room(out: Path) -> None:

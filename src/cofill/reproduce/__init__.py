@@ -11,7 +11,7 @@
                    the experiments on released means: which, on what, how, and their pictures
     _fed_experiments, _fed_setup, _fed_judge, _fed_clusters, _fed_pictures
                    the experiments on rows at many sites, in the same parts
-    _leak_experiments, _leak_bound, _leak_pictures
+    _leak_experiments, _leak_pictures
                    what codes give away, and what each defence costs
     _write         record, page and pictures of a result
     _pictures      which pictures a record of reconstruction gives

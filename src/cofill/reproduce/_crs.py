@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from cofill.audit._held_out import HeldOut, hold_out
 from cofill.completion._completer import Progress
 from cofill.errors import DataError
 from cofill.metrics import Recorder, accuracy, mrd, mse, paper_forest
 from cofill.reproduce._methods import Family, Fitted
-from cofill.views import Dataset, Kind, MultiView, Scaler, drop_rows
+from cofill.views import Dataset, MultiView, drop_rows
 
 __all__ = ["Notebook", "Outcome", "Repeat", "hidden_rows", "run_repeats", "split_individuals"]
 
@@ -66,20 +67,13 @@ class Repeat:
         }
 
     @cached_property
-    def scalers(self) -> dict[str, tuple[list[int], Scaler | None]]:
-        """Per view its numeric columns and their scaler, fitted on training rows."""
-        found: dict[str, tuple[list[int], Scaler | None]] = {}
-        for v in self.tests:
-            view = self.train[v]
-            numeric = [k for k, f in enumerate(view.features) if f.kind is Kind.NUMERIC]
-            names = [view.feature_names[k] for k in numeric]
-            found[v] = (numeric, Scaler.fit(view.select(names)) if names else None)
-        return found
+    def held_out(self) -> HeldOut:
+        """The split as such, which judges cells in standardised units."""
+        return HeldOut(self.seed, self.train, self.tests, self.truth)
 
     def standardised(self, name: str, cells: np.ndarray) -> np.ndarray:
         """Return the numeric cells of a view in standardised units."""
-        numeric, scaler = self.scalers[name]
-        return scaler.encode(cells[:, numeric].astype(np.float64)) if scaler else cells[:, []]
+        return self.held_out.standardised(name, cells)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,15 +121,8 @@ def split_individuals(data: Dataset, seed: int, *, share: float = 0.1) -> Repeat
     # The words after the seed keep this stream apart from those of the methods.
     order = np.random.default_rng([seed, 90, 10]).permutation(n)
     test[order[: max(1, round(share * n))]] = True
-    asked = views.take(test)
-    everyone = np.ones(asked.n_individuals, dtype=bool)
-    return Repeat(
-        seed,
-        data,
-        views.take(~test),
-        {v: asked.hide({v: everyone}) for v in views},
-        {v: asked[v].cells for v in views},
-    )
+    held = hold_out(views, test, seed)
+    return Repeat(seed, data, held.train, held.tests, held.truth)
 
 
 def hidden_rows(
@@ -216,7 +203,7 @@ def _score(recorder: Recorder, repeat: Repeat, outcome: Outcome) -> None:
     method, seed = outcome.method, repeat.seed
     for v, made in outcome.cells.items():
         where, truth = f"view_{v}", repeat.truth[v]
-        numeric, _ = repeat.scalers[v]
+        numeric, _ = repeat.held_out.scalers[v]
         if numeric:
             true, guess = repeat.standardised(v, truth), repeat.standardised(v, made)
             recorder.add(method, "mse", where, mse(true, guess), seed=seed)

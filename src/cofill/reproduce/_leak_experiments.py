@@ -15,17 +15,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cofill.attack import DecoderSettings, invert_codes
+from cofill.audit._code_trial import (
+    Attacked,
+    Told,
+    TrialSettings,
+    attack_codes,
+    codes_sent,
+    completed_rows,
+    error_of,
+    fit_defended,
+    told_by,
+    trade_off,
+    widest,
+)
+from cofill.audit._least_leak import least_leak
 from cofill.completion._completer import Progress
-from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
+from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.cooperate._encode import ENCODE, encode_rows
-from cofill.cooperate._site import CooperativeSite
-from cofill.metrics import Recorder, ResultRecord, mse
-from cofill.nets import FusionSettings, TrainSettings
-from cofill.privacy import rows_of
+from cofill.metrics import Recorder, ResultRecord
 from cofill.protocol import run_steps
 from cofill.reproduce._crs import Repeat, split_individuals
-from cofill.reproduce._leak_bound import least_leak
 from cofill.reproduce._leak_pictures import leak_pictures
 from cofill.views import Dataset, MultiView, load
 
@@ -79,18 +88,7 @@ _SOURCES: Mapping[str, _Source] = {
 }
 _PRICES = (0.2, 0.5, 1.0)
 _VARIED = 0.1
-_ENCODERS = TrainSettings(epochs=40, learning_rate=3e-3, schedule="cosine", batch_size=32)
-# Ridge regressions: a grid of this size with networks for links would take hours.
-_LINKS = FusionSettings(hidden=())
-_ATTACK = DecoderSettings(
-    folds=2,
-    repeats=1,
-    most_people=400,
-    draws=100,
-    fusion=FusionSettings(
-        members=1, fold_members=1, folds=2, steps=200, weight_decays=(0.1,), hidden=(64,)
-    ),
-)
+_TRIAL = TrialSettings()
 
 
 @dataclass(frozen=True)
@@ -193,30 +191,17 @@ def _tried(
     repeat: Repeat, source: _Source, tell: Callable[[float], None]
 ) -> dict[str, dict[str, float]]:
     """Fit every system on one repeat, attack its codes and judge what it completes."""
-    systems = {
-        name: CooperativeReconstruction(
-            method="fused",
-            fusion=_LINKS,
-            encoder_training=_ENCODERS,
-            defence=defence,
-            seed=repeat.seed,
-        )
-        for name, defence in _grid(source).items()
-    }
-    fit_many(
-        list(systems.values()),
-        [repeat.train] * len(systems),
-        progress=lambda _, share: tell(share / 2),
-    )
+    held = repeat.held_out
+    systems = fit_defended(held, _grid(source), _TRIAL, lambda share: tell(share / 2))
     codes = {"paper": _paper_codes(repeat, source.architecture)}
-    codes |= {name: _sent(system) for name, system in systems.items()}
-    widths = {v: max(c[v].codes.shape[1] for c in codes.values()) for v in repeat.train}
+    codes |= {name: codes_sent(system) for name, system in systems.items()}
+    widths = widest(list(codes.values()))
     found: dict[str, dict[str, float]] = {}
     for k, (name, by_view) in enumerate(codes.items()):
         tell((1 + k / len(codes)) / 2)
         found[name] = _leak(by_view, source.pilot, repeat.seed, widths)
         if name in systems:
-            found[name]["mse"] = _error(systems[name], repeat)
+            found[name]["mse"] = error_of(completed_rows(systems[name], held))
     plain = found["none"]
     for name, system in systems.items():
         figures = found[name]
@@ -228,66 +213,29 @@ def _tried(
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Told:
-    """What one site has sent: codes, and the rows behind them, people in the order of tokens."""
-
-    codes: np.ndarray
-    rows: np.ndarray
-
-
-def _told(site: CooperativeSite, tokens: np.ndarray, codes: np.ndarray) -> _Told:
-    order = np.argsort(tokens)
-    rows = site.encoded()[rows_of(site.tokens, tokens[order])]
-    return _Told(codes[order].astype(np.float64), rows)
-
-
-def _sent(system: CooperativeReconstruction) -> dict[str, _Told]:
-    """Return what every site has sent to the first of its peers."""
-    told = {}
-    for name, site in system.sites_.items():
-        codes = system.sites_[site.others[0]].peer_codes[name]
-        told[name] = _told(site, codes.tokens, codes.codes)
-    return told
-
-
-def _paper_codes(repeat: Repeat, architecture: str | None) -> dict[str, _Told]:
+def _paper_codes(repeat: Repeat, architecture: str | None) -> dict[str, Told]:
     """Return the codes of the paper's autoencoders; how well they complete is told elsewhere."""
     system = CooperativeReconstruction(
         method="faithful",
         architecture=architecture,
-        encoder_training=_ENCODERS,
+        encoder_training=_TRIAL.encoders,
         seed=repeat.seed,
     )
     federation = system._start(repeat.train)
     run_steps((ENCODE,), [federation])
     return {
-        name: _told(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
+        name: told_by(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
         for name, site in federation.sites.items()
     }
 
 
-def _error(system: CooperativeReconstruction, repeat: Repeat) -> float:
-    wrong = [
-        mse(
-            repeat.standardised(view, repeat.truth[view]),
-            repeat.standardised(view, system.reconstruct(asked, view)),
-        )
-        for view, asked in repeat.tests.items()
-    ]
-    return float(np.mean(wrong))
-
-
 def _leak(
-    told: Mapping[str, _Told], pilot: int, seed: int, widths: Mapping[str, int]
+    told: Mapping[str, Told], pilot: int, seed: int, widths: Mapping[str, int]
 ) -> dict[str, float]:
-    """Attack the codes of every view and return means over the views.
-
-    The pilot's people, the first by their tokens, are left out of every attack, so that all
-    defences are judged by the same people.
-    """
+    """Attack the codes of every view and return means over the views."""
+    settings = replace(_TRIAL.attack, seed=seed)
     by_view = [
-        _inverted(one.codes[pilot:], one.rows[pilot:], seed, widths[view])
+        _figures(attack_codes(one, settings, skip=pilot, width=widths[view])[0])
         for view, one in told.items()
     ]
     figures = {metric: float(np.mean([f[metric] for f in by_view])) for metric in by_view[0]}
@@ -295,25 +243,15 @@ def _leak(
     return figures
 
 
-def _inverted(codes: np.ndarray, rows: np.ndarray, seed: int, width: int) -> dict[str, float]:
-    """Attack one view's codes: with few pairs by ridge regression, with all by networks too."""
-    same = np.unique(codes, axis=0, return_counts=True)[1]
-    # Columns of nothing make all codes equally wide, so that decoders share a program.
-    wide = np.hstack([codes, np.zeros((len(codes), width - codes.shape[1]))])
-    best = replace(_ATTACK, seed=seed)
-    linear = replace(best, fusion=replace(_ATTACK.fusion, hidden=()))
-    most = min(len(rows), _ATTACK.most_people) // _ATTACK.folds
-    pairs = tuple(p for p in (10, 100) if p <= most)
-    leaks = [
-        *invert_codes(wide, rows, pairs=pairs, settings=linear),
-        *invert_codes(wide, rows, pairs=("all",), settings=best),
-    ]
-    explained = [leak.attack for leak in leaks if leak.figure == "R²"]
+def _figures(attacked: Attacked) -> dict[str, float]:
+    """Return one view's figures as the record names them."""
+    named = {k.name: k.attack for k in attacked.leaks if k.figure == "R²"}
+    few = {p: f"code inversion, {p} pairs" for p in (10, 100)}
     return {
-        "inversion_r2": max(0.0, *explained),  # who explains nothing guesses the mean
-        **{f"inversion_r2_{p}": r2 for p, r2 in zip(pairs, explained, strict=False)},
-        "reidentified": max(leak.attack for leak in leaks if leak.figure != "R²"),
-        "unique": float((same == 1).sum() / len(codes)),
+        "inversion_r2": attacked.r2,
+        **{f"inversion_r2_{p}": named[name] for p, name in few.items() if name in named},
+        "reidentified": max(k.attack for k in attacked.leaks if k.figure != "R²"),
+        "unique": attacked.unique,
     }
 
 
@@ -332,21 +270,13 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
             )
             if leak is not None and growth is not None:
                 points[name] = (leak, growth)
-    good = {n: p for n, p in points.items() if p[0] < MOST_LEAK and p[1] < MOST_GROWTH}
-    # How far beyond its goal the worse of both figures is.
-    apart = {n: max(p[0] / MOST_LEAK, p[1] / MOST_GROWTH) for n, p in points.items()}
-    best = min(good or points, key=lambda n: apart[n])
-    front = [
-        n
-        for n, (leak, cost) in points.items()
-        if not any(a <= leak and b <= cost and (a, b) != (leak, cost) for a, b in points.values())
-    ]
+    found = trade_off(points, MOST_LEAK, MOST_GROWTH)
     return {
-        "reached": bool(good),
-        "best": best,
-        "inversion_r2": points[best][0],
-        "mse_growth": points[best][1],
-        "frontier": {n: points[n] for n in sorted(front, key=lambda n: points[n][0])},
+        "reached": found.reached,
+        "best": found.best,
+        "inversion_r2": points[found.best][0],
+        "mse_growth": points[found.best][1],
+        "frontier": {n: points[n] for n in found.frontier},
         "bound": dict(bound),
     }
 

@@ -1,0 +1,344 @@
+"""Defences of codes on trial: fit systems, attack the codes they sent, judge what they complete.
+
+The *leak* of a defence is what `cofill.attack.invert_codes` makes of the codes that were sent when
+the system learned: the mean R² over the features of the row behind a code, for an attacker with 10,
+100 or everybody else's pairs, whichever is most. Its *cost* is the growth of the error of completed
+rows of other people, in standardised units, over that without a defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.attack import DecoderSettings, Leak, invert_codes
+from cofill.audit._held_out import HeldOut
+from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
+from cofill.cooperate._estimator import fit_steps
+from cofill.cooperate._site import CooperativeSite
+from cofill.metrics import mse
+from cofill.nets import FusionSettings, TrainSettings
+from cofill.privacy import rows_of
+
+__all__ = [
+    "Attacked",
+    "Point",
+    "Told",
+    "TradeOff",
+    "TrialSettings",
+    "attack_codes",
+    "codes_sent",
+    "completed_rows",
+    "error_of",
+    "fit_defended",
+    "together",
+    "told_by",
+    "trade_off",
+    "widest",
+]
+
+_FEW = (10, 100)  # pairs of weaker attackers
+
+
+def _decoders() -> DecoderSettings:
+    fusion = FusionSettings(
+        members=1, fold_members=1, folds=2, steps=200, weight_decays=(0.1,), hidden=(64,)
+    )
+    return DecoderSettings(folds=2, repeats=1, most_people=400, draws=100, fusion=fusion)
+
+
+@dataclass(frozen=True)
+class TrialSettings:
+    """How systems are fitted and attacked.
+
+    Parameters
+    ----------
+    encoders
+        Training of the autoencoders that make codes.
+    links
+        What makes rows of codes: ridge regressions, because a grid of defences with networks would
+        take hours.
+    attack
+        How the strongest attacker learns; those with few pairs use ridge regression alone.
+
+    Examples
+    --------
+    >>> TrialSettings().attack.folds
+    2
+    """
+
+    encoders: TrainSettings = field(
+        default_factory=lambda: TrainSettings(
+            epochs=40, learning_rate=3e-3, schedule="cosine", batch_size=32
+        )
+    )
+    links: FusionSettings = field(default_factory=lambda: FusionSettings(hidden=()))
+    attack: DecoderSettings = field(default_factory=_decoders)
+
+
+# --- systems --------------------------------------------------------------------------------------
+
+
+def fit_defended(
+    held: HeldOut,
+    defences: Mapping[str, CodeDefence],
+    settings: TrialSettings,
+    tell: Callable[[float], None],
+) -> dict[str, CooperativeReconstruction]:
+    """Fit a system with each defence on the people who are not held out, all as one batch."""
+    systems = {
+        name: CooperativeReconstruction(
+            method="fused",
+            fusion=settings.links,
+            encoder_training=settings.encoders,
+            defence=defence,
+            seed=held.seed,
+        )
+        for name, defence in defences.items()
+    }
+    # Systems with a pilot take other steps and are fitted after those without.
+    kinds = len({fit_steps(system._settings()) for system in systems.values()})
+    done, last = 0, 0.0
+
+    def told(_: str, share: float) -> None:
+        nonlocal done, last
+        done, last = done + (share < last), share
+        tell(min((done + share) / kinds, 1.0))
+
+    fit_many(list(systems.values()), [held.train] * len(systems), progress=told)
+    return systems
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What one site has sent: codes, the rows behind them and whose, in the order of tokens."""
+
+    codes: Float[np.ndarray, "people width"]
+    rows: Float[np.ndarray, "people columns"]
+    ids: np.ndarray
+
+
+def told_by(site: CooperativeSite, tokens: np.ndarray, codes: np.ndarray) -> Told:
+    """Return codes of a site beside the rows that it made them of."""
+    order = np.argsort(tokens)
+    at = rows_of(site.tokens, tokens[order])
+    return Told(codes[order].astype(np.float64), site.encoded()[at], site.view.ids[at])
+
+
+def codes_sent(system: CooperativeReconstruction) -> dict[str, Told]:
+    """Return what every site of a fitted system has sent to the first of its peers."""
+    told = {}
+    for name, site in system.sites_.items():
+        codes = system.sites_[site.others[0]].peer_codes[name]
+        told[name] = told_by(site, codes.tokens, codes.codes)
+    return told
+
+
+# --- leak -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What attackers made of one table of codes.
+
+    Parameters
+    ----------
+    leaks
+        By the number of pairs, each R² and share re-identified.
+    unique
+        Share of people whose code nobody else has.
+    """
+
+    leaks: tuple[Leak, ...]
+    unique: float
+
+    @property
+    def strongest(self) -> Leak:
+        """The attack that explains most."""
+        return max((k for k in self.leaks if k.figure == "R²"), key=lambda k: k.attack)
+
+    @property
+    def r2(self) -> float:
+        """What the strongest attack explains; who explains nothing guesses the mean."""
+        return max(0.0, self.strongest.attack)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Interval of that, over people."""
+        low, high = self.strongest.interval
+        return max(0.0, low), max(0.0, high)
+
+
+_SAYS_NOTHING = Attacked(
+    tuple(
+        Leak(
+            name="code inversion",
+            threat="a receiver of codes that are the same for everybody learns nothing by them",
+            figure=figure,
+            scope="individual",
+            floor=0.0,
+            attack=0.0,
+            interval=(0.0, 0.0),
+        )
+        for figure in ("R²", "share re-identified")
+    ),
+    0.0,
+)
+
+
+def widest(tables: Sequence[Mapping[str, Told]]) -> dict[str, int]:
+    """Return, per view, the width of the widest codes of several systems."""
+    return {v: max(told[v].codes.shape[1] for told in tables) for v in tables[0]}
+
+
+def attack_codes(
+    told: Told,
+    settings: DecoderSettings,
+    *,
+    skip: int = 0,
+    width: int = 0,
+    parts: Sequence[np.ndarray] | None = None,
+) -> list[Attacked]:
+    """Attack one view's codes: with few pairs by ridge regression, with all by networks too.
+
+    Parameters
+    ----------
+    told
+        Codes and rows.
+    settings
+        Of the strongest attacker.
+    skip
+        So many people, the first by their tokens, are left out: a pilot's people, so that all
+        defences are judged by the same ones.
+    width
+        Codes are made so wide by columns of nothing, so that decoders share a program.
+    parts
+        Positions (after those left out) of people who are judged apart; everybody when left out.
+
+    Returns
+    -------
+    list of Attacked
+        One for each part.
+    """
+    codes, rows = told.codes[skip:], told.rows[skip:]
+    count = 1 if parts is None else len(parts)
+    if (codes == codes[:1]).all():
+        return [_SAYS_NOTHING] * count
+    same = np.unique(codes, axis=0, return_counts=True)[1]
+    wide = np.hstack([codes, np.zeros((len(codes), max(width - codes.shape[1], 0)))])
+    linear = replace(settings, fusion=replace(settings.fusion, hidden=()))
+    most = min(len(rows), settings.most_people) // settings.folds
+    few = [p for p in _FEW if p <= most]
+    found = (
+        invert_codes(wide, rows, pairs=few, parts=parts, settings=linear),
+        invert_codes(wide, rows, pairs=("all",), parts=parts, settings=settings),
+    )
+    unique = float((same == 1).sum() / len(codes))
+    return [
+        Attacked(
+            tuple(
+                leak
+                for leaks in found
+                for leak in leaks[part * len(leaks) // count : (part + 1) * len(leaks) // count]
+            ),
+            unique,
+        )
+        for part in range(count)
+    ]
+
+
+# --- utility --------------------------------------------------------------------------------------
+
+
+def completed_rows(
+    system: CooperativeReconstruction, held: HeldOut
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return, per view, true and completed rows of the people held out, in standardised units."""
+    return {
+        view: (
+            held.standardised(view, held.truth[view]),
+            held.standardised(view, system.reconstruct(asked, view)),
+        )
+        for view, asked in held.tests.items()
+    }
+
+
+def together(
+    turns: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]],
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return what was completed in several turns as one, people of the first turn first."""
+    return {
+        view: (
+            np.concatenate([one[view][0] for one in turns]),
+            np.concatenate([one[view][1] for one in turns]),
+        )
+        for view in turns[0]
+    }
+
+
+def error_of(
+    completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
+) -> float:
+    """Return the mean over views of the mean squared error, of everybody or of some people.
+
+    Examples
+    --------
+    >>> error_of({"a": (np.zeros((2, 1)), np.array([[1.0], [3.0]]))}, np.array([0]))
+    1.0
+    """
+    chosen = slice(None) if people is None else people
+    return float(np.mean([mse(true[chosen], made[chosen]) for true, made in completed.values()]))
+
+
+# --- choice ---------------------------------------------------------------------------------------
+
+Point = tuple[float, float]
+"""Leak of a defence, and growth of the error by it."""
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """What a grid of defences comes to.
+
+    Parameters
+    ----------
+    reached
+        Whether any defence reaches both goals.
+    best
+        The defence whose worse figure is least far beyond its goal.
+    frontier
+        Defences that no other one beats in both figures, least leak first.
+    """
+
+    reached: bool
+    best: str
+    frontier: tuple[str, ...]
+
+
+def trade_off(
+    points: Mapping[str, Point], most_leak: float | int, most_growth: float | int
+) -> TradeOff:
+    """Weigh the leaks of defences against their cost.
+
+    Examples
+    --------
+    >>> found = trade_off({"none": (0.9, 0.0), "a": (0.4, 0.3), "b": (0.5, 0.4)}, 0.2, 0.25)
+    >>> found.reached, found.best, found.frontier
+    (False, 'a', ('a', 'none'))
+    """
+    good = {n: p for n, p in points.items() if p[0] < most_leak and p[1] < most_growth}
+    # How far beyond its goal the worse of both figures is.
+    apart = {n: max(p[0] / most_leak, p[1] / most_growth) for n, p in points.items()}
+    front = [
+        n
+        for n, (leak, cost) in points.items()
+        if not any(a <= leak and b <= cost and (a, b) != (leak, cost) for a, b in points.values())
+    ]
+    return TradeOff(
+        bool(good),
+        min(good or points, key=lambda n: apart[n]),
+        tuple(sorted(front, key=lambda n: points[n][0])),
+    )
