@@ -71,6 +71,12 @@ def test_pictures_join_the_strengths_of_a_defence(record):
     assert "noise-30" not in svg
 
 
+def test_any_code_leaks_less_the_more_the_error_may_grow(tmp_path):
+    found = run_experiment("leak-bound", quick=True, seeds=1, methods=["wdbc"], out=tmp_path)
+    least = [found.values[f"any-{growth}/least_leak/wdbc"][0] for growth in (25, 50, 100)]
+    assert 0.9 > least[0] > least[1] > least[2] > 0.0
+
+
 def test_another_data_set_is_refused():
     with pytest.raises(SettingError, match="there is no method 'cube' in leak-codes"):
         run_experiment("leak-codes", methods=["cube"])

@@ -102,7 +102,7 @@ def experiments() -> tuple[AnyExperiment, ...]:
     >>> [e.name for e in experiments()][6:11]
     ['growpu-mnist', 'growpu-behaviour', 'growpu-classifiers', 'growpu-subset', 'nnpu-table1']
     >>> [e.name for e in experiments()][11:]
-    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid', 'leak-codes']
+    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid', 'leak-codes', 'leak-bound']
     """
     return tuple(_EXPERIMENTS.values())
 

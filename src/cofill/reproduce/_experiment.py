@@ -15,7 +15,6 @@ from cofill.reproduce._catalogue import AnyExperiment, Experiment, find_experime
 from cofill.reproduce._crs import Notebook, Repeat, run_repeats
 from cofill.reproduce._fed_experiments import FedExperiment, run_fed_experiment
 from cofill.reproduce._leak_experiments import (
-    DEFENCES,
     LeakExperiment,
     run_leak_experiment,
 )
@@ -160,7 +159,7 @@ def _run_leaks(
 ) -> ResultRecord:
     wanted = chosen(methods, experiment.methods, experiment.name)
     ready()
-    defences = "; ".join(f"{name}: {words}" for name, words in DEFENCES.items())
+    defences = "; ".join(f"{name}: {words}" for name, words in experiment.defences.items())
     recorder = _recorder(
         experiment,
         repeats,
@@ -168,7 +167,7 @@ def _run_leaks(
         quick,
         defences=defences,
     )
-    run_leak_experiment(recorder, quick=quick, sources=wanted, progress=progress)
+    run_leak_experiment(experiment, recorder, quick=quick, sources=wanted, progress=progress)
     return recorder.finish()
 
 

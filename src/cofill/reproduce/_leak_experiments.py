@@ -87,6 +87,8 @@ _SOURCES: Mapping[str, _Source] = {
     ),
 }
 _PRICES = (0.2, 0.5, 1.0)
+_GROWTHS = (25, 50, 100)  # of the error, in percent, for which leaks are bounded
+_MANY = 12_000  # people, where a bound needs many for each column
 _VARIED = 0.1
 _TRIAL = TrialSettings()
 
@@ -99,6 +101,7 @@ class LeakExperiment:
     description: str
     protocol: str
     methods: Mapping[str, str]
+    defences: Mapping[str, str]
     published: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 3
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -109,6 +112,7 @@ class LeakExperiment:
         "Share of people re-identified by the guessed row": ("reidentified",),
         "Share of people whose code nobody else has": ("unique",),
         "Utility: error of completed rows, standardised": ("mse", "mse_growth"),
+        "Least leak of any code, where regressions are linear": ("least_leak",),
     }
 
     def pictures(self, record: ResultRecord) -> dict[str, str]:
@@ -117,14 +121,27 @@ class LeakExperiment:
 
 
 def run_leak_experiment(
-    recorder: Recorder, *, quick: bool, sources: Sequence[str], progress: Progress
+    experiment: LeakExperiment,
+    recorder: Recorder,
+    *,
+    quick: bool,
+    sources: Sequence[str],
+    progress: Progress,
 ) -> None:
-    """Try every defence on every data set and write its figures to the recorder."""
+    """Run an experiment on every data set and write its figures to the recorder."""
+    job = _bound_all if experiment.name == "leak-bound" else _try_all
+    job(recorder, quick, sources, progress)
+    progress("done", 1.0)
+
+
+def _try_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress: Progress) -> None:
+    """Try every defence on every data set."""
     bounds: dict[str, dict[str, float]] = {}
     total = len(sources) * len(recorder.seeds)
     for at, source in enumerate(sources):
         for turn, seed in enumerate(recorder.seeds):
-            repeat = split_individuals(_data(source, seed, quick), seed)
+            rows = 200 if quick else _SOURCES[source].rows
+            repeat = split_individuals(_data(source, seed, rows), seed)
             done = at * len(recorder.seeds) + turn
             found = _tried(
                 repeat,
@@ -138,17 +155,29 @@ def run_leak_experiment(
     record = recorder.finish()
     verdict = {source: _verdict(record, source, bound) for source, bound in bounds.items()}
     recorder.note("verdict", verdict)
-    progress("done", 1.0)
+
+
+def _bound_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress: Progress) -> None:
+    """Bound the leak of any code, on as many people as that needs."""
+    total = len(sources) * len(recorder.seeds)
+    jobs = [(source, seed) for source in sources for seed in recorder.seeds]
+    for done, (source, seed) in enumerate(jobs):
+        progress(source, done / total)
+        views = _data(source, seed, 1_000 if quick else _MANY).views
+        for growth in _GROWTHS:
+            found = least_leak(views, growth / 100)
+            if found:
+                recorder.add(f"any-{growth}", "least_leak", source, found["all"], seed=seed)
 
 
 # --- data and grid ------------------------------------------------------------------------------
 
 
-def _data(source: str, seed: int, quick: bool) -> Dataset:
+def _data(source: str, seed: int, rows: int) -> Dataset:
     """Return a sample of a data set, with the columns in which people differ."""
     data = load(source)
     views = data.views
-    rows = min(200 if quick else _SOURCES[source].rows, views.n_individuals)
+    rows = min(rows, views.n_individuals)
     chosen = np.zeros(views.n_individuals, bool)
     order = np.random.default_rng([seed, 0x1EA4]).permutation(len(chosen))
     chosen[order[:rows]] = True
@@ -290,5 +319,16 @@ LEAK_EXPERIMENTS: tuple[LeakExperiment, ...] = (
         "the codes that they sent (the pilot's people are left out and counted apart), the 10 are "
         "completed",
         {name: source.words for name, source in _SOURCES.items()},
+        DEFENCES,
+    ),
+    LeakExperiment(
+        "leak-bound",
+        "how little any code can give away at a given error (not in the papers)",
+        "a sample of people over the columns in which at least a tenth of them differ; the least "
+        "R² of the rows behind all codes that a receiver gets, whatever the codes are, where "
+        "regressions are linear and their error may grow by so many percent over that without a "
+        "defence; only where there are ten people for each column",
+        {"wdbc": _SOURCES["wdbc"].words, "mnist": f"digits as images and as edges, {_MANY:,}"},
+        {f"any-{g}": f"any code by which the error grows by {g} %" for g in _GROWTHS},
     ),
 )
