@@ -22,6 +22,7 @@ def test_figures_are_those_of_the_records():
     assert check.returncode == 0, check.stdout + check.stderr
 
 
+@pytest.mark.full
 def test_the_python_example_runs():
     example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert example is not None

@@ -58,6 +58,7 @@ def test_a_linear_relation_is_recovered_on_hidden_rows(fits, method, holed, trut
     assert make("mean").fit(holed).score(holed, truth) < 0.1
 
 
+@pytest.mark.full
 def test_networks_recover_a_linear_relation_too(quick, related):
     both = related(names="ab")
     holes, _ = drop_rows(both, 0.2, key=1)

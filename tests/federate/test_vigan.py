@@ -78,6 +78,7 @@ def test_a_phase_moves_its_own_parts(params, batches, phase, parts):
     assert moved(slope) == parts
 
 
+@pytest.mark.full
 def test_pre_training_leaves_other_parts_as_they_were():
     held = {"a": some_rows(), "b": some_rows(seed=1)}
     for epochs, same in (

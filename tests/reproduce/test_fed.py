@@ -137,6 +137,7 @@ def test_a_run_measures_every_seed_and_keeps_curves_and_images(tiny, tmp_path, m
     assert ("1773" in (tmp_path / "fed-vigan.md").read_text()) == (method == "fed-faithful")
 
 
+@pytest.mark.full
 def test_strategies_are_compared_on_skewed_sites(tiny):
     record = run_experiment("fed-noniid", quick=True, seeds=1, methods=["fedavg", "scaffold"])
     assert {key.split("/")[0] for key in record.values} == {"fedavg", "scaffold"}
