@@ -99,4 +99,5 @@ def _show_audit(audit: Audit) -> None:
     for release in audit.releases:
         alike.setdefault((release.what, release.individual), []).append(release.sender)
     for (what, verdict), senders in alike.items():
-        screen.print(f"{', '.join(senders)}: {what}: {verdict}", soft_wrap=True)
+        who = ", ".join(senders) if len(senders) < 4 else f"{senders[0]} to {senders[-1]}"
+        screen.print(f"{who}: {what}: {verdict}", soft_wrap=True)
