@@ -136,7 +136,7 @@ def train_round(
         return jax.vmap(chosen)(rows, near, orders[:, place], drawn[:, place + 1])
 
     def judge(place: Array) -> Judged:
-        (_, terms) = loss(weights, *batch(place), common, own, centers)
+        _, terms = loss(weights, *batch(place), common, own, centers)
         return Judged(*terms)
 
     def step(carry: tuple[Array, ...], place: Array) -> tuple[tuple[Array, ...], Array]:
