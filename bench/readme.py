@@ -239,9 +239,9 @@ def leaks_block() -> str:
         "prices were chosen with test rows in view, and the few people of the pilot stay exposed. "
         "The bound is the least leak of any code at + 25 % error where regressions are linear and "
         "one receiver has all codes (`cofill reproduce leak-bound`), where there are people enough "
-        "to know it. That of WDBC is of the people on whom defences were tried. That of MNIST is of "
-        "12,000, who are completed far better: it does not bound the defences of the 500 in the "
-        "table.",
+        "to know it. That of WDBC is of the people on whom defences were tried. That of MNIST is "
+        "of 12,000, who are completed far better: it does not bound the defences of the 500 in "
+        "the table.",
     ]
     return "\n".join(lines)
 

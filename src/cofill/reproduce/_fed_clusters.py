@@ -32,7 +32,7 @@ CLUSTERED: Mapping[str, str] = {
     "local-faithful": "the fifth site's individuals, completed by its own model",
     "fed-best": "completed by one network for all patterns, trained at ten sites",
 }
-_DEEP = ("fed-best",)
+_DEEP = "fed-best"
 _GROUPS = 10
 
 
@@ -54,7 +54,7 @@ def cluster_method(
             pool.submit(_kmeans, _true_rows(given, sites), seed)
             for sites, seed in (jobs if method != "real" else [])
         ]
-        for number, (sites, seed) in enumerate(jobs if method in _DEEP else []):
+        for number, (sites, seed) in enumerate(jobs if method == _DEEP else []):
             tell("deep clustering", 0.5 + number / len(seeds) / 3)
             truth, deep = _labels(given, sites), _deep(sites, given, seed)
             add("acc", "deep", clustering_accuracy(truth, deep))
