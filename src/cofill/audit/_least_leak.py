@@ -10,12 +10,14 @@ positive eigenvalues of Σ^½ (B Bᵀ − price · I) Σ^½.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
 from cofill.views import MultiView, Scaler
 
-__all__ = ["least_leak"]
+__all__ = ["least_leak", "least_leaks"]
 
 _SHRINK = 0.02
 _ROWS_A_COLUMN = 10  # with fewer, regressions find what is not there and the bound is none
@@ -47,16 +49,24 @@ def least_leak(views: MultiView, growth: float) -> dict[str, float]:
     >>> 0.4 < found["b"] < 0.5  # of a's two columns, the one that b needs
     True
     """
+    return least_leaks(views, [growth])[0]
+
+
+def least_leaks(views: MultiView, growths: Sequence[float]) -> list[dict[str, float]]:
+    """Return the bound for each growth of the error, as `least_leak`, in one pass over prices."""
     rows = {name: np.nan_to_num(Scaler.fit(v).encode_view(v)[0]) for name, v in views.items()}
-    found = {}
+    found: list[dict[str, float]] = [{} for _ in growths]
     for name, own in rows.items():
         others = np.hstack([r for other, r in rows.items() if other != name])
         if len(others) >= _ROWS_A_COLUMN * others.shape[1]:
-            found[name] = _bound(others, own, growth)
-    return {**found, "all": float(np.mean(list(found.values())))} if found else {}
+            for one, bound in zip(found, _bounds(others, own, growths), strict=True):
+                one[name] = bound
+    return [{**one, "all": float(np.mean(list(one.values())))} if one else {} for one in found]
 
 
-def _bound(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n k"], growth: float) -> float:
+def _bounds(
+    x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n k"], growths: Sequence[float]
+) -> list[float]:
     n, d = x.shape
     spread = (1 - _SHRINK) * (x.T @ x) / n + _SHRINK * np.eye(d)
     cross = x.T @ y / n
@@ -66,18 +76,20 @@ def _bound(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n k"], growth: flo
     need = np.linalg.solve(root, cross) / np.sqrt(y.shape[1])
     variance = float((y**2).mean())
     whole = float((need**2).sum())
-    wanted = whole - growth * (variance - whole)
-    if wanted <= 0:
-        return 0.0
+    wanted = [whole - growth * (variance - whole) for growth in growths]
+    bounds: list[float | None] = [None if most > 0 else 0.0 for most in wanted]
     gain, cost = need @ need.T, root @ root / d
     before = (0.0, 0.0)
     for price in _PRICES:
+        if None not in bounds:
+            break
         worth, turn = np.linalg.eigh(gain - price * cost)
         kept = turn[:, worth > 0]
         here = (float(np.trace(kept.T @ gain @ kept)), float(np.trace(kept.T @ cost @ kept)))
-        if here[0] >= wanted:
-            # Between two prices a mixture of both codes is possible: the line joins them.
-            step = max(here[0] - before[0], 1e-12)
-            return before[1] + (here[1] - before[1]) * (wanted - before[0]) / step
+        for k, most in enumerate(wanted):
+            if bounds[k] is None and here[0] >= most:
+                # Between two prices a mixture of both codes is possible: the line joins them.
+                step = max(here[0] - before[0], 1e-12)
+                bounds[k] = before[1] + (here[1] - before[1]) * (most - before[0]) / step
         before = here
-    return before[1]
+    return [before[1] if bound is None else bound for bound in bounds]

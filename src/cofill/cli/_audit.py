@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli._examples import examples
+from cofill.cli._options import IdType, Ignored, Kinds
 from cofill.cli._show import console, pairs, progress_line
 from cofill.errors import SettingError
 
@@ -275,21 +276,9 @@ def views(
             "fifth, at most 100, if left out.",
         ),
     ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Say what a column is: COLUMN=numeric, binary or categorical "
-            "(VIEW.COLUMN for one view).",
-            metavar="COLUMN=KIND",
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Leave a column out (VIEW.COLUMN for one view).", metavar="COLUMN"),
-    ] = None,
-    id_type: Annotated[
-        str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")
-    ] = None,
+    kind: Kinds = None,
+    ignore: Ignored = None,
+    id_type: IdType = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,

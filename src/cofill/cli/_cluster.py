@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from cofill.cli._options import IdType
 from cofill.cli._show import console, pairs, progress_line, settings_of
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ def cluster(
     ignore: Annotated[
         list[str] | None, typer.Option(help="Leave a column out.", metavar="COLUMN")
     ] = None,
-    id_type: Annotated[
-        str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")
-    ] = None,
+    id_type: IdType = None,
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

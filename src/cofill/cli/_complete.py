@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli._examples import examples
+from cofill.cli._options import IdType, Ignored, Kinds
 from cofill.cli._show import (
     completed_table,
     console,
@@ -68,21 +69,9 @@ def complete(
         float | None,
         typer.Option(help="Add columns with intervals of this level, such as 0.9."),
     ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Say what a column is: COLUMN=numeric, binary or categorical "
-            "(VIEW.COLUMN for one view).",
-            metavar="COLUMN=KIND",
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Leave a column out (VIEW.COLUMN for one view).", metavar="COLUMN"),
-    ] = None,
-    id_type: Annotated[
-        str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")
-    ] = None,
+    kind: Kinds = None,
+    ignore: Ignored = None,
+    id_type: IdType = None,
     seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
     progress: Annotated[
         Path | None,

@@ -28,7 +28,7 @@ from cofill.audit._code_trial import (
     trade_off,
     widest,
 )
-from cofill.audit._least_leak import least_leak
+from cofill.audit._least_leak import least_leak, least_leaks
 from cofill.completion._completer import Progress
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.cooperate._encode import ENCODE, encode_rows
@@ -164,8 +164,8 @@ def _bound_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress
     for done, (source, seed) in enumerate(jobs):
         progress(source, done / total)
         views = _data(source, seed, 1_000 if quick else _MANY).views
-        for growth in _GROWTHS:
-            found = least_leak(views, growth / 100)
+        bounds = least_leaks(views, [growth / 100 for growth in _GROWTHS])
+        for growth, found in zip(_GROWTHS, bounds, strict=True):
             if found:
                 recorder.add(f"any-{growth}", "least_leak", source, found["all"], seed=seed)
 
