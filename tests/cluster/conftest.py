@@ -42,6 +42,7 @@ def quick():
         small = {
             "restarts": 2,  # as many as finalists: one program to compile
             "rounds": 4,
+            "apart": 0,  # the same
             "local_steps": 10,
             "batch": 32,
             "learning_rate": 0.01,

@@ -17,13 +17,13 @@ from cofill.cluster import (
     pooled_kmeans,
 )
 from cofill.cluster._augment import _read, neighbours, towards, warp
-from cofill.cluster._deep import _averaged
+from cofill.cluster._deep import _averaged, _gather, _homes, _start, _train_apart
 from cofill.cluster._deep_settings import DeepState, plan_of
 from cofill.cluster._network import apply_network, first_weights
 from cofill.cluster._objective import Terms, entropy, head_terms, objective
 from cofill.cluster._rounds import Held, new_weights, train_round
 from cofill.cluster._rows import Kinds
-from cofill.cluster._site import Conductor
+from cofill.cluster._site import ClusterSite, Conductor
 from cofill.errors import DataError, SettingError, TrainingError
 from cofill.metrics import clustering_accuracy
 from cofill.privacy import Update
@@ -230,6 +230,45 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
         _averaged(conductor, (told("b", 30, np.nan, doubt), inbox[1]))
 
 
+def test_each_restart_starts_at_one_site_and_comes_to_all():
+    settings = DeepSettings(
+        k=3, restarts=3, rounds=5, local_steps=3, batch=8, network=NetworkSettings((4,), (8,))
+    )
+    kinds = Kinds(tuple(map(str, range(16))), (True,) * 16, (1, 4, 4))
+    rng, names = np.random.default_rng(0), ("a", "b")
+    sites = [ClusterSite(n, rng.normal(size=(20, 16)), kinds, settings, "none", 0) for n in names]
+    begun = Conductor(names, kinds, settings, "none", 0)
+    homes = _homes(begun)
+    assert sorted(len(own) for own in homes.values()) == [1, 2]
+    assert sorted(np.concatenate(list(homes.values()))) == [0, 1, 2]
+    [(conductor, sent)] = _start([begun], [()], None)
+    first = conductor.state.weights
+    inboxes = [tuple(r for r in sent if r.receiver == n) for n in names]
+    made = _train_apart(sites, inboxes, None)
+    told = tuple(release for _, outbox in made for release in outbox)
+    [(gathered, models)] = _gather([conductor], [told], None)
+    for name, own in homes.items():
+        [update] = [u for u in told if u.sender == name]
+        moved = update.change.reshape(len(own), -1)
+        np.testing.assert_allclose(gathered.state.weights[own] - first[own], moved, atol=1e-6)
+        assert (abs(moved).max(axis=1) > 1e-3).all()
+    assert [len(m.extras["restarts"]) for m in models] == [3, 3]
+    assert all(site.memory is None for site, _ in made)
+    with pytest.raises(DataError, match="has sent no update"):
+        _gather([conductor], [told[:1]], None)
+    with pytest.raises(DataError, match="refused"):
+        _gather([conductor], [(replace(told[0], change=np.zeros(5)), told[1])], None)
+
+
+def test_fewer_restarts_than_sites_and_tables_that_start_from_k_means():
+    kinds, names = Kinds(("x",), (True,), (1, 1, 1)), tuple("abcdef")
+    few = Conductor(names, kinds, DeepSettings(restarts=2), "none", 3)
+    assert {len(own) for own in _homes(few).values()} == {1}
+    assert len(_homes(few)) == 2
+    assert plan_of(DeepSettings(rounds=10, local_steps=4), kinds).apart == 16
+    assert plan_of(DeepSettings(), Kinds(("x",), (True,))).apart == 0
+
+
 # --- whole ------------------------------------------------------------------------------------
 
 
@@ -285,6 +324,7 @@ def test_same_seed_same_groups_and_order_of_sites_does_not_matter(digits, quick)
         (DeepSettings, {"over": (1,)}),
         (DeepSettings, {"rounds": 0}),
         (DeepSettings, {"trial": 0.0}),
+        (DeepSettings, {"apart": -0.1}),
         (DeepSettings, {"learning_rate": 0}),
         (DeepSettings, {"reach": 2.0}),
         (DeepSettings, {"adversary": -1}),

@@ -5,11 +5,15 @@ and its partner the same group (see `_objective`). Sites train the common networ
 and release the change of its weights; the coordinator averages them by rows (McMahan et al. 2017).
 Several restarts train together, as one batch; after a trial the few with the best objective go on,
 and the best of these is the result. The objective needs no label, nor does any choice here.
+
+A network without groups yet can be led to any numbering of them, and each site leads it to another:
+the average has none. So a restart first trains at one site, until it has groups to start from, and
+only then at all of them; the sites share the restarts out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -32,13 +36,18 @@ from cofill.protocol import COORDINATOR, Step
 
 __all__ = ["deep_steps"]
 
-_SEEDING, _NEIGHBOURS = 1, 3  # purposes of a site's random numbers
+_SEEDING, _HOMES, _NEIGHBOURS = 1, 2, 3  # purposes of random numbers
 
 
 def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
     """Return the whole protocol: initial weights, rounds, groups."""
     turn = (Step("train", _train), Step("average", _average, "coordinator"))
-    start = (Step("summarise", _summarise), Step("start networks", _start, "coordinator"))
+    start = (
+        Step("summarise", _summarise),
+        Step("start networks", _start, "coordinator"),
+        Step("train apart", _train_apart),
+        Step("gather", _gather, "coordinator"),
+    )
     end = (Step("assign", _assign), Step("close", _close, "coordinator"))
     return (*start, *(turn * settings.rounds), *end)
 
@@ -59,7 +68,7 @@ def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any
 
 
 def _start(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
-    """Make the initial weights and send them."""
+    """Make the initial weights; send each restart to the site where it starts."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
         settings: DeepSettings = conductor.settings
@@ -79,6 +88,54 @@ def _start(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any)
             np.full(settings.restarts, np.nan),
             centers=centers,
         )
+        outbox: list[Release] = []
+        for site, own in _homes(conductor).items() if plan.apart else ():
+            weights = state.weights[own].reshape(-1)
+            outbox.append(
+                Model(
+                    sender=COORDINATOR,
+                    receiver=site,
+                    round=0,
+                    weights=weights,
+                    extras={"restarts": own, "shares": state.shares[own]},
+                )
+            )
+        results.append((conductor.with_(state=state), outbox))
+    return results
+
+
+def _homes(conductor: Conductor) -> dict[str, np.ndarray]:
+    """Return which restarts start at which site: in turn, in an order drawn from the seed."""
+    order = np.random.default_rng([conductor.seed, _HOMES]).permutation(sorted(conductor.sites))
+    numbers = np.arange(conductor.settings.restarts)
+    return {
+        str(site): numbers[numbers % len(order) == at]
+        for at, site in enumerate(order[: len(numbers)])
+    }
+
+
+def _train_apart(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Train the restarts that start at each site on its rows alone; release what changed."""
+    told = {at: told_model(inbox) for at, inbox in enumerate(inboxes)}
+    given = {at: model for at, model in told.items() if model is not None}
+    results: list[Any] = [(site, []) for site in sites]
+    made = _trained([sites[at] for at in given], list(given.values()), apart=True)
+    for at, (site, outbox) in zip(given, made, strict=True):
+        results[at] = (site.with_(memory=None), outbox)  # the rounds start with fresh moments
+    return results
+
+
+def _gather(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+    """Put the restarts together and send all of them to all sites."""
+    results = []
+    for conductor, inbox in zip(conductors, inboxes, strict=True):
+        state: DeepState = conductor.state
+        if plan_of(conductor.settings, conductor.kinds).apart:
+            homes, size = _homes(conductor), state.weights.shape[1]
+            weights = state.weights.copy()
+            for one in _updates(inbox, {s: len(own) * size for s, own in homes.items()}):
+                weights[homes[one.sender]] += one.change.reshape(-1, size)
+            state = replace(state, weights=weights)
         results.append((conductor.with_(state=state), _sent(conductor, state)))
     return results
 
@@ -97,9 +154,17 @@ def _sent(conductor: Conductor, state: DeepState) -> list[Release]:
 def _train(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
     """Train the common networks on each site's rows; release what changed."""
     models = [_expected(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
+    return _trained(sites, models)
+
+
+def _trained(
+    sites: Sequence[ClusterSite], models: Sequence[Model], *, apart: bool = False
+) -> list[Any]:
+    """Train at all sites, those of one shape together."""
     calls: dict[Any, list[int]] = {}
     for at, (site, model) in enumerate(zip(sites, models, strict=True)):
         plan = plan_of(site.settings, site.kinds)
+        plan = plan.before_rounds if apart else plan
         calls.setdefault((plan, model.round, len(model.extras["restarts"])), []).append(at)
     results: list[Any] = [None] * len(sites)
     for (plan, number, restarts), chosen in calls.items():
@@ -178,7 +243,7 @@ def _average(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: An
 def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
     settings: DeepSettings = conductor.settings
     state: DeepState = conductor.state
-    told = _updates(conductor, inbox, state.weights.size)
+    told = _updates(inbox, dict.fromkeys(conductor.sites, state.weights.size))
     rows = np.array([one.rows for one in told], np.float64)
     parts = rows / rows.sum()
     restarts = len(state.restarts)
@@ -228,17 +293,17 @@ def _common_objective(plan: Plan, mean: dict[str, np.ndarray]) -> Float[np.ndarr
     return mean["judged_inconsistency"][:, 0] - weights.weight * information
 
 
-def _updates(conductor: Conductor, inbox: Inbox, size: int) -> list[Update]:
+def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
     told = {r.sender: r for r in inbox if isinstance(r, Update)}
-    for site in conductor.sites:
+    for site in sizes:
         if site not in told:
             raise DataError(f"site {site!r} has sent no update; all sites must take part")
-        if told[site].change.shape != (size,):
+        if told[site].change.shape != (sizes[site],):
             raise DataError(
                 f"the update from {site!r} has shape {told[site].change.shape}, expected was "
-                f"({size},); refused"
+                f"({sizes[site]},); refused"
             )
-    return [told[site] for site in sorted(conductor.sites)]
+    return [told[site] for site in sorted(sizes)]
 
 
 def _expected(site: ClusterSite, inbox: Inbox) -> Model:

@@ -29,6 +29,10 @@ class DeepSettings:
         Groups of further heads that only help to train the body.
     restarts, finalists, trial
         How many networks start, and how many of them go on after this share of the rounds.
+    apart
+        Networks that start at random first train at one site each, as many steps as this share of
+        the rounds has there, before the first average: networks that ten sites take their own ways
+        from a start without groups have no groups in the average either.
     rounds, local_steps, batch
         Rounds of averaging, steps at every site between two of them, rows a step.
     learning_rate
@@ -47,14 +51,15 @@ class DeepSettings:
     Examples
     --------
     >>> DeepSettings(k=3).trial_rounds
-    30
+    20
     """
 
     k: int = 10
     over: tuple[int, ...] = ()
     restarts: int = 8
     finalists: int = 2
-    trial: float = 0.3
+    trial: float | int = 0.2
+    apart: float | int = 0.4
     rounds: int = 100
     local_steps: int = 24
     batch: int = 256
@@ -81,6 +86,8 @@ class DeepSettings:
             raise SettingError(f"warm must be from 0 to below 1, got {self.warm}")
         if not 0 < self.trial <= 1:
             raise SettingError(f"trial must be above 0 and at most 1, got {self.trial}")
+        if not self.apart >= 0:
+            raise SettingError(f"apart must be 0 or more, got {self.apart}")
         if not self.learning_rate > 0:
             raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not self.adversary >= 0:
@@ -138,6 +145,7 @@ def plan_of(settings: DeepSettings, kinds: Kinds) -> Plan:
     taught = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
     return Plan(
         warm=round(settings.warm * settings.rounds) if taught else 0,
+        apart=0 if taught else round(settings.apart * settings.rounds) * settings.local_steps,
         columns=len(kinds),
         shape=kinds.shape,
         heads=(settings.k, *settings.over),

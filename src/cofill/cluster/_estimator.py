@@ -168,7 +168,7 @@ class DeepClustering(AbstractClusterer):
     ----------
     k
         Number of groups; None chooses one of `ks` by k-means.
-    restarts, finalists, trial, rounds, local_steps, batch, learning_rate, over, start, warm
+    restarts, finalists, trial, apart, rounds, local_steps, batch, learning_rate, over, start, warm
         See `DeepSettings`.
     neighbours, reach, adversary, network, objective, warp
         See `DeepSettings`; sensible defaults when left out.
@@ -205,7 +205,8 @@ class DeepClustering(AbstractClusterer):
         *,
         restarts: int = 8,
         finalists: int = 2,
-        trial: float = 0.3,
+        trial: float | int = 0.2,
+        apart: float | int = 0.4,
         rounds: int = 100,
         local_steps: int = 24,
         batch: int = 256,
@@ -228,6 +229,7 @@ class DeepClustering(AbstractClusterer):
         self.restarts = restarts
         self.finalists = finalists
         self.trial = trial
+        self.apart = apart
         self.rounds = rounds
         self.local_steps = local_steps
         self.batch = batch

@@ -9,7 +9,7 @@ even where the sites' networks differ so much that their average has no groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -46,10 +46,17 @@ class Plan:
     reach: float | int
     adversary: float | int
     warm: int  # rounds in which the first head learns the groups of k-means
+    apart: int  # steps of a restart at one site before the first round
     rounds: int
     steps: int
     batch: int
     learning_rate: float | int
+    falling: bool = True  # whether the rate falls
+
+    @property
+    def before_rounds(self) -> Plan:
+        """What a site does with the restarts that start with it: one long round, the rate kept."""
+        return replace(self, rounds=1, steps=self.apart, falling=False)
 
     @property
     def places(self) -> tuple[slice, ...]:
@@ -147,7 +154,7 @@ def train_round(
         second = _SECOND * second + (1 - _SECOND) * gradient**2
         done = (count + 1).astype(theta.dtype)
         size = jnp.sqrt(second / (1 - _SECOND**done)) + _TINY
-        part = count / (plan.rounds * plan.steps)
+        part = count / (plan.rounds * plan.steps) if plan.falling else 0.0
         rate = _LAST_RATE + (1 - _LAST_RATE) * (1 + jnp.cos(jnp.pi * part)) / 2
         move = plan.learning_rate * rate * first / (1 - _FIRST**done) / size
         return (theta - move, first, second), terms[2]
