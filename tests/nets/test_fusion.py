@@ -139,11 +139,28 @@ def test_a_rows_own_target_does_not_move_its_out_of_fold_predictions(monkeypatch
 
     linear = [made.out_of_fold for made in fit_fusions(pair, replace(RIDGE, folds=2))]
     networks = [
-        _cross_validate([problem], [folds], SMALL, lambda _: None)[0.01][0] for problem in pair
+        _cross_validate([problem], [folds], SMALL, lambda _: None)[0][0.01] for problem in pair
     ]
     for one, two in (linear, networks):
         np.testing.assert_array_equal(one[inside], two[inside])
         assert np.abs(one[~inside] - two[~inside]).max() > 1e-3
+
+
+def test_what_is_left_open_depends_on_the_rows():
+    few, some, many = (FusionSettings().chosen(rows) for rows in (1023, 1024, 8192))
+    assert len(few.hidden) < len(some.hidden) == len(many.hidden)
+    assert few.members == some.members > many.members
+    assert max(many.weight_decays) < max(some.weight_decays)
+    assert many.steps > some.steps
+    given = FusionSettings(hidden=(7,), dropout=0.0, steps=3).chosen(10)
+    assert (given.hidden, given.dropout, given.steps) == ((7,), 0.0, 3)
+    assert given.members == few.members
+    # Rows of one fold belong to the problem's size, not to their own.
+    assert FusionSettings().training(700, 1050).learning_rate == some.learning_rate
+    assert [FusionSettings().training(n, n).batch_size for n in (100, 1800, 27_000, 10**6)] == [
+        16, 128, 128, 512,
+    ]  # fmt: skip
+    assert FusionSettings().training(10**6, 10**6).epochs == 5
 
 
 def test_coded_cells_are_probabilities_and_shares_are_shares(fitted):

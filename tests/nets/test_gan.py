@@ -21,6 +21,21 @@ def test_generators_draw_rows_with_the_mean_and_range_of_theirs():
     assert (made[..., :2].std(axis=1) > 0.1).all()
 
 
+def test_blur_is_what_the_discriminator_sees_and_not_what_is_drawn():
+    rows = np.random.default_rng(0).normal(size=(1, 50, 3))
+    keys = jax.random.split(jax.random.key(0), 1)
+
+    def drawn(blur):
+        settings = GANSettings(noise=4, hidden=(8,), steps=20, batch=16, blur=blur)
+        return draw_rows(fit_generators(rows, keys, settings), 40, keys, settings)
+
+    sharp, blurred = drawn(0.0), drawn(5.0)
+    assert abs(sharp - blurred).max() > 1e-4
+    assert (blurred <= rows.max(axis=1) + 1e-6).all()
+    with pytest.raises(SettingError, match="blur must be"):
+        GANSettings(blur=-0.1)
+
+
 @pytest.mark.parametrize("name", ["noise", "steps", "batch", "learning_rate"])
 def test_settings_are_checked(name):
     with pytest.raises(SettingError, match=f"{name} must be"):

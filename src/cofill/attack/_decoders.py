@@ -51,7 +51,15 @@ class DecoderSettings:
     repeats: int = 3
     most_people: int = 4000
     fusion: FusionSettings = field(
-        default_factory=lambda: FusionSettings(members=2, fold_members=1, steps=1000)
+        default_factory=lambda: FusionSettings(
+            hidden=(64,),
+            weight_decays=(0.03, 0.3),
+            members=2,
+            fold_members=1,
+            dropout=0.1,
+            learning_rate=2e-3,
+            steps=1000,
+        )
     )
     draws: int = 1000
     seed: int = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -36,9 +36,29 @@ _MOST_PATTERNS = 64
 _DRAWS = 16  # patterns drawn for each row, among which each step draws
 
 
+class _Chosen(NamedTuple):
+    """How a fusion of so many rows is learned, nothing left open."""
+
+    hidden: tuple[int, ...]
+    weight_decays: tuple[float, ...]
+    members: int
+    fold_members: int
+    dropout: float
+    learning_rate: float
+    steps: int
+
+
+_FEW = _Chosen((64,), (0.03, 0.3), 4, 2, 0.1, 2e-3, 2500)
+_SOME = _Chosen((128, 128), (1.0, 3.0), 4, 2, 0.0, 5e-3, 2500)
+_MANY = _Chosen((128, 128), (0.1, 1.0), 2, 1, 0.0, 5e-3, 10_000)
+
+
 @dataclass(frozen=True)
 class FusionSettings:
-    """How a fusion is learned.
+    """How a fusion is learned; what is None depends on the number of rows.
+
+    With a thousand rows or more, networks are deeper and learn faster without dropout; with many
+    thousands they take more steps and are fewer, because chance matters less.
 
     Parameters
     ----------
@@ -55,41 +75,56 @@ class FusionSettings:
     learning_rate
         Largest step; it falls to zero by a cosine.
     steps
-        Steps of the optimiser, whatever the number of rows (but at least five passes).
+        Steps of the optimiser (but at least five passes over the rows).
+
+    Examples
+    --------
+    >>> FusionSettings().chosen(500).hidden, FusionSettings().chosen(5000).hidden
+    ((64,), (128, 128))
+    >>> FusionSettings(hidden=(8,)).chosen(5000).hidden
+    (8,)
     """
 
-    hidden: tuple[int, ...] = (64,)
-    weight_decays: tuple[float, ...] = (0.03, 0.3)
-    members: int = 4
-    fold_members: int = 2
+    hidden: tuple[int, ...] | None = None
+    weight_decays: tuple[float, ...] | None = None
+    members: int | None = None
+    fold_members: int | None = None
     folds: int = 3
-    dropout: float = 0.1
-    learning_rate: float = 2e-3
-    steps: int = 2500
+    dropout: float | None = None
+    learning_rate: float | None = None
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("members", "fold_members", "steps"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if any(width < 1 for width in self.hidden):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SettingError(f"{name} must be at least 1, got {value}")
+        if any(width < 1 for width in self.hidden or ()):
             raise SettingError(f"hidden must be widths of 1 or more, got {self.hidden}")
-        if any(decay < 0 for decay in self.weight_decays):
+        if any(decay < 0 for decay in self.weight_decays or ()):
             raise SettingError(f"weight_decays must be 0 or more, got {self.weight_decays}")
         if self.folds < 2:
             raise SettingError(f"folds must be at least 2, got {self.folds}")
-        if self.hidden and not self.weight_decays:
+        if self.hidden != () and self.weight_decays == ():
             raise SettingError("weight_decays must hold at least one value, got none")
 
-    def training(self, rows: int) -> TrainSettings:
-        """Return the settings of the training loop for so many rows."""
+    def chosen(self, rows: int) -> _Chosen:
+        """Return what is done with so many rows."""
+        usual = _FEW if rows < 1024 else _SOME if rows < 8192 else _MANY
+        given = {name: getattr(self, name, None) for name in usual._fields}
+        return usual._replace(**{n: value for n, value in given.items() if value is not None})
+
+    def training(self, rows: int, of: int) -> TrainSettings:
+        """Return the settings of the training loop for so many rows of a problem of `of` rows."""
+        chosen = self.chosen(of)
         # Rounded, so that problems of nearly one size share a compiled program.
         rows = 2 ** int(np.ceil(np.log2(max(rows, 16))))
-        batch = int(np.clip(rows // 16, 16, 512))
-        epochs = max(5, self.steps * batch // rows)
+        batch = int(np.clip(rows // 16, 16, max(128, min(rows // 256, 512))))
+        epochs = max(5, chosen.steps * batch // rows)
         return TrainSettings(
             epochs=epochs,
             batch_size=batch,
-            learning_rate=self.learning_rate,
+            learning_rate=chosen.learning_rate,
             optimizer="adamw",
             schedule="cosine",
             gradient_clip=5.0,
@@ -238,7 +273,7 @@ def fit_fusions(
     folds = [_folds(p, settings) for p in problems]
     linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
     tell = progress or _silent
-    if not settings.hidden:
+    if settings.hidden == ():
         tell(1.0)
         none = [np.zeros(p.targets.shape[1]) for p in problems]
         return [
@@ -247,14 +282,14 @@ def fit_fusions(
         ]
     tried = _cross_validate(problems, folds, settings, lambda s: tell(0.7 * s))
     decays = [
-        min(tried, key=lambda d, k=k: _error(problems[k], tried[d][k]))
-        for k in range(len(problems))
+        min(made, key=lambda decay, p=problem, made=made: _error(p, made[decay]))
+        for problem, made in zip(problems, tried, strict=True)
     ]
     networks = _fit_ensembles(problems, decays, settings, lambda s: tell(0.7 + 0.3 * s))
     fusions = []
     for k, problem in enumerate(problems):
         moments, penalty, linear_oof = linear[k]
-        network_oof = tried[decays[k]][k]
+        network_oof = tried[k][decays[k]]
         share = _blend(problem, network_oof, linear_oof)
         used = np.where(_is_served(problem.thinned, problem.served)[:, None], share, 0.0)
         oof = used * network_oof + (1 - used) * linear_oof
@@ -285,12 +320,11 @@ def refine_fusions(
     Each problem holds all rows, old and new. Penalty, blend and weight decay stay as they were;
     out-of-fold predictions are not made anew.
     """
-    gentle = replace(settings, steps=steps, learning_rate=settings.learning_rate / 5)
     ensembles = [
         [
             replace(task, network=network)
             for task, network in zip(
-                _tasks(p, settings, np.ones(len(p.inputs), bool), f.weight_decay or 0.0, n, 1),
+                _tasks(p, settings, _all(p), f.weight_decay or 0.0, n, 1),
                 f.networks,
                 strict=True,
             )
@@ -299,7 +333,7 @@ def refine_fusions(
         if (n := len(f.networks))
     ]
     owners = [p for f, p in zip(fusions, problems, strict=True) if f.networks]
-    trained = iter(_train(owners, ensembles, gentle, _silent))
+    trained = iter(_train(owners, ensembles, settings, _silent, refining=steps))
     return [
         replace(
             f,
@@ -357,24 +391,28 @@ def _cross_validate(
     folds: Sequence[np.ndarray],
     settings: FusionSettings,
     tell: Callable[[float], None],
-) -> dict[float, list[np.ndarray]]:
-    """Return, per weight decay, each problem's out-of-fold predictions."""
+) -> list[dict[float, np.ndarray]]:
+    """Return each problem's out-of-fold predictions by weight decay."""
+    chosen = [settings.chosen(len(p.inputs)) for p in problems]
     cuts = [
-        (decay, k, int(fold))
-        for decay in settings.weight_decays
+        (k, decay, int(fold))
         for k, rows in enumerate(folds)
+        for decay in chosen[k].weight_decays
         for fold in np.unique(rows)
     ]
     ensembles = [
-        _tasks(problems[k], settings, folds[k] != fold, decay, settings.fold_members, fold + 1)
-        for decay, k, fold in cuts
+        _tasks(problems[k], settings, folds[k] != fold, decay, chosen[k].fold_members, fold + 1)
+        for k, decay, fold in cuts
     ]
-    trained = _train([problems[k] for _, k, _ in cuts], ensembles, settings, tell)
-    made = {d: [np.empty(p.targets.shape) for p in problems] for d in settings.weight_decays}
-    for (decay, k, fold), networks in zip(cuts, trained, strict=True):
+    trained = _train([problems[k] for k, _, _ in cuts], ensembles, settings, tell)
+    made = [
+        {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
+        for problem, usual in zip(problems, chosen, strict=True)
+    ]
+    for (k, decay, fold), networks in zip(cuts, trained, strict=True):
         problem, out = problems[k], folds[k] == fold
         flagged = _flagged(problem.inputs[out], problem.thinned[out], problem.groups)
-        made[decay][k][out] = _ensemble(networks, flagged, problem.blocks)
+        made[k][decay][out] = _ensemble(networks, flagged, problem.blocks)
     return made
 
 
@@ -385,10 +423,14 @@ def _fit_ensembles(
     tell: Callable[[float], None],
 ) -> list[tuple[Any, ...]]:
     ensembles = [
-        _tasks(p, settings, np.ones(len(p.inputs), bool), decay, settings.members, 0)
+        _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
         for p, decay in zip(problems, decays, strict=True)
     ]
     return _train(problems, ensembles, settings, tell)
+
+
+def _all(problem: FusionProblem) -> np.ndarray:
+    return np.ones(len(problem.inputs), bool)
 
 
 def _tasks(
@@ -403,8 +445,9 @@ def _tasks(
     columns = _flagged(problem.inputs[rows], problem.present[rows], problem.groups)
     inputs = Grouped(columns, problem.shown[rows]) if problem.needs_thinning else columns
     targets = problem.targets[rows].astype(np.float32)
-    widths = (columns.shape[1], *settings.hidden, targets.shape[1])
-    network = recipe(MLP, widths, residual=True, dropout=settings.dropout)
+    chosen = settings.chosen(len(problem.inputs))
+    widths = (columns.shape[1], *chosen.hidden, targets.shape[1])
+    network = recipe(MLP, widths, residual=True, dropout=chosen.dropout)
     keys = split_keys(jax.random.fold_in(jax.random.key(problem.seed), part), members)
     return [
         Task(network, inputs, targets, key=key, weight_decay=decay, name=problem.name)
@@ -417,15 +460,24 @@ def _train(
     ensembles: Sequence[Sequence[Task]],
     settings: FusionSettings,
     tell: Callable[[float], None],
+    *,
+    refining: int = 0,
 ) -> list[tuple[Any, ...]]:
-    """Train ensembles, each for its problem; those with one loss and one size in one call."""
+    """Train ensembles, each for its problem; those with one loss and one size in one call.
+
+    Networks that are refined take so many steps, small ones.
+    """
     calls: dict[Any, list[int]] = {}
     for k, (problem, tasks) in enumerate(zip(problems, ensembles, strict=True)):
         loss: Any = CellLoss(problem.blocks)
         if problem.needs_thinning:
             groups = tuple((a + g, b + g + 1) for g, (a, b) in enumerate(problem.groups))
             loss = GroupDropout(loss, groups)
-        calls.setdefault((loss, settings.training(tasks[0].rows)), []).append(k)
+        total = len(problem.inputs)
+        gentle = settings.chosen(total).learning_rate / 5
+        way = replace(settings, steps=refining, learning_rate=gentle) if refining else settings
+        training = way.training(tasks[0].rows, total)
+        calls.setdefault((loss, training), []).append(k)
     networks: list[tuple[Any, ...]] = [()] * len(ensembles)
     for done, ((loss, training), chosen) in enumerate(calls.items()):
 

@@ -37,6 +37,10 @@ class GANSettings:
         Widths of its hidden layers; the discriminator has them in reverse.
     steps, batch, learning_rate
         Of Adam, for both networks.
+    blur
+        Standard deviation of noise on all rows that the discriminator sees, relative to half a
+        column's range. Cells that are whole numbers need it: without, it tells made rows by their
+        fractions and teaches nothing about how often a number comes.
 
     Examples
     --------
@@ -49,8 +53,11 @@ class GANSettings:
     steps: int = 5000
     batch: int = 128
     learning_rate: float | int = 2e-4
+    blur: float | int = 0.0
 
     def __post_init__(self) -> None:
+        if not self.blur >= 0:
+            raise SettingError(f"blur must be 0 or more, got {self.blur}")
         for name in ("noise", "steps", "batch"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -95,27 +102,33 @@ def _fit_one(settings: GANSettings, rows: Float[Array, "n d"], key: Any) -> MLP:
     def judge(network: MLP, given: Array) -> Array:
         return apply_rows(network, given)[:, 0]
 
+    def seen(given: Array, key: Any) -> Array:
+        if not settings.blur:
+            return given
+        return given + settings.blur * jax.random.normal(key, given.shape)
+
     def told(network: MLP, real: Array, false: Array) -> Array:
         # Real rows count as 0.9 positive: a discriminator that is never sure teaches longer.
         right = optax.sigmoid_binary_cross_entropy(judge(network, real), 0.9 * jnp.ones(len(real)))
         wrong = optax.sigmoid_binary_cross_entropy(judge(network, false), jnp.zeros(len(false)))
         return right.mean() + wrong.mean()
 
-    def fooled(network: MLP, opponent: MLP, noise: Array) -> Array:
-        made = jnp.tanh(apply_rows(network, noise))
+    def fooled(network: MLP, opponent: MLP, noise: Array, key: Any) -> Array:
+        made = seen(jnp.tanh(apply_rows(network, noise)), key)
         return optax.sigmoid_binary_cross_entropy(judge(opponent, made), jnp.ones(len(made))).mean()
 
     def step(carry: Any, number: Array) -> tuple[Any, None]:
         generator, discriminator, first, second = carry
         picks, before, after = jax.random.split(jax.random.fold_in(key, number), 3)
+        blurs = jax.random.split(jax.random.fold_in(picks, 1), 3)
         real = rows[jax.random.randint(picks, (settings.batch,), 0, len(rows))]
         noise = jax.random.normal(before, (settings.batch, settings.noise))
         false = jnp.tanh(apply_rows(generator, noise))
-        slope = jax.grad(told)(discriminator, real, false)
+        slope = jax.grad(told)(discriminator, seen(real, blurs[0]), seen(false, blurs[1]))
         move, second = optimizer.update(slope, second)
         discriminator = eqx.apply_updates(discriminator, move)
         noise = jax.random.normal(after, (settings.batch, settings.noise))
-        slope = jax.grad(fooled)(generator, discriminator, noise)
+        slope = jax.grad(fooled)(generator, discriminator, noise, blurs[2])
         move, first = optimizer.update(slope, first)
         return (eqx.apply_updates(generator, move), discriminator, first, second), None
 

@@ -9,6 +9,7 @@ private. It is so for each coordinate, not for the vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -26,6 +27,7 @@ __all__ = ["EPSILON", "KINDS", "SOURCES", "cases_of"]
 EPSILON = 0.01
 KINDS = ("noiseless", "distribution", "noisy")
 _POSITIVE, _NEGATIVE = 5, 3
+_BLUR = 0.2
 
 Source = Callable[[int, int], tuple[Float[np.ndarray, "records d"], Bool[np.ndarray, " records"]]]
 
@@ -131,12 +133,16 @@ def _simulated(
 ) -> list[np.ndarray]:
     """Return for each seed the mean of as many generated positives as there are real ones.
 
-    Generated cells are rounded where the real ones are whole numbers.
+    Where the real cells are whole numbers, generators learn from blurred ones and generated cells
+    are rounded.
     """
     positives = np.stack([records[truth] for records, truth in drawn])
+    whole = bool((positives == np.rint(positives)).all())
+    if whole:
+        settings = replace(settings, blur=_BLUR)
     keys = jax.vmap(jax.random.key)(np.array(seeds))
     made = draw_rows(fit_generators(positives, keys, settings), positives.shape[1], keys, settings)
-    if (positives == np.rint(positives)).all():
+    if whole:
         made = np.rint(made)
     return [rows.mean(axis=0, dtype=np.float64) for rows in made]
 
