@@ -265,10 +265,11 @@ def own_and_shared() -> MultiView:
 @pytest.mark.parametrize(
     "defence",
     [
-        CodeDefence(pilot=60, price=0.5, adversary=True),
-        CodeDefence(width=2, price=1.0, adversary=True),
+        pytest.param(CodeDefence(pilot=60, price=0.5, adversary=True), id="needs"),
+        pytest.param(
+            CodeDefence(width=2, price=1.0, adversary=True), id="alone", marks=pytest.mark.full
+        ),
     ],
-    ids=["needs", "alone"],
 )
 def test_an_opposed_encoder_tells_a_fresh_attacker_less(quick, own_and_shared, defence):
     views = own_and_shared

@@ -41,6 +41,9 @@ class GANSettings:
         Standard deviation of noise on all rows that the discriminator sees, relative to half a
         column's range. Cells that are whole numbers need it: without, it tells made rows by their
         fractions and teaches nothing about how often a number comes.
+    average
+        How slowly the generator that is kept follows the one that trains, below 1; 0 keeps the
+        latter.
 
     Examples
     --------
@@ -54,10 +57,13 @@ class GANSettings:
     batch: int = 128
     learning_rate: float | int = 2e-4
     blur: float | int = 0.0
+    average: float | int = 0.0
 
     def __post_init__(self) -> None:
         if not self.blur >= 0:
             raise SettingError(f"blur must be 0 or more, got {self.blur}")
+        if not 0 <= self.average < 1:
+            raise SettingError(f"average must be from 0 to below 1, got {self.average}")
         for name in ("noise", "steps", "batch"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -118,7 +124,7 @@ def _fit_one(settings: GANSettings, rows: Float[Array, "n d"], key: Any) -> MLP:
         return optax.sigmoid_binary_cross_entropy(judge(opponent, made), jnp.ones(len(made))).mean()
 
     def step(carry: Any, number: Array) -> tuple[Any, None]:
-        generator, discriminator, first, second = carry
+        kept, generator, discriminator, first, second = carry
         picks, before, after = jax.random.split(jax.random.fold_in(key, number), 3)
         blurs = jax.random.split(jax.random.fold_in(picks, 1), 3)
         real = rows[jax.random.randint(picks, (settings.batch,), 0, len(rows))]
@@ -130,11 +136,16 @@ def _fit_one(settings: GANSettings, rows: Float[Array, "n d"], key: Any) -> MLP:
         noise = jax.random.normal(after, (settings.batch, settings.noise))
         slope = jax.grad(fooled)(generator, discriminator, noise, blurs[2])
         move, first = optimizer.update(slope, first)
-        return (eqx.apply_updates(generator, move), discriminator, first, second), None
+        generator = eqx.apply_updates(generator, move)
+        kept = jax.tree.map(
+            lambda old, new: settings.average * old + (1 - settings.average) * new, kept, generator
+        )
+        return (kept, generator, discriminator, first, second), None
 
-    start = (generator, discriminator, optimizer.init(generator), optimizer.init(discriminator))
-    (generator, *_), _ = lax.scan(step, start, jnp.arange(settings.steps))
-    return generator
+    moments = (optimizer.init(generator), optimizer.init(discriminator))
+    start = (generator, generator, discriminator, *moments)
+    (kept, *_), _ = lax.scan(step, start, jnp.arange(settings.steps))
+    return kept
 
 
 @partial(jax.jit, static_argnums=(0, 1))
