@@ -27,6 +27,7 @@ UPDATES = UpdateAuditSettings(
 )
 
 
+@pytest.mark.full
 def test_members_are_found_without_noise_and_not_with_it():
     plain, private = audit_update(ROWS, settings=MEMBERS).releases
     assert all(leak.excludes_floor() for leak in plain.leaks)

@@ -272,6 +272,7 @@ def test_fewer_restarts_than_sites_and_tables_that_start_from_k_means():
 # --- whole ------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_groups_of_digits_are_better_than_k_means_and_no_label_is_used(digits):
     views, labels = digits
     sites = by_row(views, 2, key=0)

@@ -30,9 +30,9 @@ class DeepSettings:
     restarts, finalists, trial
         How many networks start, and how many of them go on after this share of the rounds.
     apart
-        Networks that start at random first train at one site each, as many steps as this share of
-        the rounds has there, before the first average: networks that ten sites take their own ways
-        from a start without groups have no groups in the average either.
+        Networks that start at random first train at one site each, for as many steps as this share
+        of the rounds has. Without groups to start from, every site finds its own, and the average
+        of their networks has none.
     rounds, local_steps, batch
         Rounds of averaging, steps at every site between two of them, rows a step.
     learning_rate
