@@ -200,8 +200,8 @@ def means_block() -> str:
         "hold with a hidden layer, where nnPU is ahead, nor with the noisy mean: "
         f"{by_name['noisy']} (84.6 and 82.6). Most of these records have one field that is not "
         "zero, and growPU ends at the limit of its growth; we believe that so many equal records "
-        "change sides together or not at all. `best` and `likelihood` are told by how much means "
-        "of other people differ by chance, which they heed and the networks do not.",
+        "change sides together or not at all. `discriminant`, `likelihood` and `best` are told by "
+        "how much means of other people differ by chance; the networks have no use for it.",
         "",
         "Networks were trained on an H200, `discriminant`, `likelihood` and `best` ran on two "
         "cores; each machine simulated the simulated means for itself, so that in these columns "

@@ -88,18 +88,13 @@ def _start(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any)
             np.full(settings.restarts, np.nan),
             centers=centers,
         )
-        outbox: list[Release] = []
-        for site, own in _homes(conductor).items() if plan.apart else ():
-            weights = state.weights[own].reshape(-1)
-            outbox.append(
-                Model(
-                    sender=COORDINATOR,
-                    receiver=site,
-                    round=0,
-                    weights=weights,
-                    extras={"restarts": own, "shares": state.shares[own]},
-                )
+        homes = _homes(conductor) if plan.apart else {}
+        outbox = [
+            conductor.to_one(
+                site, 0, state.weights[own].reshape(-1), restarts=own, shares=state.shares[own]
             )
+            for site, own in homes.items()
+        ]
         results.append((conductor.with_(state=state), outbox))
     return results
 

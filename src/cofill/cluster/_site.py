@@ -80,10 +80,13 @@ class Conductor:
 
     def to_all(self, number: int, weights: np.ndarray, **extras: np.ndarray) -> list[Release]:
         """Return one model for every site."""
-        return [
-            Model(sender=COORDINATOR, receiver=site, round=number, weights=weights, extras=extras)
-            for site in self.sites
-        ]
+        return [self.to_one(site, number, weights, **extras) for site in self.sites]
+
+    def to_one(self, site: str, number: int, weights: np.ndarray, **extras: np.ndarray) -> Release:
+        """Return a model for one site."""
+        return Model(
+            sender=COORDINATOR, receiver=site, round=number, weights=weights, extras=extras
+        )
 
 
 def told_model(inbox: Inbox) -> Model | None:

@@ -48,9 +48,17 @@ class _Chosen(NamedTuple):
     steps: int
 
 
-_FEW = _Chosen((64,), (0.03, 0.3), 4, 2, 0.1, 2e-3, 2500)
-_SOME = _Chosen((128, 128), (1.0, 3.0), 4, 2, 0.0, 5e-3, 2500)
-_MANY = _Chosen((128, 128), (0.1, 1.0), 2, 1, 0.0, 5e-3, 10_000)
+_FEW = _Chosen(
+    hidden=(64,),
+    weight_decays=(0.03, 0.3),
+    members=4,
+    fold_members=2,
+    dropout=0.1,
+    learning_rate=2e-3,
+    steps=2500,
+)
+_SOME = _FEW._replace(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
+_MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
 
 
 @dataclass(frozen=True)
@@ -320,6 +328,11 @@ def refine_fusions(
     Each problem holds all rows, old and new. Penalty, blend and weight decay stay as they were;
     out-of-fold predictions are not made anew.
     """
+
+    def gentle(rows: int, of: int) -> TrainSettings:
+        rate = settings.chosen(of).learning_rate / 5
+        return replace(settings, steps=steps, learning_rate=rate).training(rows, of)
+
     ensembles = [
         [
             replace(task, network=network)
@@ -333,7 +346,7 @@ def refine_fusions(
         if (n := len(f.networks))
     ]
     owners = [p for f, p in zip(fusions, problems, strict=True) if f.networks]
-    trained = iter(_train(owners, ensembles, settings, _silent, refining=steps))
+    trained = iter(_train(owners, ensembles, gentle, _silent))
     return [
         replace(
             f,
@@ -404,7 +417,7 @@ def _cross_validate(
         _tasks(problems[k], settings, folds[k] != fold, decay, chosen[k].fold_members, fold + 1)
         for k, decay, fold in cuts
     ]
-    trained = _train([problems[k] for k, _, _ in cuts], ensembles, settings, tell)
+    trained = _train([problems[k] for k, _, _ in cuts], ensembles, settings.training, tell)
     made = [
         {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
         for problem, usual in zip(problems, chosen, strict=True)
@@ -426,7 +439,7 @@ def _fit_ensembles(
         _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
         for p, decay in zip(problems, decays, strict=True)
     ]
-    return _train(problems, ensembles, settings, tell)
+    return _train(problems, ensembles, settings.training, tell)
 
 
 def _all(problem: FusionProblem) -> np.ndarray:
@@ -458,14 +471,12 @@ def _tasks(
 def _train(
     problems: Sequence[FusionProblem],
     ensembles: Sequence[Sequence[Task]],
-    settings: FusionSettings,
+    training_of: Callable[[int, int], TrainSettings],
     tell: Callable[[float], None],
-    *,
-    refining: int = 0,
 ) -> list[tuple[Any, ...]]:
     """Train ensembles, each for its problem; those with one loss and one size in one call.
 
-    Networks that are refined take so many steps, small ones.
+    `training_of` says how, given an ensemble's rows and those of its problem.
     """
     calls: dict[Any, list[int]] = {}
     for k, (problem, tasks) in enumerate(zip(problems, ensembles, strict=True)):
@@ -473,10 +484,7 @@ def _train(
         if problem.needs_thinning:
             groups = tuple((a + g, b + g + 1) for g, (a, b) in enumerate(problem.groups))
             loss = GroupDropout(loss, groups)
-        total = len(problem.inputs)
-        gentle = settings.chosen(total).learning_rate / 5
-        way = replace(settings, steps=refining, learning_rate=gentle) if refining else settings
-        training = way.training(tasks[0].rows, total)
+        training = training_of(tasks[0].rows, len(problem.inputs))
         calls.setdefault((loss, training), []).append(k)
     networks: list[tuple[Any, ...]] = [()] * len(ensembles)
     for done, ((loss, training), chosen) in enumerate(calls.items()):
