@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,7 @@ from cofill.attack._growpu import (
     grow_weights,
     train_growpu,
 )
-from cofill.attack._runs import Given
+from cofill.attack._runs import Given, _groups
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
@@ -172,6 +174,37 @@ def test_runs_together_are_runs_alone_each_in_its_own_stage(together):
         alone = train_growpu(own, [0], means[one], 0.5, keys(3)[one], settings)
         assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert alone.outcomes[0] == runs.outcomes[k]
+        assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("which", "seeds", "groups"),
+    [
+        ([0, 1, 0, 1], [0, 1, 0, 1], [[0, 2], [1, 3]]),
+        ([1, 0, 1, 0], [0, 0, 0, 0], [[1, 3], [0, 2]]),
+        ([0, 0, 1], [0, 0, 1], [[0], [1], [2]]),  # of different sizes
+        ([0, 0, 0], [2, 0, 1], [[1], [2], [0]]),
+    ],
+)
+def test_runs_with_the_same_key_and_records_share_their_batches(which, seeds, groups):
+    given = Given(jax.vmap(jax.random.key)(np.array(seeds)), np.array(which), None, None)
+    found = sorted(sorted(group) for group in _groups(given).tolist())
+    assert found == sorted(sorted(group) for group in groups)
+
+
+@pytest.mark.parametrize("classifier", ["linear", "3lp-5"])
+def test_a_group_of_runs_is_its_runs_alone(together, classifier):
+    records, _, means, settings, _ = together
+    settings = replace(settings, classifier=classifier, t_tune=20, curve_every=0)
+    which, seeds = [0, 1, 0, 1], np.array([4, 5, 4, 5])
+    own = jax.vmap(jax.random.key)(seeds)
+    given = np.stack([means[0], means[1], means[2], means[1] + 0.5])
+    runs = train_growpu(records, which, given, 0.5, own, settings)
+    assert len(set(runs.scores[:, 0].tolist())) == 4
+    for k in range(4):
+        one = slice(k, k + 1)
+        alone = train_growpu(records, which[one], given[one], 0.5, own[one], settings)
+        assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
 
 

@@ -8,7 +8,8 @@ import pytest
 from cofill.attack import DecoderSettings, invert_codes
 from cofill.audit import TrialSettings, ViewAuditSettings, audit_views
 from cofill.audit._code_trial import Told, attack_codes, told_by, trade_off
-from cofill.audit._defences import _chosen, _Found, _split, _Trial
+from cofill.audit._view_choice import choose, limits
+from cofill.audit._view_trial import Found, Trial, split_people
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
@@ -38,7 +39,7 @@ def audit():
     return audit_views(MultiView.from_arrays(rows), settings=QUICK)
 
 
-def test_every_view_is_attacked_and_every_defence_has_its_curve(audit):
+def test_every_view_is_attacked_and_every_defence_has_itscurve_of(audit):
     assert [(r.kind, r.sender, r.receiver) for r in audit.releases] == [
         ("codes", "lab", "ward"),
         ("codes", "ward", "lab"),
@@ -77,17 +78,27 @@ def test_the_record_says_what_is_advised_and_who_chose_it(audit):
         assert "7.7314" not in text
 
 
+def test_what_completes_a_row_bounds_what_can_be_hidden(audit):
+    choice = audit.to_dict()["choice"]
+    # Half of a row is common to both views, and the error may grow by a quarter.
+    assert 0 < choice["inferred_at_growth"] < 0.5
+    assert limits(0.3, None, QUICK) == []  # 1 − 1.25 × 0.7 is below the goal of 0.2
+    told, linear = limits(0.9, 0.5, QUICK)
+    assert "at a growth of the error of 25 % R² 0.88" in told
+    assert "R² 0.50" in linear
+
+
 # --- who chooses ----------------------------------------------------------------------------------
 
 
 def test_nobody_both_chooses_and_is_reported_on():
-    turns, chooses = _split(views_of(), QUICK)
+    turns, chooses = split_people(views_of(), QUICK)
     assert sum(chooses.values()) == len(chooses) / 2 == 60
     assert [held.train.n_individuals for held in turns] == [96] * 5  # few people: all take turns
     asked = np.concatenate([held.tests["lab"].ids for held in turns])
     assert sorted(asked) == sorted(chooses)
     assert all(len(test["lab"]) + len(test["ward"]) == 24 for test in turns[0].tests.values())
-    trial = _Trial(turns, chooses, 20, QUICK)
+    trial = Trial(turns, chooses, 20, QUICK)
     assert [half.size for half in trial.asked] == [60, 60]
     ids = turns[0].train.ids[::-1]
     first, second = trial.halves(ids)
@@ -107,10 +118,10 @@ def test_codes_rows_and_ids_are_of_the_same_people():
 
 
 def test_a_pilots_people_are_in_neither_half(monkeypatch):
-    trial = _Trial(*_split(views_of(), QUICK), 20, QUICK)
+    trial = Trial(*split_people(views_of(), QUICK), 20, QUICK)
     ids, given = trial.turns[0].train.ids, {}
     monkeypatch.setattr(
-        "cofill.audit._defences.attack_codes",
+        "cofill.audit._view_trial.attack_codes",
         lambda told, settings, **rest: given.update(rest) or [],
     )
     trial._attack(Told(np.zeros((96, 1)), np.zeros((96, 1)), ids), 4)
@@ -122,14 +133,14 @@ def test_a_pilots_people_are_in_neither_half(monkeypatch):
 
 def test_many_people_take_one_turn():
     rows = RNG.normal(size=(1000, 1))
-    turns, _ = _split(MultiView.from_arrays({"a": rows, "b": rows}), QUICK)
+    turns, _ = split_people(MultiView.from_arrays({"a": rows, "b": rows}), QUICK)
     assert [held.train.n_individuals for held in turns] == [800]
 
 
 def found(leak, growth):
-    return _Found(
+    return Found(
         leak=leak, ends=(leak, leak), worst=leak, worst_view="lab", outside=leak, growth=growth,
-        growth_ends=(growth, growth),
+        growth_ends=(growth, growth), inferred=0.0,
     )  # fmt: skip
 
 
@@ -141,7 +152,7 @@ def chosen(first, second):
         {"no defence": found(0.9, 0.0), "a": found(*one[0]), "b": found(*one[1])}
         for one in (first, second)
     )
-    return _chosen(here, there, DEFENCES, QUICK)
+    return choose(here, there, DEFENCES, QUICK)
 
 
 def test_the_first_half_chooses_and_the_second_is_told():

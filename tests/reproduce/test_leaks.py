@@ -26,10 +26,10 @@ def record(tmp_path_factory) -> ResultRecord:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaks, "_SOURCES", {**leaks._SOURCES, "wdbc": wdbc})
         patch.setattr(leaks, "_grid", lambda source: small)
-        trial = leaks._TRIAL
+        trial = leaks._QUICK_TRIAL
         linear = replace(trial.attack, fusion=replace(trial.attack.fusion, hidden=()))
         quick = replace(trial, encoders=replace(trial.encoders, epochs=20), attack=linear)
-        patch.setattr(leaks, "_TRIAL", quick)
+        patch.setattr(leaks, "_QUICK_TRIAL", quick)
         out = tmp_path_factory.mktemp("leak")
         return run_experiment("leak-codes", quick=True, seeds=1, methods=["wdbc"], out=out)
 
@@ -62,6 +62,16 @@ def test_the_verdict_names_a_trade_off(record):
     assert verdict["reached"] == (verdict["inversion_r2"] < 0.2 and verdict["mse_growth"] < 0.25)
     assert set(verdict["frontier"]) >= {"none"}
     assert verdict["bound"] == {}  # 180 rows are too few for twenty columns
+
+
+def test_what_completes_a_row_gives_it_away(record):
+    without = record.values["none/inferred_r2/wdbc"][0]
+    assert 0.3 < without < 1
+    for name in ("noise-30", "needs-1"):
+        grown, told = (record.values[f"{name}/{m}/wdbc"][0] for m in ("mse_growth", "inferred_r2"))
+        assert told == pytest.approx(1 - (1 + grown) * (1 - without))
+    at_goal = record.extra["verdict"]["wdbc"]["inferred_at_goal"]
+    assert at_goal == pytest.approx(1 - 1.25 * (1 - without))
 
 
 def test_pictures_join_the_strengths_of_a_defence(record):

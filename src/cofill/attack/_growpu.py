@@ -216,9 +216,7 @@ class GrowRule(AbstractRule[GrowSettings]):
         loss = LOSSES[settings.loss]
         own = logits(network, rows, key)
         mean = loss(logits(network, given.positives, jax.random.fold_in(key, ASIDE))[0], 1)
-        # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
-        pre = (mean + loss(own, -1).mean()) / 2
-        count = positive.sum()
+        count, pre = positive.sum(), stage == PRE_TRAIN
         w_p, w_n = grow_weights(
             count,
             len(rows) - count,
@@ -227,8 +225,12 @@ class GrowRule(AbstractRule[GrowSettings]):
             alpha=settings.tolerance(given.prior),
             gamma=settings.gamma,
         )
-        total = w_p * mean + jnp.where(positive, w_p * loss(own, 1), w_n * loss(own, -1)).sum()
-        return jnp.where(stage == PRE_TRAIN, pre, given.prior / (count + 1) * total)
+        each = given.prior / (count + 1)
+        # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
+        of_mean = jnp.where(pre, 0.5, each * w_p)
+        of_rows = jnp.where(pre, 0.5 / len(rows), each * jnp.where(positive, w_p, w_n))
+        labels = jnp.where(positive & ~pre, 1.0, -1.0)
+        return of_mean * mean + (of_rows * loss(own, labels)).sum()
 
 
 def train_growpu(

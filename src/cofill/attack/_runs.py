@@ -1,8 +1,10 @@
 """The loop that trains the classifiers of all runs together.
 
-A *run* is one seed with one released mean. Runs are a batch axis: every step draws one batch of
-records for each run and moves all classifiers at once, as one compiled program. What differs
-between attacks is an `AbstractRule`: what a run remembers between steps, and the loss of a batch.
+A *run* is one seed with one released mean. Runs are a batch axis: every step moves all classifiers
+at once, as one compiled program. Runs with the same key and the same set of records see the same
+batches, with the same units switched off, so they are trained as one *group*: a batch is drawn and
+read once for all of them, which is most of the work of a small classifier. What differs between
+attacks is an `AbstractRule`: what a run remembers between steps, and the loss of a batch.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from cofill.attack._base import AbstractMeanAttack, Records, check_prior
 from cofill.attack._classifiers import Settings, logits
 from cofill.errors import DataError
 from cofill.nets import MLP, forward
+from cofill.nets._loop import shuffled
 
 __all__ = [
     "AbstractNetworkAttack",
@@ -210,6 +213,7 @@ def train_runs(
     count, features = records.shape[1:]
     rows = jnp.asarray(records, jnp.float32)
     given = jax.tree.map(jnp.asarray, given)
+    groups = _groups(given)
     batch = min(rule.training.batch, count)
     steps = count // batch
     passes = -(-rule.most_steps(steps) // steps)
@@ -220,7 +224,7 @@ def train_runs(
     while done < passes and bool((_phases(rule, state) < len(rule.phases)).any()):
         upto = min(done + every, passes)
         span = np.array([done, upto], np.int32)
-        state = jax.block_until_ready(_advance(rule, batch, rows, given, state, span))
+        state = jax.block_until_ready(_advance(rule, batch, rows, given, state, groups, span))
         done = upto
         if rule.training.curve_every:
             positive = score_runs(state.network, rows, given.which) > 0
@@ -255,6 +259,16 @@ def _start(rule: AbstractRule, features: int, given: Given) -> State:
     return jax.vmap(one)(given.key)
 
 
+def _groups(given: Given) -> Int[np.ndarray, "groups members"]:
+    """Return the numbers of the runs of each group; every run is its own unless sizes are equal."""
+    words = np.asarray(jax.random.key_data(given.key)).reshape(len(given.which), -1)
+    same = np.concatenate([np.asarray(given.which)[:, None], words], axis=1)
+    _, group, sizes = np.unique(same, axis=0, return_inverse=True, return_counts=True)
+    size = sizes[0] if (sizes == sizes[0]).all() else 1
+    order = np.argsort(group.ravel(), kind="stable") if size > 1 else np.arange(len(same))
+    return order.reshape(-1, size)
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def _advance(
     rule: AbstractRule,
@@ -262,6 +276,7 @@ def _advance(
     records: Float[Array, "sets n d"],
     given: Given,
     state: State,
+    groups: Int[Array, "groups members"],
     span: Array,
 ) -> State:
     """Train for a span of passes, or until all runs are over.
@@ -269,31 +284,39 @@ def _advance(
     A pass shuffles the records and deals them out in batches; those left over wait for the next.
     """
     count = records.shape[1]
+    everyone = records.reshape(-1, records.shape[2])
+    parted = jax.tree.map(lambda leaf: leaf[groups], given)
+    key, which = parted.key[:, 0], parted.which[:, 0]
+    own = parted._replace(key=None, which=None)
 
     def one_pass(carry: tuple[Array, State]) -> tuple[Array, State]:
         number, state = carry
-        keys = _folded(given.key, number)
-        orders = jax.vmap(lambda key: jax.random.permutation(key, count))(_folded(keys, ASIDE))
+        keys = _folded(key, number)
+        orders = jax.vmap(lambda key: shuffled(key, count, count))(_folded(keys, ASIDE))
 
         def step(place: Array, state: State) -> State:
             index = lax.dynamic_slice_in_dim(orders, place * batch, batch, axis=1)
-            return jax.vmap(partial(_step, rule, records))(
-                given, state, index, _folded(keys, place)
-            )
+            at = which[:, None] * count + index
+            # Without the barrier XLA gathers the rows anew for each product they take part in.
+            rows = lax.optimization_barrier(everyone.at[at].get(mode="promise_in_bounds"))
+            of_group = jax.vmap(partial(_step, rule), in_axes=(0, 0, None, None, None))
+            return jax.vmap(of_group)(own, state, rows, index, _folded(keys, place))
 
         return number + 1, lax.fori_loop(0, count // batch, step, state)
 
     def unfinished(carry: tuple[Array, State]) -> Array:
-        return (carry[0] < span[1]) & (_phases(rule, carry[1]) < len(rule.phases)).any()
+        phases = jax.vmap(partial(_phases, rule))(carry[1])
+        return (carry[0] < span[1]) & (phases < len(rule.phases)).any()
 
-    return lax.while_loop(unfinished, one_pass, (span[0], state))[1]
+    begun = jax.tree.map(lambda leaf: leaf[groups], state)
+    ended = lax.while_loop(unfinished, one_pass, (span[0], begun))[1]
+    back = jnp.argsort(groups.ravel())
+    return jax.tree.map(lambda leaf: leaf.reshape(groups.size, *leaf.shape[2:])[back], ended)
 
 
 def _step(
-    rule: AbstractRule, records: Array, given: Given, state: State, index: Array, key: Array
+    rule: AbstractRule, given: Given, state: State, rows: Array, index: Array, key: Array
 ) -> State:
-    # Without the barrier XLA gathers the rows anew for each product they take part in.
-    rows = lax.optimization_barrier(records[given.which, index])
     memory, seen = rule.look(state.network, given, state.memory, rows)
     slope = jax.grad(rule.loss)(state.network, given, seen, rows, index, key)
     update, optimizer = rule.training.steps_by().update(slope, state.optimizer, state.network)

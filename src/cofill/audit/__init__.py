@@ -19,7 +19,8 @@ anything is sent), `audit_views` (what defences of codes would cost), `audit_led
     _held_out   people whose rows are asked, and who knows the answers
     _code_trial systems with defences: fitted, attacked, judged
     _least_leak how little codes can leak at a given error
-    _defences   defences of codes, before any are sent
+    _view_settings, _view_trial, _view_choice, _views
+                defences of codes, before any are sent
     _mechanism  telling neighbours apart by a noisy mean
     _mean       a mean, before it is released
     _update     updates and trained networks
@@ -43,7 +44,6 @@ from cofill.audit._bound import (
 )
 from cofill.audit._code_trial import TrialSettings
 from cofill.audit._codes import CodeAuditSettings, audit_codes
-from cofill.audit._defences import ViewAuditSettings, audit_views
 from cofill.audit._evidence import Evidence, evidence_of
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
@@ -53,6 +53,8 @@ from cofill.audit._rounds import RoundWatch
 from cofill.audit._run import audit_run
 from cofill.audit._update import UpdateAuditSettings, audit_update
 from cofill.audit._verdict import SCALE, SCALE_WORDS, Verdict, advantage, level_of
+from cofill.audit._view_settings import ViewAuditSettings
+from cofill.audit._views import audit_views
 
 __all__ = [
     "AUDITORS",

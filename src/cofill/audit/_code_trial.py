@@ -4,6 +4,12 @@ The *leak* of a defence is what `cofill.attack.invert_codes` makes of the codes 
 the system learned: the mean R² over the features of the row behind a code, for an attacker with 10,
 100 or everybody else's pairs, whichever is most. Its *cost* is the growth of the error of completed
 rows of other people, in standardised units, over that without a defence.
+
+What completes a row also gives it away. Whoever has a person's codes from all views but one, as
+every receiver has whose own view is another (its own code it can make), and as many pairs as the
+system learned from, needs no code of that one view: it completes the row as the system does. The
+share of the rows' variance that is *inferred* so is what the completion explains, and a defence
+that keeps the error small cannot keep it small.
 """
 
 from __future__ import annotations
@@ -34,6 +40,8 @@ __all__ = [
     "completed_rows",
     "error_of",
     "fit_defended",
+    "inferred_at",
+    "inferred_by",
     "together",
     "told_by",
     "trade_off",
@@ -291,6 +299,38 @@ def error_of(
     """
     chosen = slice(None) if people is None else people
     return float(np.mean([mse(true[chosen], made[chosen]) for true, made in completed.values()]))
+
+
+def inferred_by(
+    completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
+) -> float:
+    """Return the share of the rows' variance that completion explains, the mean of views over that.
+
+    Examples
+    --------
+    >>> inferred_by({"a": (np.array([[2.0], [-2.0]]), np.array([[1.0], [-1.0]]))})
+    0.75
+    """
+    unknown = {view: (true, np.zeros_like(true)) for view, (true, _) in completed.items()}
+    return 1 - error_of(completed, people) / error_of(unknown, people)
+
+
+def inferred_at(growth: float | int, without: float | int) -> float:
+    """Return the least share inferred where the error has grown by no more than so much.
+
+    Parameters
+    ----------
+    growth
+        Of the error.
+    without
+        Share inferred without a defence.
+
+    Examples
+    --------
+    >>> inferred_at(0.25, 0.6)
+    0.5
+    """
+    return 1 - (1 + growth) * (1 - without)
 
 
 # --- choice ---------------------------------------------------------------------------------------

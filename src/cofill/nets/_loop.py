@@ -251,7 +251,7 @@ def _slope(
     return loss, taken.sum().astype(theta.dtype), gradient
 
 
-def shuffled(key: Array, rows: Int[Array, ""], size: int) -> Int[Array, " size"]:
+def shuffled(key: Array, rows: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
     """Return the first rows' numbers in random order, then the padding's."""
     place = jnp.arange(size, dtype=jnp.uint32)
     if size > PACKED:

@@ -4,7 +4,8 @@ Every defence of `cofill.cooperate.CodeDefence` is tried at several strengths on
 MNIST by view. The *leak* is what the attack `invert_codes` makes of the codes that were sent when
 the system learned: the mean R² over the features of the row behind a code, for an attacker with 10,
 100 or everybody else's pairs, whichever is most. The *utility* is the error of completed test rows
-in standardised units, against that without a defence.
+in standardised units, against that without a defence. What is *inferred* is the share of a row that
+the codes of the other views tell, without its own (see `cofill.audit._code_trial`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from cofill.attack import DecoderSettings
 from cofill.audit._code_trial import (
     Attacked,
     Told,
@@ -24,6 +26,8 @@ from cofill.audit._code_trial import (
     completed_rows,
     error_of,
     fit_defended,
+    inferred_at,
+    inferred_by,
     told_by,
     trade_off,
     widest,
@@ -33,6 +37,7 @@ from cofill.completion._completer import Progress
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.cooperate._encode import ENCODE, encode_rows
 from cofill.metrics import Recorder, ResultRecord
+from cofill.nets import FusionSettings
 from cofill.protocol import run_steps
 from cofill.reproduce._crs import Repeat, split_individuals
 from cofill.reproduce._leak_pictures import leak_pictures
@@ -79,18 +84,35 @@ _SOURCES: Mapping[str, _Source] = {
     "wdbc": _Source(
         "breast masses in three views", 569, 100, "wdbc", (0.3, 0.1), (300.0, 30.0), (2, 1), True
     ),
-    "mfdd": _Source(
-        "digits by six feature sets, 500", 500, 100, "mfdd", (0.1,), (30.0,), (1,), False
-    ),
+    "mfdd": _Source("digits by six feature sets", 2000, 200, "mfdd", (0.1,), (30.0,), (1,), False),
     "mnist": _Source(
-        "digits as images and as edges, 500", 500, 100, None, (0.1,), (30.0,), (1,), False
+        "digits as images and as edges, 2,000", 2000, 200, None, (0.1,), (30.0,), (1,), False
     ),
 }
-_PRICES = (0.2, 0.5, 1.0)
+_PRICES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+_FEW_PRICES = (0.1, 0.2, 0.3)
 _GROWTHS = (25, 50, 100)  # of the error, in percent, for which leaks are bounded
 _MANY = 12_000  # people, where a bound needs many for each column
 _VARIED = 0.1
-_TRIAL = TrialSettings()
+_QUICK_TRIAL = TrialSettings()
+_TRIAL = TrialSettings(
+    attack=DecoderSettings(
+        folds=3,
+        repeats=1,
+        most_people=2000,
+        draws=100,
+        fusion=FusionSettings(
+            members=1,
+            fold_members=1,
+            folds=2,
+            steps=1000,
+            hidden=(128, 128),
+            dropout=0.0,
+            learning_rate=5e-3,
+            weight_decays=(0.3, 3.0),
+        ),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +134,7 @@ class LeakExperiment:
         "Share of people re-identified by the guessed row": ("reidentified",),
         "Share of people whose code nobody else has": ("unique",),
         "Utility: error of completed rows, standardised": ("mse", "mse_growth"),
+        "Inferred: R² of a row from the other views' codes, without its own": ("inferred_r2",),
         "Least leak of any code, where regressions are linear": ("least_leak",),
     }
 
@@ -140,12 +163,15 @@ def _try_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress: 
     total = len(sources) * len(recorder.seeds)
     for at, source in enumerate(sources):
         for turn, seed in enumerate(recorder.seeds):
-            rows = 200 if quick else _SOURCES[source].rows
-            repeat = split_individuals(_data(source, seed, rows), seed)
+            plan = _SOURCES[source]
+            if quick:
+                plan = replace(plan, rows=200, pilot=min(plan.pilot, 100))
+            repeat = split_individuals(_data(source, seed, plan.rows), seed)
             done = at * len(recorder.seeds) + turn
             found = _tried(
                 repeat,
-                _SOURCES[source],
+                plan,
+                _QUICK_TRIAL if quick else _TRIAL,
                 lambda share, say=source, at=done: progress(say, (at + share) / total),
             )
             for name, figures in found.items():
@@ -204,7 +230,7 @@ def _grid(source: _Source) -> dict[str, CodeDefence]:
     made |= {f"noise-{e:g}": CodeDefence(epsilon=e) for e in source.epsilons}
     made |= {f"levels-{bits}": CodeDefence(bits=bits) for bits in source.bits}
     made |= {f"needs-{p:g}": CodeDefence(pilot=pilot, price=p) for p in _PRICES}
-    made |= {"needs-few-0.3": CodeDefence(pilot=pilot, price=0.3, width=few)}
+    made |= {f"needs-few-{p:g}": CodeDefence(pilot=pilot, price=p, width=few) for p in _FEW_PRICES}
     if source.opposed:
         made |= {
             "opposed-1": CodeDefence(adversary=True, width=source.shares[0], price=1.0),
@@ -217,20 +243,21 @@ def _grid(source: _Source) -> dict[str, CodeDefence]:
 
 
 def _tried(
-    repeat: Repeat, source: _Source, tell: Callable[[float], None]
+    repeat: Repeat, source: _Source, trial: TrialSettings, tell: Callable[[float], None]
 ) -> dict[str, dict[str, float]]:
     """Fit every system on one repeat, attack its codes and judge what it completes."""
     held = repeat.held_out
-    systems = fit_defended(held, _grid(source), _TRIAL, lambda share: tell(share / 2))
-    codes = {"paper": _paper_codes(repeat, source.architecture)}
+    systems = fit_defended(held, _grid(source), trial, lambda share: tell(share / 2))
+    codes = {"paper": _paper_codes(repeat, source.architecture, trial)}
     codes |= {name: codes_sent(system) for name, system in systems.items()}
     widths = widest(list(codes.values()))
     found: dict[str, dict[str, float]] = {}
     for k, (name, by_view) in enumerate(codes.items()):
         tell((1 + k / len(codes)) / 2)
-        found[name] = _leak(by_view, source.pilot, repeat.seed, widths)
+        found[name] = _leak(by_view, source.pilot, replace(trial.attack, seed=repeat.seed), widths)
         if name in systems:
-            found[name]["mse"] = error_of(completed_rows(systems[name], held))
+            completed = completed_rows(systems[name], held)
+            found[name] |= {"mse": error_of(completed), "inferred_r2": inferred_by(completed)}
     plain = found["none"]
     for name, system in systems.items():
         figures = found[name]
@@ -242,12 +269,12 @@ def _tried(
     return found
 
 
-def _paper_codes(repeat: Repeat, architecture: str | None) -> dict[str, Told]:
+def _paper_codes(repeat: Repeat, architecture: str | None, trial: TrialSettings) -> dict[str, Told]:
     """Return the codes of the paper's autoencoders; how well they complete is told elsewhere."""
     system = CooperativeReconstruction(
         method="faithful",
         architecture=architecture,
-        encoder_training=_TRIAL.encoders,
+        encoder_training=trial.encoders,
         seed=repeat.seed,
     )
     federation = system._start(repeat.train)
@@ -259,10 +286,9 @@ def _paper_codes(repeat: Repeat, architecture: str | None) -> dict[str, Told]:
 
 
 def _leak(
-    told: Mapping[str, Told], pilot: int, seed: int, widths: Mapping[str, int]
+    told: Mapping[str, Told], pilot: int, settings: DecoderSettings, widths: Mapping[str, int]
 ) -> dict[str, float]:
     """Attack the codes of every view and return means over the views."""
-    settings = replace(_TRIAL.attack, seed=seed)
     by_view = [
         _figures(attack_codes(one, settings, skip=pilot, width=widths[view])[0])
         for view, one in told.items()
@@ -300,6 +326,7 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
             if leak is not None and growth is not None:
                 points[name] = (leak, growth)
     found = trade_off(points, MOST_LEAK, MOST_GROWTH)
+    without = record.summary[f"none/inferred_r2/{source}"]["mean"]
     return {
         "reached": found.reached,
         "best": found.best,
@@ -307,6 +334,7 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
         "mse_growth": points[found.best][1],
         "frontier": {n: points[n] for n in found.frontier},
         "bound": dict(bound),
+        "inferred_at_goal": None if without is None else inferred_at(MOST_GROWTH, without),
     }
 
 

@@ -1,0 +1,262 @@
+"""Defences of codes tried on people in halves: one half chooses, the other is reported on.
+
+The codes of people who are learned from are attacked, the rows of people who are held out are
+completed; where people are few, several parts of them are held out in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cofill.attack._intervals import bootstrap, ends_of
+from cofill.attack._people import check_varied
+from cofill.audit._anonymity import anonymity
+from cofill.audit._code_trial import (
+    Attacked,
+    Told,
+    attack_codes,
+    codes_sent,
+    completed_rows,
+    error_of,
+    fit_defended,
+    inferred_by,
+    together,
+    widest,
+)
+from cofill.audit._held_out import HeldOut, hold_out
+from cofill.audit._release import AuditedRelease
+from cofill.audit._view_settings import LEAST_PEOPLE, ViewAuditSettings
+from cofill.cooperate import CodeDefence
+from cofill.errors import DataError
+from cofill.views import Kind, MultiView
+
+__all__ = ["NO_DEFENCE", "Found", "Trial", "split_people", "whole_people"]
+
+NO_DEFENCE = "no defence"
+_ENOUGH = 200  # people held out, below which further parts of the people are held out in turn
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def whole_people(views: MultiView, settings: ViewAuditSettings) -> tuple[MultiView, list[str]]:
+    """Return the people of whom everything is known, and notes about the others."""
+    if len(views) < 2:
+        raise DataError(f"there must be at least 2 views, got {len(views)}; codes need a receiver")
+    known = np.asarray(views.presence.all(axis=1))
+    for name in views:
+        known &= ~np.isnan(views.aligned(name)).any(axis=1)
+    count = int(known.sum())
+    if count < LEAST_PEOPLE:
+        raise DataError(
+            f"at least {LEAST_PEOPLE} people must be known to all {len(views)} views without an "
+            f"empty cell, got {count} of {views.n_individuals}"
+        )
+    notes = []
+    if count < len(known):
+        notes.append(
+            f"{len(known) - count} of {len(known)} people are not known to every view, or have "
+            "empty cells: they had no part in this"
+        )
+    at = np.flatnonzero(known)
+    if count > settings.most_people:
+        rng = np.random.default_rng([settings.seed, 0xDEF])
+        at = np.sort(rng.choice(at, settings.most_people, replace=False))
+        notes.append(f"{settings.most_people} of {count} people, drawn at random, were used")
+    if any(f.kind is not Kind.NUMERIC for view in views.values() for f in view.features):
+        notes.append("errors are those of numeric columns; the leak is of all columns")
+    return views.take(np.isin(np.arange(len(known)), at)), notes
+
+
+def split_people(
+    views: MultiView, settings: ViewAuditSettings
+) -> tuple[list[HeldOut], dict[Any, bool]]:
+    """Hold people out, in several turns where they are few, and say of everybody who chooses."""
+    people = views.n_individuals
+    order = np.random.default_rng([settings.seed, 0xDEFE]).permutation(people)
+    size = round(settings.share * people)
+    turns = min(people // size, max(1, -(-_ENOUGH // size)))
+    held = []
+    for turn in range(turns):
+        test = np.zeros(people, dtype=bool)
+        test[order[turn * size : (turn + 1) * size]] = True
+        held.append(hold_out(views, test, settings.seed))
+    _require_numbers(views, held[0])
+    chooses = np.zeros(people, dtype=bool)
+    chooses[order[::2]] = True
+    return held, dict(zip(views.ids.tolist(), chooses.tolist(), strict=True))
+
+
+def _require_numbers(views: MultiView, held: HeldOut) -> None:
+    """Raise a `DataError` where the error of completed rows cannot be measured."""
+    for name in views:
+        numeric, scaler = held.scalers[name]
+        if scaler is None:
+            raise DataError(
+                f"view {name!r} must have a numeric column, by which the error of completed rows "
+                "is measured, got none"
+            )
+        check_varied(f"the rows of view {name!r}", held.train[name].cells[:, numeric])
+
+
+# --- trial ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What one defence came to in one half of the people.
+
+    Leaks are over everybody whose code is sent: a pilot's people count as without a defence. What
+    is inferred is the share of a row that the codes of the other views tell.
+    """
+
+    leak: float
+    ends: tuple[float, float]
+    worst: float
+    worst_view: str
+    outside: float
+    growth: float
+    growth_ends: tuple[float, float]
+    inferred: float
+
+    @property
+    def point(self) -> tuple[float, float]:
+        return self.leak, self.growth
+
+    @property
+    def words(self) -> str:
+        """The figures in words."""
+        growth, low, high = (round(100 * g) for g in (self.growth, *self.growth_ends))
+        return (
+            f"codes give away R² {self.leak:.2f} of a row ({self.worst:.2f} in the worst view, "
+            f"{self.worst_view!r}) and the error of completed rows grows by "
+            f"{growth} % (95 % interval {low} to {high} %)"
+        )
+
+
+class Trial:
+    """Tries defences on people in halves, and keeps what codes without one gave away."""
+
+    def __init__(
+        self,
+        turns: Sequence[HeldOut],
+        chooses: Mapping[Any, bool],
+        pilot: int,
+        settings: ViewAuditSettings,
+    ) -> None:
+        self.turns, self.chooses, self.pilot, self.settings = turns, chooses, pilot, settings
+        self.asked = self.halves(np.concatenate([next(iter(h.tests.values())).ids for h in turns]))
+        self.plain: dict[str, tuple[Told, list[Attacked]]] = {}
+
+    def run(
+        self, defences: Mapping[str, CodeDefence], tell: Callable[[float], None]
+    ) -> tuple[dict[str, Found], dict[str, Found]]:
+        """Return what every defence came to, by the half that chooses and by the other."""
+        parts = len(self.turns) + 1
+        made = []
+        codes: dict[str, dict[str, Told]] = {}
+        for turn, held in enumerate(self.turns):
+            systems = fit_defended(
+                held, defences, self.settings.trial, lambda s, at=turn: tell((at + s) / parts)
+            )
+            made.append({name: completed_rows(system, held) for name, system in systems.items()})
+            codes = codes or {name: codes_sent(system) for name, system in systems.items()}
+        widths = widest(list(codes.values()))
+        leaks: dict[str, dict[str, list[Attacked]]] = {}
+        for k, (name, by_view) in enumerate(codes.items()):
+            tell((len(self.turns) + k / len(codes)) / parts)
+            leaks[name] = {v: self._attack(told, widths[v]) for v, told in by_view.items()}
+        self.plain = {v: (codes[NO_DEFENCE][v], found) for v, found in leaks[NO_DEFENCE].items()}
+        done = {name: together([one[name] for one in made]) for name in defences}
+        tell(1.0)
+        first, second = (
+            {
+                name: self._found(leaks[name], done[name], done[NO_DEFENCE], defence, half)
+                for name, defence in defences.items()
+            }
+            for half in (0, 1)
+        )
+        return first, second
+
+    def halves(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of people who choose, and of the others."""
+        chooses = np.array([self.chooses[one] for one in ids.tolist()])
+        return np.flatnonzero(chooses), np.flatnonzero(~chooses)
+
+    def _attack(self, told: Told, width: int) -> list[Attacked]:
+        settings = replace(self.settings.trial.attack, seed=self.settings.seed)
+        parts = self.halves(told.ids[self.pilot :])
+        return attack_codes(told, settings, skip=self.pilot, width=width, parts=parts)
+
+    def _found(
+        self,
+        leaks: Mapping[str, list[Attacked]],
+        done: Mapping[str, tuple[np.ndarray, np.ndarray]],
+        plain: Mapping[str, tuple[np.ndarray, np.ndarray]],
+        defence: CodeDefence,
+        half: int,
+    ) -> Found:
+        """Return a defence's figures in one half."""
+        share = defence.pilot / self.turns[0].train.n_individuals
+        own = {v: found[half] for v, found in leaks.items()}
+        bare = {v: found[half] for v, (_, found) in self.plain.items()}
+        by_view = {v: share * bare[v].r2 + (1 - share) * own[v].r2 for v in own}
+        ends = [
+            float(np.mean([share * bare[v].ends[e] + (1 - share) * own[v].ends[e] for v in own]))
+            for e in (0, 1)
+        ]
+        worst = max(by_view, key=lambda v: by_view[v])
+        people = self.asked[half]
+        return Found(
+            leak=float(np.mean(list(by_view.values()))),
+            ends=(ends[0], ends[1]),
+            worst=by_view[worst],
+            worst_view=worst,
+            outside=float(np.mean([one.r2 for one in own.values()])),
+            growth=error_of(done, people) / error_of(plain, people) - 1,
+            growth_ends=_growth_ends(done, plain, people, self.settings.seed),
+            inferred=inferred_by(done, people),
+        )
+
+    def releases(self, change: str, notes: tuple[str, ...]) -> list[AuditedRelease]:
+        """Return every view's codes as they would be sent without a defence."""
+        names = list(self.plain)
+        return [
+            AuditedRelease(
+                kind="codes",
+                sender=view,
+                receiver=", ".join(other for other in names if other != view),
+                what=f"codes of {told.codes.shape[1]} numbers each, without a defence",
+                individuals=len(told.codes),
+                bytes=4 * told.codes.size,
+                leaks=found[1].leaks,
+                anonymity=anonymity(told.codes),
+                notes=notes,
+                advice=change,
+            )
+            for view, (told, found) in self.plain.items()
+        ]
+
+
+def _growth_ends(
+    done: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    plain: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    people: np.ndarray,
+    seed: int,
+) -> tuple[float, float]:
+    """Return the interval of the growth of the error, people being drawn again."""
+
+    def by_person(rows: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        each = [((true - made)[people] ** 2).mean(axis=1) for true, made in rows.values()]
+        return np.mean(each, axis=0)
+
+    with_it, without = by_person(done), by_person(plain)
+
+    def growth(counts: np.ndarray) -> np.ndarray:
+        return (counts @ with_it) / np.maximum(counts @ without, 1e-300) - 1
+
+    return ends_of(bootstrap(growth, len(people), seed=seed)[1])
