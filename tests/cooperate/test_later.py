@@ -132,3 +132,19 @@ def test_damaged_and_foreign_models_are_refused(quick, related, tmp_path):
     save(path, {"x": np.ones(3)}, {"kind": "cofill.cooperative", "kind_version": 99})
     with pytest.raises(StoreError, match="format 99"):
         CooperativeReconstruction.load(path)
+
+
+def test_of_very_many_residuals_a_sample_is_sorted(monkeypatch):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(5000, 2)) * [1.0, 3.0]
+    whole = Residuals.of(np.zeros_like(truth), truth)
+    monkeypatch.setattr("cofill.cooperate._residuals._ENOUGH", 2000)
+    some = Residuals.of(np.zeros_like(truth), truth)
+    assert len(some.ordered) == 2000
+    for share in (0.05, 0.5, 0.95):
+        np.testing.assert_allclose(
+            np.quantile(some.ordered, share, axis=0),
+            np.quantile(whole.ordered, share, axis=0),
+            atol=0.3,
+        )
+    np.testing.assert_array_equal(some.wrong, whole.wrong)

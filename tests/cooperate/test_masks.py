@@ -128,6 +128,12 @@ def test_statistics_of_two_parts_are_those_of_all_rows(seed):
     same(one + other, MaskStatistics.of(guesses, truth, present))
 
 
+def test_statistics_of_many_rows_are_summed_in_parts(monkeypatch):
+    whole = MaskStatistics.of(*guessed(0))
+    monkeypatch.setattr("cofill.cooperate._masks._ROWS", 7)
+    same(MaskStatistics.of(*guessed(0)), whole)
+
+
 @given(seed=SEED)
 @settings(max_examples=10, deadline=None)
 def test_statistics_of_some_sources_are_those_made_from_them_alone(seed):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cofill.privacy import blind, in_order, no_tokens, rows_of, union
+from cofill.privacy import _tokens, blind, in_order, no_tokens, rows_of, union
 
 PEOPLE = st.lists(st.integers(0, 40), unique=True, max_size=30)
 
@@ -46,3 +46,20 @@ def test_nobody_is_found_among_nobody():
     assert rows_of(no_tokens(), tokens_of([1])).tolist() == [-1]
     assert rows_of(tokens_of([1]), no_tokens()).tolist() == []
     assert len(union([])) == 0
+
+
+def test_the_order_of_many_tokens_is_kept_while_they_are_there(monkeypatch):
+    kept = {}
+    monkeypatch.setattr(_tokens, "_ORDERS", kept)
+    monkeypatch.setattr(_tokens, "_MANY", 3)
+    tokens = tokens_of(range(50))
+    assert rows_of(tokens, tokens[7:9]).tolist() == [7, 8]
+    assert len(kept) == 1
+    assert rows_of(tokens, tokens[::-1]).tolist() == list(range(50))[::-1]
+    assert len(kept) == 1
+    assert rows_of(in_order(tokens), tokens[:0]).tolist() == []
+    few = tokens_of(range(2))
+    rows_of(few, few)
+    assert len(kept) == 1
+    del tokens
+    assert not kept

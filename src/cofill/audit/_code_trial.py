@@ -349,25 +349,28 @@ class TradeOff:
         Whether any defence reaches both goals.
     best
         The defence whose worse figure is least far beyond its goal.
+    within
+        The defence of least leak among those that cost no more than allowed.
     frontier
         Defences that no other one beats in both figures, least leak first.
     """
 
     reached: bool
     best: str
+    within: str
     frontier: tuple[str, ...]
 
 
 def trade_off(
     points: Mapping[str, Point], most_leak: float | int, most_growth: float | int
 ) -> TradeOff:
-    """Weigh the leaks of defences against their cost.
+    """Weigh the leaks of defences, one of which does and costs nothing, against their cost.
 
     Examples
     --------
     >>> found = trade_off({"none": (0.9, 0.0), "a": (0.4, 0.3), "b": (0.5, 0.4)}, 0.2, 0.25)
-    >>> found.reached, found.best, found.frontier
-    (False, 'a', ('a', 'none'))
+    >>> found.reached, found.best, found.within, found.frontier
+    (False, 'a', 'none', ('a', 'none'))
     """
     good = {n: p for n, p in points.items() if p[0] < most_leak and p[1] < most_growth}
     # How far beyond its goal the worse of both figures is.
@@ -380,5 +383,6 @@ def trade_off(
     return TradeOff(
         bool(good),
         min(good or points, key=lambda n: apart[n]),
+        min((n for n, p in points.items() if p[1] <= most_growth), key=lambda n: points[n][0]),
         tuple(sorted(front, key=lambda n: points[n][0])),
     )

@@ -25,9 +25,8 @@ def choose(
     settings: ViewAuditSettings,
 ) -> tuple[dict[str, Any], str, str]:
     """Choose by the first half what is advised; tell what it comes to in the second."""
-    cheap = [n for n, found in first.items() if found.growth <= settings.growth]
-    advised = min(cheap, key=lambda n: first[n].leak)
     weighed = trade_off({n: f.point for n, f in first.items()}, settings.most_leak, settings.growth)
+    advised = weighed.within
     there = second[weighed.best]
     reached = there.leak < settings.most_leak and there.growth < settings.growth
     choice = {

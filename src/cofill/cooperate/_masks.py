@@ -10,6 +10,8 @@ available sources, and the update when rows arrive or a source leaves: none need
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -28,6 +30,7 @@ __all__ = [
 _TRACE = 1e-9
 _LEAST = 0.02  # smallest eigenvalue of correlations from different rows
 _AT_ONCE = 256  # patterns solved together
+_ROWS = 1 << 15  # rows summed up together
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,9 @@ class MaskStatistics:
         """Sum up rows; NaN in `truth` is a cell not known, `present` says who guessed at all."""
         sources, rows, _ = guesses.shape
         there = np.ones((rows, sources), bool) if present is None else present
+        if rows > _ROWS:  # large temporary arrays cost more than the sums
+            parts = [slice(start, start + _ROWS) for start in range(0, rows, _ROWS)]
+            return reduce(add, (cls.of(guesses[:, at], truth[at], there[at]) for at in parts))
         known = ~np.isnan(truth)
         y = np.where(known, truth, 0.0).astype(np.float64)
         # (rows, sources, features): a guess counts where its source is there and the truth known.

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 __all__ = ["Residuals"]
 
 _MOST = 4096
+_ENOUGH = 1 << 17  # rows, of which the order statistics of more are taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Residuals:
         left = np.where(known, truth - made, np.nan)
         y = np.where(known, truth, 0.0)
         return cls(
-            _thinned(np.sort(left, axis=0)),
+            _thinned(np.sort(_some(left), axis=0)),
             _correlation(left),
             known.sum(axis=0).astype(float),
             y.sum(axis=0),
@@ -95,6 +96,13 @@ class Residuals:
         at = np.minimum((ranks * known).astype(int), np.maximum(known - 1, 0))
         drawn = np.take_along_axis(self.ordered, at, axis=0) if len(self.ordered) else ranks * 0
         return np.where(known > 0, drawn, 0.0)
+
+
+def _some(left: np.ndarray) -> np.ndarray:
+    """Return rows enough to know the distribution of the residuals, drawn at random."""
+    if len(left) <= _ENOUGH:
+        return left
+    return left[np.random.default_rng(len(left)).choice(len(left), _ENOUGH, replace=False)]
 
 
 def _thinned(ordered: np.ndarray) -> np.ndarray:

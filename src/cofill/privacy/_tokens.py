@@ -8,7 +8,9 @@ individuals at a fraction of a second; whole tokens are compared before two coun
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -16,6 +18,8 @@ from jaxtyping import Int
 __all__ = ["blind", "in_order", "no_tokens", "rows_of", "union"]
 
 _BYTES = 16
+_MANY = 10_000
+_ORDERS: dict[int, tuple[weakref.ref[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {}
 
 
 def blind(ids: np.ndarray, secret: bytes) -> np.ndarray:
@@ -53,7 +57,7 @@ def in_order(tokens: np.ndarray) -> np.ndarray:
     >>> bool((in_order(tokens) == in_order(tokens[::-1])).all())
     True
     """
-    return tokens[_order(tokens)]
+    return tokens[_ordered(tokens)[0]]
 
 
 def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"]:
@@ -67,10 +71,8 @@ def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"
     """
     if not len(tokens) or not len(wanted):
         return np.full(len(wanted), -1)
-    order = _order(tokens)
-    ordered, sought = _words(tokens)[order], _words(wanted)
-    if (ordered[1:] == ordered[:-1]).any():  # two tokens begin alike: compare them whole
-        ordered, sought = tokens[order], wanted
+    order, ordered = _ordered(tokens)
+    sought = _words(wanted) if ordered.dtype == np.uint64 else wanted
     found = order[np.minimum(np.searchsorted(ordered, sought), len(tokens) - 1)]
     return np.where(tokens[found] == wanted, found, -1)
 
@@ -91,8 +93,32 @@ def _words(tokens: np.ndarray) -> np.ndarray:
     return pairs.view(">u8")[:, 0].astype(np.uint64)
 
 
-def _order(tokens: np.ndarray) -> np.ndarray:
+def _ordered(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of tokens, and their numbers in it; whole tokens where two begin alike.
+
+    Tokens do not change once they are made. The order of many is remembered as long as they are
+    there, for they are searched again with every peer and step.
+    """
+    known = _ORDERS.get(id(tokens))
+    if known is not None and known[0]() is tokens:
+        return known[1]
+    order = _sorted(tokens)
+    if len(tokens) >= _MANY:
+        _ORDERS[id(tokens)] = weakref.ref(tokens, partial(_forget, id(tokens))), order
+    return order
+
+
+def _forget(key: int, _: object) -> None:
+    _ORDERS.pop(key, None)
+
+
+def _sorted(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     words = _words(tokens)
+    if (words[1:] > words[:-1]).all():
+        return np.arange(len(tokens)), words
     order = np.argsort(words, kind="stable")
     ordered = words[order]
-    return order if (ordered[1:] != ordered[:-1]).all() else np.argsort(tokens, kind="stable")
+    if (ordered[1:] != ordered[:-1]).all():
+        return order, ordered
+    order = np.argsort(tokens, kind="stable")
+    return order, tokens[order]

@@ -332,6 +332,11 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
         "best": found.best,
         "inversion_r2": points[found.best][0],
         "mse_growth": points[found.best][1],
+        "within": {
+            "name": found.within,
+            "inversion_r2": points[found.within][0],
+            "mse_growth": points[found.within][1],
+        },
         "frontier": {n: points[n] for n in found.frontier},
         "bound": dict(bound),
         "inferred_at_goal": None if without is None else inferred_at(MOST_GROWTH, without),
