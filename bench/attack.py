@@ -103,6 +103,20 @@ def in_torch(classifier, steps):
     return best
 
 
+def products(classifier, steps):
+    """Return seconds of the two matrix products with a batch that no step can do without."""
+    import torch
+
+    hidden = int(classifier.partition("-")[2] or 1)
+    batch, weights = torch.randn(BATCH, FEATURES), torch.randn(hidden, FEATURES)
+    slopes = torch.randn(BATCH, hidden)
+    began = time.perf_counter()
+    for _ in range(steps):
+        batch @ weights.T
+        slopes.T @ batch
+    return (time.perf_counter() - began) / steps
+
+
 def sparse_million(count):
     """Attack so many sparse records of 200 features; return seconds, accuracy and peak in GiB."""
     rng = np.random.default_rng(0)
@@ -152,6 +166,7 @@ def main() -> None:
         note("cofill", "ms_per_step", classifier, 1e3 * mine)
         note("pytorch", "ms_per_step", classifier, 1e3 * theirs)
         note("pytorch", "times_cofill", classifier, theirs / mine)
+        note("pytorch", "ms_of_products", classifier, 1e3 * products(classifier, steps))
     told = subprocess.run(
         [sys.executable, "-m", "bench.attack", "--sparse", str(count)],
         capture_output=True, text=True, check=True,

@@ -18,7 +18,10 @@ from cofill.attack import (
 )
 from cofill.attack._discriminant import calibrated, direction_of, quantile_cut, shrinkage
 from cofill.attack._kernel import Smoother, kernel_of
+from cofill.attack._likelihood import fit_logistic
+from cofill.attack._spread import spread_of
 from cofill.errors import DataError, SettingError
+from cofill.views._behaviour import behaviour
 
 ATTACKS = (Discriminant, Likelihood, SelfTraining)
 
@@ -99,6 +102,30 @@ def test_a_cut_leaves_the_share_above_it():
     chosen, cut = quantile_cut(places, 0.3)
     assert chosen.sum() == 300
     assert places[chosen].min() > cut > places[~chosen].max()
+
+
+@pytest.mark.parametrize(
+    ("prior", "cut", "share"),
+    [(0.6, 0.5, 0.8), (0.4, 2.0, 0.2), (0.2, 2.0, 0.2), (0.8, 0.5, 0.8)],
+)
+def test_equal_places_are_on_the_side_that_leaves_the_share_nearer(prior, cut, share):
+    places = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 0.0])  # equal but for rounding
+    chosen, found = quantile_cut(places, prior)
+    assert found == pytest.approx(cut)
+    assert chosen.mean() == share
+
+
+def test_of_a_mean_that_is_off_the_share_of_positives_is_still_believed():
+    records, truth = behaviour(5000, key=0)
+    records = records.astype(float)
+    mean = records[truth].mean(axis=0)
+    some = np.random.default_rng(0).permutation(len(truth))[:1000]
+    plain = fit_logistic(records[some], spread_of(records[some]), mean, 0.5, None)
+    wrong = plain.logits(records[some]) > 0
+    attack = Likelihood().fit(records[some], mean=mean, prior=0.5)
+    assert wrong.mean() > 0.6  # a few large groups of equal records went over together
+    assert abs(attack.labels_.mean() - 0.5) < 0.05
+    assert (attack.labels_ == truth[some]).mean() > (wrong == truth[some]).mean() + 0.01
 
 
 @pytest.mark.parametrize("slope", [0.5, 2.0])

@@ -33,6 +33,7 @@ __all__ = ["Direction", "Discriminant", "calibrated", "direction_of", "quantile_
 _TRACE = 1e-6  # ridge relative to the trace of Σ: directions without variance have no say
 _HARDLY = 1e-3  # variance of a direction in which classes cannot differ, relative to the largest
 _FLATTEST, _STEEPEST = 1e-2, 1e3
+_ROUNDING = 1e-9  # of the range of places, within which they count as equal
 _ENOUGH = 20_000  # groups of records by which probabilities are calibrated
 
 
@@ -137,17 +138,30 @@ def quantile_cut(
 ) -> tuple[Bool[np.ndarray, " records"], float]:
     """Return the share of records with the highest places, and a cut between them and the others.
 
-    Ties at the cut are all on one side, so that equal records are guessed alike.
+    Ties at the cut, up to rounding, are all on one side, so that equal records are guessed alike:
+    on the one that leaves the share nearer to what it should be.
 
     Examples
     --------
     >>> quantile_cut(np.array([3.0, 1.0, 2.0, 0.0]), 0.5)
     (array([ True, False,  True, False]), 1.5)
+    >>> quantile_cut(np.array([3.0, 1.0, 1.0, 0.0]), 0.5)
+    (array([ True, False, False, False]), 2.0)
     """
     count = len(places)
     chosen = int(np.clip(round(prior * count), 1, count - 1))
-    ordered = np.partition(places, [count - chosen - 1, count - chosen])
-    cut = float((ordered[count - chosen - 1] + ordered[count - chosen]) / 2)
+    below, above = np.partition(places, [count - chosen - 1, count - chosen])[
+        [count - chosen - 1, count - chosen]
+    ]
+    near = _ROUNDING * float(np.ptp(places))
+    if above - below <= near:
+        under, over = places[places < below - near], places[places > above + near]
+        with_ties = count - len(under)
+        if len(under) and (not len(over) or with_ties - chosen < chosen - len(over)):
+            below = under.max()
+        elif len(over):
+            above = over.min()
+    cut = float((below + above) / 2)
     return places > cut, cut
 
 

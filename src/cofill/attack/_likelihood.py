@@ -6,24 +6,26 @@ Labels enter in no other way. So whoever knows a noiseless mean can fit the very
 somebody with all labels would fit to these records: the linear oracle is no ceiling but the start.
 
 With noise, each eigenvector of the records' covariance is held back by a ridge that makes the
-first Newton step equal the discriminant's shrunk direction.
+first Newton step equal the discriminant's shrunk direction. Where the mean is off in ways that
+nobody stated, as one of more people than the records show, odds are not to be trusted near one
+half, but the share of positives still is: as many records are guessed positive as there should be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
-from cofill.attack._discriminant import direction_of, shrinkage
+from cofill.attack._discriminant import Direction, direction_of, quantile_cut, shrinkage
 from cofill.attack._spread import Spread, spread_of
 from cofill.attack._sureness import BEYOND, is_beyond, sureness_of_scores
 
-__all__ = ["Likelihood", "Logistic", "fit_logistic"]
+__all__ = ["Likelihood", "Logistic", "fit_guesses", "fit_logistic"]
 
 _ROWS = 16_384
 _STEPS = 50
@@ -113,6 +115,32 @@ def fit_logistic(
     return Logistic(own, float(weights[-1] - spread.mean @ own))
 
 
+def fit_guesses(
+    records: Records,
+    spread: Spread,
+    direction: Direction,
+    mean: Float[np.ndarray, " features"],
+    prior: float,
+    noise: Noise | None,
+) -> Logistic:
+    """Fit the regression by whose odds records are guessed.
+
+    Parameters
+    ----------
+    records, spread
+        Records without labels, and how they vary.
+    direction
+        The discriminant's, which knows whether the mean is off in ways that nobody stated.
+    mean, prior, noise
+        What was released of the positives, and their share.
+    """
+    found = fit_logistic(records, spread, mean, prior, noise)
+    if noise is not None or not direction.variance:
+        return found
+    _, cut = quantile_cut(found.logits(records), prior)
+    return replace(found, intercept=found.intercept - cut)
+
+
 def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
     """Yield pieces of the records along the eigenvectors, with a last column of ones."""
     for start in range(0, records.shape[0], _ROWS):
@@ -152,8 +180,8 @@ class Likelihood(AbstractCalibratedAttack):
         noise: Noise | None,
     ) -> None:
         spread = spread_of(records)
-        self.model_ = fit_logistic(records, spread, mean, prior, noise)
         line = direction_of(spread, mean, noise)
+        self.model_ = fit_guesses(records, spread, line, mean, prior, noise)
         self.claimed_ = None
         if is_beyond(line.places(records), prior, line.cautious):
             logits = self.model_.logits(records)

@@ -19,6 +19,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from cofill.attack._base import Noise, check_enough, check_mean, check_prior, check_records
+from cofill.attack._discriminant import direction_of
 from cofill.attack._likelihood import fit_logistic
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._spread import spread_of
@@ -147,7 +148,8 @@ class ByGroup(BaseEstimator):
                 odds[who] += own.logits(some)
         trainer = SelfTraining(**self.get_params())
         trainer.notes_ = []
-        scores = trainer.improved(rows, spread, expit(odds), mean, prior, together)
+        direction = direction_of(spread, mean, together)
+        scores = trainer.improved(rows, spread, direction, expit(odds), mean, prior)
         self.n_features_in_ = rows.shape[1]
         self.prior_, self.notes_, self.changed_ = prior, trainer.notes_, trainer.changed_
         self.scores_: Float[np.ndarray, " records"] = scores

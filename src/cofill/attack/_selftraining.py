@@ -10,7 +10,8 @@ released mean about as well as the first guesses, or as chance lets the truth ag
 used in any choice.
 
 The number of guesses is how many records are more likely positive than not, which is the share of
-positives where classes are apart, and is not where many records are alike.
+positives where classes are apart, and is not where many records are alike; where the mean is off in
+ways that nobody stated it is the share of positives (see _likelihood).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from jaxtyping import Bool, Float
 from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
-from cofill.attack._discriminant import calibrated, direction_of, quantile_cut
+from cofill.attack._discriminant import Direction, calibrated, direction_of, quantile_cut
 from cofill.attack._kernel import Kernel, Smoother, kernel_of
-from cofill.attack._likelihood import fit_logistic
+from cofill.attack._likelihood import fit_guesses
 from cofill.attack._spread import Spread, spread_of
 from cofill.errors import SettingError
 
@@ -93,22 +94,21 @@ class SelfTraining(AbstractCalibratedAttack):
             if getattr(self, name) < 2:
                 raise SettingError(f"{name} must be at least 2, got {getattr(self, name)}")
         spread = spread_of(records)
-        self.model_ = fit_logistic(records, spread, mean, prior, noise)
-        return self.improved(
-            records, spread, expit(self.model_.logits(records)), mean, prior, noise
-        )
+        direction = direction_of(spread, mean, noise)
+        self.model_ = fit_guesses(records, spread, direction, mean, prior, noise)
+        likely = expit(self.model_.logits(records))
+        return self.improved(records, spread, direction, likely, mean, prior)
 
     def improved(
         self,
         records: Records,
         spread: Spread,
+        direction: Direction,
         likely: Float[np.ndarray, " records"],
         mean: Float[np.ndarray, " features"],
         prior: float,
-        noise: Noise | None,
     ) -> Float[np.ndarray, " records"]:
         """Return what self-training makes of first probabilities."""
-        direction = direction_of(spread, mean, noise)
         self.weights_: Any = None
         self.changed_: list[float] = []
         self.gap_: tuple[float, float] | None = None
