@@ -19,7 +19,6 @@ from cofill.attack import (
 from cofill.attack._discriminant import calibrated, direction_of, quantile_cut, shrinkage
 from cofill.attack._kernel import Smoother, kernel_of
 from cofill.attack._likelihood import fit_logistic
-from cofill.attack._spread import spread_of
 from cofill.errors import DataError, SettingError
 from cofill.views._behaviour import behaviour
 
