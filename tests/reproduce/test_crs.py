@@ -84,6 +84,9 @@ def test_the_truth_has_no_error_and_costs_no_accuracy():
             assert (record.per_seed("oracle", metric, f"view_{view}") == 0).all()
         original = record.per_seed("original", "rf", f"view_{view}")
         assert (record.per_seed("oracle", "rf", f"view_{view}") == original).all()
+        told = record.per_seed("others", "rf", f"view_{view}")
+        changed = record.per_seed("others", "class_diff", f"view_{view}")
+        np.testing.assert_allclose(changed, told - original, atol=1e-9)
     assert (record.per_seed("original", "rf") > 0.9).all()
 
 

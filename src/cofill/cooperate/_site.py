@@ -49,6 +49,8 @@ class Link:
 
     def scaled(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
         """Return codes as the link's learner saw them."""
+        if not self.center.any() and (self.scale == 1).all():
+            return codes
         return (codes - self.center) / self.scale
 
 
@@ -167,10 +169,12 @@ def gathered(
     codes: Codes | None, link: Link, wanted: np.ndarray
 ) -> tuple[Float[np.ndarray, "rows width"], Bool[np.ndarray, " rows"]]:
     """Return scaled codes for tokens, zero where the peer sent none, and which it sent."""
-    out = np.zeros((len(wanted), link.spec.width))
     if codes is None:
-        return out, np.zeros(len(wanted), bool)
+        return np.zeros((len(wanted), link.spec.width)), np.zeros(len(wanted), bool)
     at = rows_of(codes.tokens, wanted)
     there = at >= 0
+    if there.all():
+        return link.scaled(codes.codes[at]).astype(np.float64, copy=False), there
+    out = np.zeros((len(wanted), link.spec.width))
     out[there] = link.scaled(codes.codes[at[there]])
     return out, there
