@@ -57,11 +57,39 @@ def papers_block() -> str:
         f"Cube masks by gradient descent: {shared} on shared features (printed: 0.920 ± 0.026), "
         f"{other} in absolute value on the others (printed: 0.143 ± 0.034).",
         "",
+        _masked(),
+        "",
         _losses(),
         "",
         _against_pooled(),
     ]
     return "\n".join(lines)
+
+
+def _masked() -> str:
+    """Say on which views masks are no better than equal weights."""
+    views, odd = 0, []
+    for name in ("cube", "wdbc", "mfdd"):
+        record = ResultRecord.read(RESULTS / f"{name}.json")
+        for key in record.summary:
+            method, metric, where = key.split("/")
+            if method == "mwm" and metric == "mse" and where.startswith("view_"):
+                masked, equal, best = (
+                    record.summary[f"{m}/mse/{where}"]["mean"] or 0.0
+                    for m in ("mwm", "equal", "best")
+                )
+                views += 1
+                if masked > equal:
+                    view = where.removeprefix("view_")
+                    odd.append(
+                        f"`{view}` of {name.upper()} ({masked:.3f} against {equal:.3f}; `best` "
+                        f"{best:.3f})"
+                    )
+    return (
+        f"Masks are better than equal weights on {views - len(odd)} of {views} views, as printed "
+        f"on almost every one. The exception is {' and '.join(odd)}: every other view says little "
+        "about it and about as much, so that there is nothing to weigh."
+    )
 
 
 def _losses() -> str:
