@@ -1,10 +1,12 @@
 """The records of the experiments on released means, and the means in the paper's variations.
 
 Section 6.1.2 of the growPU paper: the mean of all positives; the mean that a generator trained on
-the positives simulates, for a mean of other people of the same kind (an attacker who heeds noise is
-told how far two such means are apart by chance); and the mean with Laplace
+the positives simulates, for a mean of other people of the same kind; and the mean with Laplace
 noise of scale (max − min) / (n ε) on each coordinate, which the paper calls ε-differentially
-private. It is so for each coordinate, not for the vector.
+private. It is so for each coordinate, not for the vector. An attacker who heeds noise is told its
+size: the scale of Laplace noise, and by how much a coordinate of a simulated mean is off, in the
+root mean square. Means of other people would differ by chance alone, whose size anybody can work
+out; what the generator adds to it nobody could, and it is told for that reason.
 """
 
 from __future__ import annotations
@@ -125,9 +127,8 @@ def _means(
             added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
             made[kind] = Given(mean + added, noise)
         elif simulated is not None:
-            # What is known of it: a mean of as many others, who differ from these by chance.
-            chance = np.sqrt(2 * records.var(axis=0, dtype=np.float64).mean() / truth.sum())
-            made[kind] = Given(simulated, Noise("gaussian", float(chance)))
+            off = np.sqrt(np.mean((simulated - mean) ** 2))
+            made[kind] = Given(simulated, Noise("gaussian", float(off)))
     return made
 
 
