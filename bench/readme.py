@@ -245,9 +245,9 @@ def _behaviour(kinds: dict[str, str]) -> list[str]:
         + (f"does not hold for {'; '.join(odd)}. " if odd else "holds throughout. ")
         + "Most of these records have one field that is not zero, so that hundreds are equal and "
         "change sides together or not at all, and noise on the mean picks who has many fields. "
-        "`discriminant`, `likelihood` and `best` are told how large the noise on a coordinate is, "
-        "and by how much one of a simulated mean is off, in the root mean square; the networks "
-        "have no use for it.",
+        "`discriminant`, `likelihood` and `best` are told how large the noise on a coordinate is; "
+        "that of a simulated mean is found by simulating as many records, whoever they are, whose "
+        "mean the attacker knows. The networks have no use for it.",
     ]
     return lines
 

@@ -78,10 +78,10 @@ def test_the_means_are_the_papers():
         simulated = found.means["distribution"].mean
         assert simulated.shape == mean.shape
         assert not np.allclose(simulated, mean, atol=1e-3)
-        real = found.records[found.truth].mean(axis=0, dtype=np.float64)
-        off = np.sqrt(((found.means["distribution"].mean - real) ** 2).mean())
+        off = np.sqrt(((simulated - mean) ** 2).mean())
         told = found.means["distribution"].noise
-        assert (told.kind, told.scale) == ("gaussian", pytest.approx(off))
+        assert told.kind == "gaussian"
+        assert 0.2 < told.scale / off < 5  # found by simulating others, without the real mean
     assert not np.array_equal(cases[0].records, cases[1].records)
     again = cases_of("behaviour", [3], ("noisy",), of_each=200)[0]
     np.testing.assert_array_equal(again.means["noisy"].mean, cases[0].means["noisy"].mean)

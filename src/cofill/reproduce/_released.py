@@ -4,9 +4,9 @@ Section 6.1.2 of the growPU paper: the mean of all positives; the mean that a ge
 the positives simulates, for a mean of other people of the same kind; and the mean with Laplace
 noise of scale (max − min) / (n ε) on each coordinate, which the paper calls ε-differentially
 private. It is so for each coordinate, not for the vector. An attacker who heeds noise is told its
-size: the scale of Laplace noise, and by how much a coordinate of a simulated mean is off, in the
-root mean square. Means of other people would differ by chance alone, whose size anybody can work
-out; what the generator adds to it nobody could, and it is told for that reason.
+size. That of Laplace noise is its scale. How far off a simulated mean is, anybody can try who has
+the records: as many of them, whoever they are, are simulated by the same generator, and the root
+mean square by which a coordinate of their mean is missed is what is told.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def cases_of(
     """
     draw, usual, _ = SOURCES[source]
     drawn = [draw(seed, of_each or usual) for seed in seeds]
-    simulated: Sequence[np.ndarray | None] = [None] * len(drawn)
+    simulated: Sequence[Given | None] = [None] * len(drawn)
     if "distribution" in kinds:
         simulated = _simulated(drawn, seeds, generator)
     return [
@@ -113,7 +113,7 @@ def _means(
     truth: np.ndarray,
     seed: int,
     kinds: Sequence[str],
-    simulated: np.ndarray | None,
+    simulated: Given | None,
 ) -> dict[str, Given]:
     mean = records[truth].mean(axis=0, dtype=np.float64)
     made: dict[str, Given] = {}
@@ -127,8 +127,7 @@ def _means(
             added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
             made[kind] = Given(mean + added, noise)
         elif simulated is not None:
-            off = np.sqrt(np.mean((simulated - mean) ** 2))
-            made[kind] = Given(simulated, Noise("gaussian", float(off)))
+            made[kind] = simulated
     return made
 
 
@@ -136,19 +135,36 @@ def _simulated(
     drawn: Sequence[tuple[np.ndarray, np.ndarray]],
     seeds: Sequence[int],
     settings: GANSettings | None,
-) -> list[np.ndarray]:
-    """Return for each seed the mean of as many generated positives as there are real ones.
-
-    Generated cells are rounded where the real ones are whole numbers.
-    """
+) -> list[Given]:
+    """Return for each seed the mean of as many generated positives as there are real ones."""
     positives = np.stack([records[truth] for records, truth in drawn])
+    anybody = np.stack(
+        [
+            # The words after the seed keep this stream apart from the others.
+            records[np.random.default_rng([seed, 2, 100]).permutation(len(records))[: truth.sum()]]
+            for (records, truth), seed in zip(drawn, seeds, strict=True)
+        ]
+    )
     whole = bool((positives == np.rint(positives)).all())
     settings = settings or (_OF_COUNTS if whole else GANSettings())
+    missed = _generated(anybody, seeds, settings, whole) - anybody.mean(axis=1, dtype=np.float64)
+    off = np.sqrt(np.mean(missed**2, axis=1))
+    means = _generated(positives, seeds, settings, whole)
+    return [
+        Given(mean, Noise("gaussian", float(size))) for mean, size in zip(means, off, strict=True)
+    ]
+
+
+def _generated(
+    rows: Float[np.ndarray, "seeds people d"],
+    seeds: Sequence[int],
+    settings: GANSettings,
+    whole: bool,
+) -> Float[np.ndarray, "seeds d"]:
+    """Return means of as many generated rows, rounded where the real ones are whole numbers."""
     keys = jax.vmap(jax.random.key)(np.array(seeds))
-    made = draw_rows(fit_generators(positives, keys, settings), positives.shape[1], keys, settings)
-    if whole:
-        made = np.rint(made)
-    return [rows.mean(axis=0, dtype=np.float64) for rows in made]
+    made = draw_rows(fit_generators(rows, keys, settings), rows.shape[1], keys, settings)
+    return (np.rint(made) if whole else made).mean(axis=1, dtype=np.float64)
 
 
 def _some(seed: int, count: int, share: float) -> np.ndarray:
