@@ -125,6 +125,14 @@ def test_of_a_mean_that_is_off_the_share_of_positives_is_still_believed():
     assert wrong.mean() > 0.6  # a few large groups of equal records went over together
     assert abs(attack.labels_.mean() - 0.5) < 0.05
     assert (attack.labels_ == truth[some]).mean() > (wrong == truth[some]).mean() + 0.01
+    # A mean that is only rounded is believed as it is.
+    images, digits = load_digits(return_X_y=True)
+    images, five = images[digits >= 5], digits[digits >= 5] == 5
+    exact = images[five].mean(axis=0)
+    whole, rounded = (
+        Likelihood().fit(images, mean=mean, prior=five.mean()) for mean in (exact, exact.round(4))
+    )
+    assert (whole.labels_ == rounded.labels_).mean() > 0.99
 
 
 @pytest.mark.parametrize("slope", [0.5, 2.0])

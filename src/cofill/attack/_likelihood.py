@@ -32,6 +32,7 @@ _STEPS = 50
 _KEPT = 30_000_000  # numbers up to which turned records are kept between steps
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
 _STIFF = 1e12
+_MATTERS = 1e-3  # error of the mean's place, relative to it, above which more than rounding is off
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ def fit_guesses(
         What was released of the positives, and their share.
     """
     found = fit_logistic(records, spread, mean, prior, noise)
-    if noise is not None or not direction.variance:
+    if noise is not None or direction.error <= _MATTERS * abs(direction.expected):
         return found
     _, cut = quantile_cut(found.logits(records), prior)
     return replace(found, intercept=found.intercept - cut)
