@@ -54,7 +54,9 @@ def audit_views(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from cofill.attack import DecoderSettings
+    >>> from cofill.audit import TrialSettings
     >>> from cofill.nets import FusionSettings, TrainSettings
     >>> linear = DecoderSettings(folds=2, repeats=1, fusion=FusionSettings(hidden=()))
     >>> trial = TrialSettings(encoders=TrainSettings(epochs=20), attack=linear)
