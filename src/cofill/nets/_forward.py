@@ -40,15 +40,17 @@ def forward(
     biases = [np.asarray(b) for b in network.biases]
     skip = None if network.skip is None else np.asarray(network.skip).T
     made = np.empty((len(rows), len(biases[-1])), np.float32)
-    for start in range(0, len(rows), _ROWS):
-        x = rows[start : start + _ROWS].astype(np.float32, copy=False)
-        hidden = x
-        for w, b in zip(weights[:-1], biases[:-1], strict=True):
-            hidden = _activate(network.activation, hidden @ w + b)
-        total = hidden @ weights[-1] + biases[-1]
-        if skip is not None:
-            total += x @ skip
-        made[start : start + _ROWS] = _activate(network.output, total)
+    # OpenBLAS may say "invalid value" of numbers in its own buffers; a NaN shows in what is made.
+    with np.errstate(invalid="ignore"):
+        for start in range(0, len(rows), _ROWS):
+            x = rows[start : start + _ROWS].astype(np.float32, copy=False)
+            hidden = x
+            for w, b in zip(weights[:-1], biases[:-1], strict=True):
+                hidden = _activate(network.activation, hidden @ w + b)
+            total = hidden @ weights[-1] + biases[-1]
+            if skip is not None:
+                total += x @ skip
+            made[start : start + _ROWS] = _activate(network.output, total)
     return made
 
 
