@@ -304,7 +304,7 @@ def error_of(
 def inferred_by(
     completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
 ) -> float:
-    """Return the share of the rows' variance that completion explains, the mean of views over that.
+    """Return the share of the rows' variance that completion explains, all views counting alike.
 
     Examples
     --------

@@ -182,16 +182,10 @@ def _note_ends(recorder: Recorder, repeat: Repeat, name: str) -> None:
     where, seed = f"view_{name}", repeat.seed
     original = _accuracy(repeat, name, repeat.forests[name], repeat.truth[name])
     recorder.add("original", "rf", where, original, seed=seed)
-    others = [v for v in repeat.train if v != name]
-    asked = repeat.tests[name]
-    if all(
-        np.isin(views.ids, views[v].ids).all() for views in (repeat.train, asked) for v in others
-    ):
-        known, rows = (
-            np.hstack([views[v].cells[views[v].positions(views.ids)] for v in others])
-            for views in (repeat.train, asked)
-        )
-        forest = paper_forest(seed).fit(known, repeat.labels(repeat.train.ids))
+    known, asked = (v.without_view(name) for v in (repeat.train, repeat.tests[name]))
+    if known.is_complete and asked.is_complete:
+        learned, rows = (np.hstack([v.aligned(n) for n in v]) for v in (known, asked))
+        forest = paper_forest(seed).fit(learned, repeat.labels(known.ids))
         reached = accuracy(repeat.labels(asked.ids), forest.predict(rows))
         recorder.add("others", "rf", where, reached, seed=seed)
         recorder.add("others", "class_diff", where, round(reached - original, 12), seed=seed)

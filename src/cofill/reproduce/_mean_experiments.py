@@ -156,10 +156,10 @@ def _steps(attack: str, source: str, classifier: str) -> dict[str, Any]:
     """Return how the paper's attacks descend, where plain steps of 0.001 do not get anywhere.
 
     Behaviour is whole numbers of which most are zero: with plain steps growPU's linear classifier
-    is still on its way when its steps are used up. Records are equal in hundreds, and hidden layers
-    learn each such group by heart, so that growth ends where it begins; weight decay keeps them
-    from it. Its size was chosen among a few by how near the order of attacks with one hidden layer
-    comes to Table 7; perceptrons of five layers it flattens altogether.
+    is still on its way when its steps are used up. Records are equal in hundreds, and with hidden
+    layers growth ends at its limit, we believe because they learn each such group by heart; with
+    weight decay they get further. Its size was chosen among a few by how near the order of attacks
+    with one hidden layer comes to Table 7; perceptrons of five layers it flattens altogether.
     """
     if source != "behaviour" or attack not in ("upu", "nnpu", "growpu"):
         return {}
