@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
@@ -529,3 +530,32 @@ def test_other_views_than_at_fit_are_refused(masked, holed):
         masked.complete(holed.select(["a", "b"]))
     with pytest.raises(SettingError, match="no view 'z'"):
         masked.reconstruct(holed, "z")
+
+
+def test_masks_from_folds_do_not_trust_a_link_that_has_learned_by_heart(quick):
+    """View c is noise: the link from it knows the rows it was trained on, and no others."""
+    rng = np.random.default_rng(0)
+    a, c = rng.normal(size=(60, 2)), rng.normal(size=(60, 8))
+    views = MultiView.from_arrays({"a": a, "b": a + rng.normal(size=(60, 2)), "c": c})
+    by_heart = TrainSettings(epochs=400, learning_rate=1e-2)
+    trusted = {}
+    for folds in (0, 3):
+        model = quick(method="faithful", mask_folds=folds, link_training=by_heart).fit(views)
+        masks = nw.from_native(model.masks_, eager_only=True)
+        chosen = masks.filter(nw.col("view") == "a", nw.col("source") == "c")
+        trusted[folds] = float(chosen["weight"].to_numpy().mean())
+    assert trusted[0] > 0.5
+    assert abs(trusted[3]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "faithful", "mask_folds": 1}, "mask_folds must be 0 or between 2 and"),
+        ({"method": "faithful", "mask_folds": 21}, "mask_folds must be 0 or between 2 and"),
+        ({"mask_folds": 5}, "mask_folds is for method 'faithful'"),
+    ],
+)
+def test_folds_of_masks_are_checked(quick, related, settings, message):
+    with pytest.raises(SettingError, match=message):
+        quick(**settings).fit(related(60))

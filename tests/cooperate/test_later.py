@@ -56,6 +56,33 @@ def test_a_first_partial_fit_is_a_fit(quick, related):
         np.testing.assert_array_equal(one.reconstruct(truth, name), other.reconstruct(truth, name))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"method": "masked"}, {"method": "auto"}, {"method": "faithful", "mask_folds": 3}],
+    ids=["masked", "auto", "faithful"],
+)
+def test_a_view_joins_after_more_rows_have_come(quick, related, settings):
+    """Links refined by more rows have no guesses out of fold for them: they are learned anew."""
+    truth = related(240)
+    two, first = truth.without_view("c"), np.arange(240) < 150
+    model = quick(**settings).fit(two.take(first))
+    model.partial_fit(two.take(~first)).add_view(truth["c"])
+    for site in model.sites_.values():
+        np.testing.assert_array_equal(site.model.statistics.rows, 240)
+    assert np.isfinite(model.reconstruct(truth, "a")).all()
+
+
+def test_masks_from_folds_grow_by_what_old_links_say_of_new_rows(quick, related):
+    truth = related(240)
+    first = np.arange(240) < 150
+    model = quick(method="faithful", mask_folds=3).fit(truth.take(first))
+    old = model.sites_["a"].model.statistics
+    model.partial_fit(truth.take(~first))
+    new = model.sites_["a"].model.statistics
+    np.testing.assert_array_equal(new.rows - old.rows, 90)
+    np.testing.assert_array_equal(model.sites_["a"].model.residuals.count, 240)
+
+
 def test_draws_keep_what_is_observed_and_vary_as_the_residuals_do(quick, related):
     truth = related(400)
     hidden = np.arange(400) < 100

@@ -48,6 +48,9 @@ class CooperativeReconstruction(AbstractCompleter):
         ``"fused"`` or ``"faithful"`` (the paper's links and masks).
     masks
         ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8) or ``"equal"``.
+    mask_folds
+        For ``"faithful"``: masks from rows that links did not learn from, in so many folds, each
+        of which is another training of every link; 0 for the paper's masks.
     architecture
         A name of the paper's Table I, an `Architecture`, or None to choose by the data.
     on_unreconstructable
@@ -103,6 +106,7 @@ class CooperativeReconstruction(AbstractCompleter):
         *,
         method: str = "auto",
         masks: str = "closed",
+        mask_folds: int = 0,
         architecture: str | Architecture | None = None,
         on_unreconstructable: str = "flag",
         threshold: float = 0.05,
@@ -118,6 +122,7 @@ class CooperativeReconstruction(AbstractCompleter):
     ) -> None:
         self.method = method
         self.masks = masks
+        self.mask_folds = mask_folds
         self.architecture = architecture
         self.on_unreconstructable = on_unreconstructable
         self.threshold = threshold
@@ -149,6 +154,7 @@ class CooperativeReconstruction(AbstractCompleter):
         return CooperativeSettings(
             method=self.method,
             masks=self.masks,
+            mask_folds=self.mask_folds,
             architecture=self.architecture,
             scale=self.scale,
             min_overlap=self.min_overlap,

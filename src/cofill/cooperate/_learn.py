@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._predict import link_guess, masked_sum
@@ -166,8 +166,12 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
         (k, peer)
         for k, desk in enumerate(desks)
         for peer, link in desk.links.items()
-        if link.network is None or desk.site.refines
+        if _unlearned(desk, link) or desk.site.refines
     ]
+    # By the old links, before they are replaced: what they say of new rows is out of sample.
+    grown = {
+        k: _grown(desk) for k, desk in enumerate(desks) if desk.site.refines and _crosses(desk)
+    }
     calls: dict[Any, list[tuple[int, str]]] = {}
     for k, peer in places:
         site = desks[k].site
@@ -176,47 +180,111 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
             training = replace(training, epochs=_REFINING_EPOCHS)
         calls.setdefault(training, []).append((k, peer))
     for done, (training, chosen) in enumerate(calls.items()):
-        tasks = [_link_task(desks[k], peer) for k, peer in chosen]
+        tasks = [_link_tasks(desks[k], peer) for k, peer in chosen]
         trained = train(
-            tasks,
+            [task for tasks_of_link in tasks for task in tasks_of_link],
             SquaredError(),
             training,
             progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
         )
-        for (k, peer), network in zip(chosen, trained.networks, strict=True):
-            desks[k].links[peer] = replace(desks[k].links[peer], network=network)
+        networks = iter(trained.networks)
+        for (k, peer), tasks_of_link in zip(chosen, tasks, strict=True):
+            network, *crossed = (next(networks) for _ in tasks_of_link)
+            desks[k].links[peer] = _learned_link(desks[k], peer, network, crossed)
     sites = []
     for k, desk in enumerate(desks):
         new = sum(at == k for at, _ in places)
-        guesses = _guesses(desk)
-        linked = desk.present.any(axis=1)
-        statistics = residuals = None
-        if desk.links:
-            statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
-            made = masked_sum(guesses, statistics, desk.present, desk.site.settings)[linked]
-            residuals = Residuals.of(made, desk.targets[linked])
-        model = Model(
-            links=desk.links,
-            statistics=statistics,
-            residuals=residuals,
-            link_residuals=_link_residuals(desk, guesses),
-            seen=desk.site.tokens,
-        )
+        model = replace(grown[k], links=desk.links) if k in grown else _faithful_model(desk)
         sites.append(desk.site.with_(model=model).counted(links=new))
     return sites
 
 
+def _faithful_model(desk: _Desk) -> Model:
+    """Weigh the links' guesses for the rows they learned from, or for rows they had not seen."""
+    guesses = _crossed_guesses(desk) if _crosses(desk) else _guesses(desk)
+    linked = desk.present.any(axis=1)
+    statistics = residuals = None
+    if desk.links:
+        statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
+        made = masked_sum(guesses, statistics, desk.present, desk.site.settings)[linked]
+        residuals = Residuals.of(made, desk.targets[linked])
+    return Model(
+        links=desk.links,
+        statistics=statistics,
+        residuals=residuals,
+        link_residuals=_link_residuals(desk, guesses),
+        seen=desk.site.tokens,
+    )
+
+
+def _crosses(desk: _Desk) -> bool:
+    settings = desk.site.settings
+    return settings.mask_folds > 0 or not settings.is_faithful
+
+
+def _unlearned(desk: _Desk, link: Link) -> bool:
+    """Whether a link has nothing that masks can be made from.
+
+    Guesses out of fold are not made anew when links are refined by more rows, so that such links
+    are learned from the start when masks are wanted next.
+    """
+    return link.out_of_fold is None if _crosses(desk) else link.network is None
+
+
+def _link_tasks(desk: _Desk, peer: str) -> list[Task]:
+    """Return the link's own task and, for out-of-fold guesses, one without each fold."""
+    own = _link_task(desk, peer)
+    if desk.site.refines or not _crosses(desk):
+        return [own]
+    folds = _folds(desk, peer)
+    without = [
+        replace(
+            own,
+            inputs=own.inputs[folds != k],
+            targets=own.targets[folds != k],
+            key=jax.random.fold_in(own.key, k),
+        )
+        for k in range(desk.site.settings.mask_folds)
+    ]
+    return [own, *without]
+
+
+def _folds(desk: _Desk, peer: str) -> Int[np.ndarray, " shared"]:
+    """Return the fold of each row that the link learns from."""
+    shared = int(_shared(desk, peer).sum())
+    order = np.random.default_rng(named_seed(desk.site.seed, desk.site.name, peer, "folds"))
+    return order.permutation(shared) % desk.site.settings.mask_folds
+
+
+def _learned_link(desk: _Desk, peer: str, network: Any, crossed: Sequence[Any]) -> Link:
+    """Return the link with its network and what those without a fold say of that fold's rows."""
+    link = replace(desk.links[peer], network=network, out_of_fold=None)
+    if not crossed:
+        return link
+    codes = desk.codes[peer][_shared(desk, peer)]
+    folds, made = _folds(desk, peer), np.empty((len(codes), desk.targets.shape[1]))
+    for k, other in enumerate(crossed):
+        made[folds == k] = link_guess(replace(link, network=other), codes[folds == k])
+    return replace(link, out_of_fold=made)
+
+
 def _link_task(desk: _Desk, peer: str) -> Task:
-    rows = desk.present[:, list(desk.links).index(peer)]
+    rows = _shared(desk, peer)
     codes, targets = desk.codes[peer][rows], desk.targets[rows]
     hidden = desk.site.settings.widths(targets.shape[1]).link
+    fresh = recipe(MLP, (codes.shape[1], *hidden, targets.shape[1]))
     return Task(
-        desk.links[peer].network or recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
+        desk.links[peer].network if desk.site.refines and desk.links[peer].network else fresh,
         codes.astype(np.float32),
         targets.astype(np.float32),
         key=jax.random.key(_seed(desk, peer)),
         name=f"link {peer!r} → {desk.site.name!r}",
     )
+
+
+def _shared(desk: _Desk, peer: str) -> Bool[np.ndarray, " rows"]:
+    """Return which rows the peer sent codes for."""
+    return desk.present[:, list(desk.links).index(peer)]
 
 
 def _guesses(desk: _Desk) -> Float[np.ndarray, "peers rows width"]:
@@ -228,17 +296,26 @@ def _guesses(desk: _Desk) -> Float[np.ndarray, "peers rows width"]:
     return made
 
 
+def _crossed_guesses(desk: _Desk) -> Float[np.ndarray, "peers rows width"]:
+    """Return for each row what each link said of it before it had learned from it."""
+    made = np.zeros((len(desk.links), *desk.targets.shape))
+    for j, link in enumerate(desk.links.values()):
+        made[j, desk.present[:, j]] = link.out_of_fold
+    return made
+
+
 # --- links and fusions chosen by cross-validation ---------------------------------------------
 
 
 def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[CooperativeSite]:
     masked = [d for d in desks if d.site.settings.method in ("masked", "auto") and d.links]
     fused = [d for d in desks if d.site.settings.method in ("fused", "auto") and d.links]
-    places = [(d, peer) for d in masked for peer, link in d.links.items() if link.fusion is None]
+    places = [(d, peer) for d in masked for peer, link in d.links.items() if _unlearned(d, link)]
     problems = [_link_problem(d, peer) for d, peer in places] + [fusion_problem(d) for d in fused]
     made = iter(_fit(problems, [d for d, _ in places] + fused, tell))
     for desk, peer in places:
-        desk.links[peer] = replace(desk.links[peer], fusion=next(made))
+        fusion = next(made)
+        desk.links[peer] = replace(desk.links[peer], fusion=fusion, out_of_fold=fusion.out_of_fold)
     fusions = {id(d): next(made) for d in fused}
     new = {id(d): sum(at is d for at, _ in places) for d in desks}
     return [_assemble(desk, fusions.get(id(desk)), new[id(desk)]) for desk in desks]
@@ -274,7 +351,7 @@ def _refine(desks: Sequence[_Desk]) -> list[CooperativeSite]:
         for k, fusion in zip(chosen, better, strict=True):
             desk, peer = places[k]
             if peer:
-                desk.links[peer] = replace(desk.links[peer], fusion=fusion)
+                desk.links[peer] = replace(desk.links[peer], fusion=fusion, out_of_fold=None)
             else:
                 fusions[id(desk)] = fusion
     return [
@@ -327,7 +404,7 @@ def _by_settings(desks: Sequence[_Desk]) -> dict[FusionSettings, list[int]]:
 
 
 def _link_problem(desk: _Desk, peer: str) -> FusionProblem:
-    rows = desk.present[:, list(desk.links).index(peer)]
+    rows = _shared(desk, peer)
     codes = desk.codes[peer][rows]
     return FusionProblem(
         inputs=codes,
@@ -370,10 +447,7 @@ def _assemble(desk: _Desk, fusion: Fusion | None, new_links: int) -> Cooperative
     statistics = masked = None
     link_residuals = {}
     if desk.links and all(link.fusion is not None for link in desk.links.values()):
-        guesses = np.zeros((len(desk.links), *desk.targets.shape))
-        for j, link in enumerate(desk.links.values()):
-            if link.fusion is not None:
-                guesses[j, desk.present[:, j]] = link.fusion.out_of_fold
+        guesses = _crossed_guesses(desk)
         statistics = MaskStatistics.of(guesses, desk.targets, desk.present)
         masked = masked_sum(guesses, statistics, desk.present, site.settings)[linked]
         link_residuals = _link_residuals(desk, guesses)

@@ -51,6 +51,10 @@ class CooperativeSettings:
     masks
         How masks are made: ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8), or
         ``"equal"`` weights.
+    mask_folds
+        For ``"faithful"``: into so many folds the shared rows are split, so that masks weigh what
+        links without a fold say of its rows; 0, as in the paper, weighs what links say of the rows
+        they have learned from. The other methods always do the former.
     architecture
         A name of Table I, an `Architecture`, or None to choose widths by the number of features.
     scale
@@ -67,6 +71,7 @@ class CooperativeSettings:
 
     method: str = "auto"
     masks: str = "closed"
+    mask_folds: int = 0
     architecture: str | Architecture | None = None
     scale: str = "standard"
     min_overlap: int = 20
@@ -96,6 +101,16 @@ class CooperativeSettings:
             )
         if self.min_overlap < 2:
             raise SettingError(f"min_overlap must be at least 2, got {self.min_overlap}")
+        if not (self.mask_folds == 0 or 2 <= self.mask_folds <= self.min_overlap):
+            raise SettingError(
+                f"mask_folds must be 0 or between 2 and min_overlap ({self.min_overlap}), "
+                f"got {self.mask_folds}"
+            )
+        if self.mask_folds and not self.is_faithful:
+            raise SettingError(
+                f"mask_folds is for method 'faithful'; method {self.method!r} makes its masks from "
+                "rows its links did not learn from anyway"
+            )
         if 0 < self.defence.pilot < self.min_overlap:
             raise SettingError(
                 f"pilot must be at least min_overlap ({self.min_overlap}), so that links can be "

@@ -39,13 +39,17 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """What makes local cells of one peer's codes: the paper's network, or a one-group fusion."""
+    """What makes local cells of one peer's codes: the paper's network, or a one-group fusion.
+
+    ``out_of_fold`` are guesses for the rows it was learned from by others that had not seen them.
+    """
 
     spec: CodeSpec
     center: Float[np.ndarray, " width"]
     scale: Float[np.ndarray, " width"]
     network: Any = None
     fusion: Fusion | None = None
+    out_of_fold: Float[np.ndarray, "rows cells"] | None = None
 
     def scaled(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
         """Return codes as the link's learner saw them."""
@@ -71,7 +75,8 @@ class Model:
         Whether the fusion, not the masked links, predicts.
     residuals
         Of predictions for the site's linked rows by a model that had not seen them (in-sample for
-        the paper's method, which has no others). None when nothing can be reconstructed.
+        the paper's method without `mask_folds`, which has no others). None when nothing can be
+        reconstructed.
     seen
         Tokens of the rows that the model was learned from.
     """

@@ -286,11 +286,10 @@ def _finish(notebook: Notebook) -> ResultRecord:
     """Add what is computed from all repeats: mean masks, paired tests, largest differences."""
     recorder, notes = notebook.recorder, notebook.notes
     figures = recorder.finish()
-    tests = paired_by_view(figures, "mwm", "equal")
-    claim = {"metric": "mse", "method": "mwm", "less_than": "equal", "where": tests}
     found = {
         "masks": mean_masks(notebook),
-        "paired": claim if tests else {},
+        "paired": _less_than_equal(figures, "mwm"),
+        "paired_crossed": _less_than_equal(figures, "crossed"),
         "largest_class_diff": largest_difference(figures),
         **notes,
     }
@@ -298,6 +297,13 @@ def _finish(notebook: Notebook) -> ResultRecord:
         if value:
             recorder.note(key, value)
     return recorder.finish()
+
+
+def _less_than_equal(record: ResultRecord, method: str) -> dict[str, Any]:
+    """Return the claim that a method errs less than equal weights with its tests, if both ran."""
+    tests = paired_by_view(record, method, "equal")
+    claim = {"metric": "mse", "method": method, "less_than": "equal", "where": tests}
+    return claim if tests else {}
 
 
 def _accelerator() -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ResultRecord, ResultTable, table
@@ -81,19 +82,27 @@ def page(record: ResultRecord, experiment: AnyExperiment, files: list[str]) -> s
     lines += [f"- `{name}`: {words}" for name, words in methods.items()]
     for title, made in result_tables(record, experiment).items():
         lines += ["", f"## {title}", "", made.markdown()]
-    paired = record.extra.get("paired", {}).get("where", {})
-    if paired:
-        lines += ["", "## Is the error with masks less than with equal weights?", ""]
-        lines += [
-            "| where | mean difference | p (Student) | p (Wilcoxon) |",
-            "| --- | --: | --: | --: |",
-        ]
-        lines += [
-            f"| {where} | {t['mean_difference']:.4f} | {_p(t['t_p'])} | {_p(t['wilcoxon_p'])} |"
-            for where, t in paired.items()
-        ]
+    for note in ("paired", "paired_crossed"):
+        lines += _paired(record.extra.get(note, {}))
     lines += [line for file in files for line in ("", f"![{Path(file).stem}]({file})")]
     return "\n".join(lines) + "\n"
+
+
+def _paired(claim: Mapping[str, Any]) -> list[str]:
+    """Return the lines on a paired claim, none where there is none."""
+    if not claim:
+        return []
+    return [
+        "",
+        f"## Is the error of `{claim['method']}` less than that of `{claim['less_than']}`?",
+        "",
+        "| where | mean difference | p (Student) | p (Wilcoxon) |",
+        "| --- | --: | --: | --: |",
+        *(
+            f"| {where} | {t['mean_difference']:.4f} | {_p(t['t_p'])} | {_p(t['wilcoxon_p'])} |"
+            for where, t in claim["where"].items()
+        ),
+    ]
 
 
 def _largest(largest: Mapping[str, Mapping[str, float | str]], exp: Experiment) -> ResultTable:
