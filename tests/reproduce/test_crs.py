@@ -263,13 +263,14 @@ def test_subtypes_are_told_from_completed_protein():
 
 
 def test_methods_are_chosen_by_name():
-    assert chosen(None)[:3] == ("equal", "mwm", "best")
+    assert chosen(None)[:4] == ("equal", "mwm", "crossed", "best")
     assert chosen(["mean", "equal"]) == ("equal", "mean")
     with pytest.raises(SettingError, match="did you mean 'knn'"):
         chosen(["kn"])
     with pytest.raises(SettingError, match="at least one"):
         chosen([])
     assert len(families(["equal", "mwm", "mean"], architecture="wdbc")) == 2
+    assert len(families(["equal", "crossed"], architecture="wdbc")) == 2
 
 
 def test_experiments_are_found_by_name():
@@ -301,14 +302,16 @@ def test_a_run_gives_paired_tests_and_largest_differences(tmp_path):
 
 @pytest.mark.full
 def test_the_papers_masks_find_the_shared_coordinates_of_the_cube():
-    record = run_experiment("cube", seeds=1, methods=["equal", "mwm", "best"])
-    for method in ("mwm", "closed", "best"):
+    record = run_experiment("cube", seeds=1, methods=["equal", "mwm", "crossed", "best"])
+    for method in ("mwm", "crossed", "closed", "best"):
         assert record.per_seed(method, "mask_shared")[0] > 0.95
         assert record.per_seed(method, "mask_nonshared")[0] < 0.05
         assert record.per_seed(method, "mse")[0] < 0.1 * record.per_seed("equal", "mse")[0]
     assert record.per_seed("mwm", "mse") == pytest.approx(record.per_seed("closed", "mse"), rel=0.1)
     assert set(record.extra["masks"]["mwm"]["along_x"]) == {"along_y", "along_z"}
-    assert record.extra["paired"]["where"]["all"]["mean_difference"] < 0
+    for note, method in (("paired", "mwm"), ("paired_crossed", "crossed")):
+        assert record.extra[note]["method"] == method
+        assert record.extra[note]["where"]["all"]["mean_difference"] < 0
 
 
 def test_methods_can_be_added_to_a_record(tmp_path):

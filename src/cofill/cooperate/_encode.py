@@ -44,6 +44,8 @@ __all__ = [
     "training_of",
 ]
 
+_ROWS = 65_536  # rows encoded together
+
 
 def _encode(
     sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
@@ -149,7 +151,9 @@ def encode_rows(site: CooperativeSite, rows: np.ndarray) -> Float[np.ndarray, "r
     """Return the codes of some of the site's rows (positions in its view)."""
     if site.encoder is None:
         raise DataError(f"site {site.name!r} has no encoder; fit it first")
-    return forward(site.encoder.network.encoder, np.nan_to_num(site.encoded()[rows]))
+    network = site.encoder.network.encoder
+    parts = [rows[at : at + _ROWS] for at in range(0, max(len(rows), 1), _ROWS)]
+    return np.concatenate([forward(network, np.nan_to_num(site.encoded(p))) for p in parts])
 
 
 def codes_for(

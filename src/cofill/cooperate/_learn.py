@@ -236,13 +236,13 @@ def _link_tasks(desk: _Desk, peer: str) -> list[Task]:
     own = _link_task(desk, peer)
     if desk.site.refines or not _crosses(desk):
         return [own]
-    folds = _folds(desk, peer)
+    folds, key = _folds(desk, peer), jax.random.key(_seed(desk, peer))
     without = [
         replace(
             own,
             inputs=own.inputs[folds != k],
             targets=own.targets[folds != k],
-            key=jax.random.fold_in(own.key, k),
+            key=jax.random.fold_in(key, k),
         )
         for k in range(desk.site.settings.mask_folds)
     ]
@@ -275,7 +275,7 @@ def _link_task(desk: _Desk, peer: str) -> Task:
     fresh = recipe(MLP, (codes.shape[1], *hidden, targets.shape[1]))
     return Task(
         desk.links[peer].network if desk.site.refines and desk.links[peer].network else fresh,
-        codes.astype(np.float32),
+        codes.astype(np.float32, copy=False),
         targets.astype(np.float32),
         key=jax.random.key(_seed(desk, peer)),
         name=f"link {peer!r} → {desk.site.name!r}",

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._residuals import Residuals
@@ -150,9 +150,14 @@ class CooperativeSite:
             raise DataError(f"site {self.name!r} has not been fitted; fit it first")
         return self.scaler
 
-    def encoded(self) -> Float[np.ndarray, "rows width"]:
-        """Return the view's rows as the networks see them, NaN where a cell is not known."""
-        return self.fitted_scaler.encode_view(self.view)[0]
+    def encoded(
+        self, rows: Int[np.ndarray, " rows"] | None = None
+    ) -> Float[np.ndarray, "rows width"]:
+        """Return the view's rows as the networks see them, NaN where a cell is not known.
+
+        With `rows`, positions in the view, only these.
+        """
+        return self.fitted_scaler.encode_view(self.view, rows=rows)[0]
 
     def with_(self, **changes: Any) -> CooperativeSite:
         """Return a copy with some fields changed."""
@@ -179,7 +184,8 @@ def gathered(
     at = rows_of(codes.tokens, wanted)
     there = at >= 0
     if there.all():
-        return link.scaled(codes.codes[at]).astype(np.float64, copy=False), there
-    out = np.zeros((len(wanted), link.spec.width))
-    out[there] = link.scaled(codes.codes[at[there]])
+        return link.scaled(codes.codes[at]), there
+    known = link.scaled(codes.codes[at[there]])
+    out = np.zeros((len(wanted), link.spec.width), known.dtype)
+    out[there] = known
     return out, there

@@ -72,7 +72,25 @@ def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"
     if not len(tokens) or not len(wanted):
         return np.full(len(wanted), -1)
     order, ordered = _ordered(tokens)
+    known = _remembered(wanted)
+    if known is not None and known[1].dtype == ordered.dtype == np.uint64:
+        # One after the other from small to large finds its places in the cache.
+        by, sought = known
+        rows = np.empty(len(wanted), dtype=order.dtype)
+        rows[by] = _found(tokens, order, ordered, sought, wanted[by])
+        return rows
     sought = _words(wanted) if ordered.dtype == np.uint64 else wanted
+    return _found(tokens, order, ordered, sought, wanted)
+
+
+def _found(
+    tokens: np.ndarray,
+    order: np.ndarray,
+    ordered: np.ndarray,
+    sought: np.ndarray,
+    wanted: np.ndarray,
+) -> np.ndarray:
+    """Return where tokens with these numbers are, −1 where the whole token is another one."""
     found = order[np.minimum(np.searchsorted(ordered, sought), len(tokens) - 1)]
     return np.where(tokens[found] == wanted, found, -1)
 
@@ -99,13 +117,18 @@ def _ordered(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Tokens do not change once they are made. The order of many is remembered as long as they are
     there, for they are searched again with every peer and step.
     """
-    known = _ORDERS.get(id(tokens))
-    if known is not None and known[0]() is tokens:
-        return known[1]
+    known = _remembered(tokens)
+    if known is not None:
+        return known
     order = _sorted(tokens)
     if len(tokens) >= _MANY:
         _ORDERS[id(tokens)] = weakref.ref(tokens, partial(_forget, id(tokens))), order
     return order
+
+
+def _remembered(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    known = _ORDERS.get(id(tokens))
+    return known[1] if known is not None and known[0]() is tokens else None
 
 
 def _forget(key: int, _: object) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
@@ -149,12 +149,17 @@ class Scaler:
         return out
 
     def encode_view(
-        self, view: View, *, dtype: type[np.floating] = np.float64
+        self,
+        view: View,
+        *,
+        rows: Int[np.ndarray, " some"] | None = None,
+        dtype: type[np.floating] = np.float64,
     ) -> tuple[Float[np.ndarray, "n width"], dict[str, int]]:
         """Encode a view whose columns may stand in another order and have other categories.
 
         Columns are found by name (others are left out) and categories by value. A value that was
-        not there at fit has no column and becomes missing.
+        not there at fit has no column and becomes missing. With `rows`, positions in the view,
+        only these are encoded.
 
         Returns
         -------
@@ -170,10 +175,11 @@ class Scaler:
         (array([[ 0.,  1.],
                [nan, nan]]), {'group': 1})
         """
+        given_cells = view.cells if rows is None else view.cells[rows]
         if view.features == self.features:
-            return self.encode(view.cells, dtype=dtype), {}
+            return self.encode(given_cells, dtype=dtype), {}
         at = {f.name: k for k, f in enumerate(view.features)}
-        cells = np.empty((len(view), len(self.features)), dtype=view.cells.dtype)
+        cells = np.empty((len(given_cells), len(self.features)), dtype=given_cells.dtype)
         unseen: dict[str, int] = {}
         for k, feature in enumerate(self.features):
             if feature.name not in at:
@@ -188,7 +194,7 @@ class Scaler:
                     f"at fit, got {given.kind}; read it with kinds={{{feature.name!r}: "
                     f"'{feature.kind}'}}"
                 )
-            column = view.cells[:, at[feature.name]]
+            column = given_cells[:, at[feature.name]]
             if given.categories != feature.categories:
                 column, n_unseen = _recode(column, given.categories, feature.categories)
                 if n_unseen:
