@@ -3,17 +3,19 @@
     python -m bench.join part1.json part2.json … --out results/NAME.json
 
 The parts have the same seeds and settings and other methods; machine, versions and duration of each
-stay in the record. With ``--anew`` methods of a later part replace those of an earlier one.
+stay in the record. With ``--anew`` methods of a later part replace those of an earlier one. Parts
+with other simulated means are refused: add to the record by ``cofill reproduce --add`` instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial, reduce
 from pathlib import Path
 
-from cofill.errors import CofillError
+from cofill.errors import CofillError, SettingError
 from cofill.metrics import ResultRecord, joined
 
 
@@ -24,13 +26,27 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="replace methods that come again")
     options = parser.parse_args()
     try:
-        whole = reduce(partial(joined, anew=options.anew), map(ResultRecord.read, options.parts))
+        parts = [ResultRecord.read(part) for part in options.parts]
+        _require_same_means(parts)
+        whole = reduce(partial(joined, anew=options.anew), parts)
         whole.write(options.out)
     except CofillError as error:
         print(f"bench.join: {error}", file=sys.stderr)
         return 2
     print(f"{options.out}: {', '.join(sorted({k.split('/')[0] for k in whole.values}))}")
     return 0
+
+
+def _require_same_means(parts: Sequence[ResultRecord]) -> None:
+    """Raise where simulated means differ: attacks on them could not be compared."""
+    noted: dict[str, object] = {}
+    for part in parts:
+        for source, means in part.extra.get("simulated", {}).items():
+            if noted.setdefault(source, means) != means:
+                raise SettingError(
+                    f"the parts were given other simulated means of {source!r}; add to the "
+                    "first by `cofill reproduce --add`"
+                )
 
 
 if __name__ == "__main__":

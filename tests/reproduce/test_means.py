@@ -7,7 +7,7 @@ from cofill.attack import Noise
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import GANSettings
-from cofill.reproduce import find_experiment, run_experiment
+from cofill.reproduce import _released, find_experiment, run_experiment
 from cofill.reproduce._attacks import ATTACKS, Case, Given, run_attack
 from cofill.reproduce._mean_experiments import (
     MEAN_EXPERIMENTS,
@@ -87,6 +87,22 @@ def test_the_means_are_the_papers():
     np.testing.assert_array_equal(again.means["noisy"].mean, cases[0].means["noisy"].mean)
 
 
+def test_attacks_added_to_a_record_are_given_its_simulated_means(tmp_path, monkeypatch):
+    settings = {"seeds": 1, "quick": True, "out": tmp_path}
+    first = run_experiment("growpu-behaviour", methods=["discriminant"], **settings)
+    noted = first.extra["simulated"]["behaviour"]
+
+    def untold(*_):
+        raise AssertionError("a generator was trained again")
+
+    monkeypatch.setattr(_released, "fit_generators", untold)
+    second = run_experiment("growpu-behaviour", methods=["likelihood"], add=True, **settings)
+    assert second.extra["simulated"]["behaviour"] == noted
+    given = cases_of("behaviour", [0], ("distribution",), of_each=500, simulated=noted)[0]
+    np.testing.assert_array_equal(given.means["distribution"].mean, noted["means"][0])
+    assert given.means["distribution"].noise == Noise("gaussian", noted["off"][0])
+
+
 def test_a_tenth_is_seen_and_no_mean_of_it():
     found = cases_of("behaviour", [0], ("noiseless",), of_each=200, share_seen=0.1)[0]
     assert len(found.seen) == 40
@@ -122,6 +138,7 @@ def test_figures_are_recorded_and_progress_only_goes_up():
         recorder,
         quick=True,
         methods=None,
+        simulated={},
         progress=lambda what, share: told.append(share),
     )
     record = recorder.finish()

@@ -85,7 +85,8 @@ def run_experiment(
             check_folder(Path(out), name, overwrite=overwrite or add)
 
     if isinstance(experiment, MeanExperiment):
-        record = _run_means(experiment, repeats, quick, methods, told, ready)
+        simulated = {} if earlier is None else earlier.extra.get("simulated", {})
+        record = _run_means(experiment, repeats, quick, methods, simulated, told, ready)
     elif isinstance(experiment, FedExperiment):
         record = _run_rows(experiment, repeats, quick, methods, told, ready)
     elif isinstance(experiment, LeakExperiment):
@@ -121,6 +122,7 @@ def _run_means(
     repeats: Sequence[int],
     quick: bool,
     methods: Sequence[str] | None,
+    simulated: Mapping[str, Any],
     progress: Progress,
     ready: Callable[[], None],
 ) -> ResultRecord:
@@ -130,7 +132,9 @@ def _run_means(
     ready()
     chosen_ones = {n: w for n, w in ATTACKS.items() if methods is None or n in methods}
     recorder = _recorder(experiment, repeats, chosen_ones, quick)
-    run_mean_experiment(experiment, recorder, quick=quick, methods=methods, progress=progress)
+    run_mean_experiment(
+        experiment, recorder, quick=quick, methods=methods, simulated=simulated, progress=progress
+    )
     return recorder.finish()
 
 

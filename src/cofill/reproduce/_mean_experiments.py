@@ -21,7 +21,7 @@ from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import GANSettings
 from cofill.reproduce._attacks import Case, run_attack
 from cofill.reproduce._mean_pictures import mean_pictures, portraits
-from cofill.reproduce._released import KINDS, SOURCES, cases_of
+from cofill.reproduce._released import KINDS, SOURCES, cases_of, simulated_note
 
 __all__ = ["MEAN_EXPERIMENTS", "MeanExperiment", "Part", "run_mean_experiment"]
 
@@ -92,9 +92,13 @@ def run_mean_experiment(
     *,
     quick: bool,
     methods: Sequence[str] | None,
+    simulated: Mapping[str, Any],
     progress: Progress,
 ) -> None:
-    """Run every part and write its figures to the recorder."""
+    """Run every part and write its figures to the recorder.
+
+    `simulated` are the simulated means of an earlier run by source; others are made and noted.
+    """
     jobs = [
         (part, attack)
         for part in experiment.parts
@@ -104,11 +108,15 @@ def run_mean_experiment(
     total = len(jobs) + len(experiment.labelled)
     outcomes: dict[str, Any] = {}
     curves: dict[str, Any] = {}
+    used: dict[str, Any] = {}
     cases: dict[Part, list[Case]] = {}
     for done, (part, (attack, classifier, name)) in enumerate(jobs):
         progress(f"{name} on {part.source}", done / total)
         if part not in cases:
-            cases = {part: _cases(part, recorder.seeds, quick)}  # one part's at a time
+            one = _cases(part, recorder.seeds, quick, simulated.get(part.source))
+            cases = {part: one}  # one part's at a time
+            if "distribution" in part.kinds:
+                used[part.source] = simulated_note(one)
         made = run_attack(
             attack,
             classifier,
@@ -135,13 +143,15 @@ def run_mean_experiment(
         recorder.add(
             "nnpu-3lp", "accuracy", f"{labelled}", _labelled(recorder.seeds, labelled, quick)
         )
-    for note, found in (("outcomes", outcomes), ("curves", curves)):
+    for note, found in (("outcomes", outcomes), ("curves", curves), ("simulated", used)):
         if found:
             recorder.note(note, found)
     progress("done", 1.0)
 
 
-def _cases(part: Part, seeds: Sequence[int], quick: bool) -> list[Case]:
+def _cases(
+    part: Part, seeds: Sequence[int], quick: bool, simulated: Mapping[str, Any] | None
+) -> list[Case]:
     return cases_of(
         part.source,
         seeds,
@@ -149,6 +159,7 @@ def _cases(part: Part, seeds: Sequence[int], quick: bool) -> list[Case]:
         of_each=500 if quick else None,
         share_seen=part.share_seen,
         generator=GANSettings(steps=200) if quick else None,
+        simulated=simulated,
     )
 
 

@@ -6,13 +6,16 @@ noise of scale (max − min) / (n ε) on each coordinate, which the paper calls 
 private. It is so for each coordinate, not for the vector. An attacker who heeds noise is told its
 size. That of Laplace noise is its scale. How far off a simulated mean is, anybody can try who has
 the records: as many of them, whoever they are, are simulated by the same generator, and the root
-mean square by which a coordinate of their mean is missed is what is told.
+mean square by which a coordinate of their mean is missed is what is told. Generators do not end
+alike on two machines, so simulated means go into the record, and attacks that are added to it are
+given the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +27,7 @@ from cofill.reproduce._attacks import Case, Given
 from cofill.views import load
 from cofill.views._behaviour import behaviour
 
-__all__ = ["EPSILON", "KINDS", "SOURCES", "cases_of"]
+__all__ = ["EPSILON", "KINDS", "SOURCES", "cases_of", "simulated_note"]
 
 EPSILON = 0.01
 KINDS = ("noiseless", "distribution", "noisy")
@@ -73,6 +76,7 @@ def cases_of(
     of_each: int | None = None,
     share_seen: float = 1.0,
     generator: GANSettings | None = None,
+    simulated: Mapping[str, Any] | None = None,
 ) -> list[Case]:
     """Return the cases of an experiment.
 
@@ -90,21 +94,39 @@ def cases_of(
         Share of the records that the attacker trains on.
     generator
         How the generator of the distribution's mean is trained.
+    simulated
+        What `simulated_note` told of the same seeds; no generator is trained then.
     """
     draw, usual, _ = SOURCES[source]
     drawn = [draw(seed, of_each or usual) for seed in seeds]
-    simulated: Sequence[Given | None] = [None] * len(drawn)
+    made: Sequence[Given | None] = [None] * len(drawn)
     if "distribution" in kinds:
-        simulated = _simulated(drawn, seeds, generator)
+        made = _simulated(drawn, seeds, generator) if simulated is None else _noted(simulated)
     return [
         Case(
             seed,
             records,
             truth,
-            _means(records, truth, seed, kinds, made),
+            _means(records, truth, seed, kinds, distribution),
             None if share_seen >= 1 else _some(seed, len(records), share_seen),
         )
-        for (records, truth), seed, made in zip(drawn, seeds, simulated, strict=True)
+        for (records, truth), seed, distribution in zip(drawn, seeds, made, strict=True)
+    ]
+
+
+def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return the simulated means of cases, and how far off they are said to be, for a record."""
+    given = [case.means["distribution"] for case in cases]
+    return {
+        "means": [one.mean.tolist() for one in given],
+        "off": [0.0 if one.noise is None else one.noise.scale for one in given],
+    }
+
+
+def _noted(note: Mapping[str, Any]) -> list[Given]:
+    return [
+        Given(np.array(mean), Noise("gaussian", off))
+        for mean, off in zip(note["means"], note["off"], strict=True)
     ]
 
 
@@ -149,9 +171,11 @@ def _simulated(
     settings = settings or (_OF_COUNTS if whole else GANSettings())
     missed = _generated(anybody, seeds, settings, whole) - anybody.mean(axis=1, dtype=np.float64)
     off = np.sqrt(np.mean(missed**2, axis=1))
-    means = _generated(positives, seeds, settings, whole)
+    # Rounded, so that a record holds what was attacked.
+    means = _generated(positives, seeds, settings, whole).round(6)
     return [
-        Given(mean, Noise("gaussian", float(size))) for mean, size in zip(means, off, strict=True)
+        Given(mean, Noise("gaussian", float(f"{size:.6g}")))
+        for mean, size in zip(means, off, strict=True)
     ]
 
 
