@@ -219,9 +219,8 @@ def means_block() -> str:
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     lines += ["", *_behaviour(kinds), ""]
     lines.append(
-        "Networks were trained on an H200, `discriminant`, `likelihood` and `best` ran on two "
-        "cores; each machine simulated the simulated means for itself, so that in these columns "
-        "the two groups of attacks were not given the same mean."
+        "Networks were trained on an H200, the other attacks ran on two cores; all were given the "
+        "same simulated means, which are in the records."
     )
     return "\n".join(lines)
 
