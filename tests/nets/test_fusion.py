@@ -9,9 +9,9 @@ from sklearn.linear_model import Ridge
 
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
-from cofill.nets import Block, FusionProblem, FusionSettings, fit_fusions
-from cofill.nets import _fusion as fusion_module
-from cofill.nets._fusion import _PENALTIES, _cross_validate, _folds
+from cofill.nets import Block, FusionProblem, FusionSettings, _fusion, _fusion_fit, fit_fusions
+from cofill.nets._fusion import PENALTIES
+from cofill.nets._fusion_fit import _cross_validate, _folds
 
 RIDGE = FusionSettings(hidden=(), folds=4)
 SMALL = FusionSettings(
@@ -98,7 +98,7 @@ def test_ridge_alone_is_ridge_regression_with_the_penalty_chosen_for_each_output
     y = x @ rng.normal(size=(3, 2)) + rng.normal(size=(60, 2)) * [0.1, 20]
     (made,) = fit_fusions([problem_of(x, y)], RIDGE)
     unit = np.trace(np.cov(x.T, bias=True)) / 3
-    for k, penalty in enumerate(_PENALTIES[made.penalty]):
+    for k, penalty in enumerate(PENALTIES[made.penalty]):
         theirs = Ridge(alpha=60 * unit * penalty, solver="svd").fit(x, y[:, k]).predict(x)
         ours = made.predict(x, np.ones((60, 2), bool))[:, k]
         np.testing.assert_allclose(ours, theirs, rtol=1e-7)
@@ -118,7 +118,8 @@ def test_networks_learn_what_ridge_cannot(alone):
 
 def test_noise_is_fitted_but_not_predicted_out_of_fold(monkeypatch):
     # One penalty, too small for noise: a choice among several would hide a leak.
-    monkeypatch.setattr(fusion_module, "_PENALTIES", np.array([1e-4]))
+    for module in (_fusion, _fusion_fit):
+        monkeypatch.setattr(module, "PENALTIES", np.array([1e-4]))
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 40)), rng.normal(size=(60, 3))
     there = np.ones((60, 1), bool)
@@ -130,7 +131,8 @@ def test_noise_is_fitted_but_not_predicted_out_of_fold(monkeypatch):
 
 @pytest.mark.parametrize("row", [0, 101])
 def test_a_rows_own_target_does_not_move_its_out_of_fold_predictions(monkeypatch, row):
-    monkeypatch.setattr(fusion_module, "_PENALTIES", np.array([1e-2]))
+    for module in (_fusion, _fusion_fit):
+        monkeypatch.setattr(module, "PENALTIES", np.array([1e-2]))
     other = PRODUCT.targets.copy()
     other[row] += 5
     pair = [PRODUCT, replace(PRODUCT, targets=other)]

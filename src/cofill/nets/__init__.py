@@ -2,13 +2,9 @@
 
 from cofill.nets._adversary import OpposedEncoder
 from cofill.nets._forward import forward
-from cofill.nets._fusion import (
-    Fusion,
-    FusionProblem,
-    FusionSettings,
-    fit_fusions,
-    refine_fusions,
-)
+from cofill.nets._fusion import Fusion, FusionProblem
+from cofill.nets._fusion_fit import fit_fusions, refine_fusions
+from cofill.nets._fusion_settings import FusionSettings
 from cofill.nets._gan import GANSettings, draw_rows, fit_generators
 from cofill.nets._grid import DetailNet, GridNet, Layout, layout_of
 from cofill.nets._group_dropout import GroupDropout, Grouped

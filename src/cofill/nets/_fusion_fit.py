@@ -1,0 +1,272 @@
+"""Learning fusions, those of many problems as few compiled programs.
+
+Rows to learn from usually have more groups than the rows to predict: both training and
+cross-validation therefore see them with the patterns of the rows to predict. Everything that has
+to be chosen (penalty, weight decay, how much of the blend is the networks') is chosen by
+cross-validation on the rows given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from cofill.nets._fusion import (
+    PENALTIES,
+    Fusion,
+    FusionProblem,
+    as_probabilities,
+    ensemble,
+    flagged,
+    is_served,
+)
+from cofill.nets._fusion_settings import FusionSettings
+from cofill.nets._group_dropout import GroupDropout, Grouped
+from cofill.nets._linear import Moments, ridge_predict
+from cofill.nets._losses import CellLoss
+from cofill.nets._networks import MLP, recipe
+from cofill.nets._settings import TrainSettings
+from cofill.nets._tasks import Task, split_keys
+from cofill.nets._train import train
+
+__all__ = ["fit_fusions", "refine_fusions"]
+
+
+def fit_fusions(
+    problems: Sequence[FusionProblem],
+    settings: FusionSettings,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> list[Fusion]:
+    """Learn one fusion per problem; networks of equal shape train as one program."""
+    folds = [_folds(p, settings) for p in problems]
+    linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
+    tell = progress or _silent
+    if settings.hidden == ():
+        tell(1.0)
+        none = [np.zeros(p.targets.shape[1]) for p in problems]
+        return [
+            Fusion(m, pen, (), share, p.blocks, p.served, oof, None)
+            for p, (m, pen, oof), share in zip(problems, linear, none, strict=True)
+        ]
+    tried = _cross_validate(problems, folds, settings, lambda s: tell(0.7 * s))
+    decays = [
+        min(made, key=lambda decay, p=problem, made=made: _error(p, made[decay]))
+        for problem, made in zip(problems, tried, strict=True)
+    ]
+    networks = _fit_ensembles(problems, decays, settings, lambda s: tell(0.7 + 0.3 * s))
+    fusions = []
+    for k, problem in enumerate(problems):
+        moments, penalty, linear_oof = linear[k]
+        network_oof = tried[k][decays[k]]
+        share = _blend(problem, network_oof, linear_oof)
+        used = np.where(is_served(problem.thinned, problem.served)[:, None], share, 0.0)
+        oof = used * network_oof + (1 - used) * linear_oof
+        fusions.append(
+            Fusion(
+                moments,
+                penalty,
+                networks[k],
+                share,
+                problem.blocks,
+                problem.served,
+                oof,
+                decays[k],
+            )
+        )
+    return fusions
+
+
+def refine_fusions(
+    fusions: Sequence[Fusion],
+    problems: Sequence[FusionProblem],
+    settings: FusionSettings,
+    *,
+    steps: int = 200,
+) -> list[Fusion]:
+    """Let fusions learn from more rows: ridge regression exactly, networks by a few small steps.
+
+    Each problem holds all rows, old and new. Penalty, blend and weight decay stay as they were;
+    out-of-fold predictions are not made anew.
+    """
+
+    def gentle(rows: int, of: int) -> TrainSettings:
+        rate = settings.chosen(of).learning_rate / 5
+        return replace(settings, steps=steps, learning_rate=rate).training(rows, of)
+
+    ensembles = [
+        [
+            replace(task, network=network)
+            for task, network in zip(
+                _tasks(p, settings, _all(p), f.weight_decay or 0.0, n, 1),
+                f.networks,
+                strict=True,
+            )
+        ]
+        for f, p in zip(fusions, problems, strict=True)
+        if (n := len(f.networks))
+    ]
+    owners = [p for f, p in zip(fusions, problems, strict=True) if f.networks]
+    trained = iter(_train(owners, ensembles, gentle, _silent))
+    return [
+        replace(
+            f,
+            moments=Moments.of(p.inputs, p.present, p.targets, p.groups),
+            networks=next(trained) if f.networks else (),
+            patterns=f.patterns | p.served,
+        )
+        for f, p in zip(fusions, problems, strict=True)
+    ]
+
+
+def _silent(_: float) -> None:
+    """Report nothing."""
+
+
+def _folds(problem: FusionProblem, settings: FusionSettings) -> np.ndarray:
+    """Assign each row to one of the folds at random, in equal numbers."""
+    rng = np.random.default_rng([problem.seed, 0xF01D])
+    rows = len(problem.inputs)
+    return rng.permutation(np.arange(rows) % min(settings.folds, rows))
+
+
+def _fit_linear(
+    problem: FusionProblem, folds: np.ndarray
+) -> tuple[Moments, np.ndarray, np.ndarray]:
+    targets = problem.targets
+    oof = np.empty((len(PENALTIES), *targets.shape))
+    for fold in np.unique(folds):
+        out = folds == fold
+        inside = Moments.of(
+            problem.inputs[~out], problem.present[~out], targets[~out], problem.groups
+        )
+        oof[:, out] = ridge_predict(inside, problem.inputs[out], problem.thinned[out], PENALTIES)
+    wrong = np.nan_to_num((oof - targets) ** 2).sum(axis=1)
+    penalty = wrong.argmin(axis=0)
+    chosen = np.take_along_axis(oof, penalty[None, None, :], axis=0)[0]
+    moments = Moments.of(problem.inputs, problem.present, targets, problem.groups)
+    return moments, penalty, as_probabilities(chosen, problem.blocks)
+
+
+def _cross_validate(
+    problems: Sequence[FusionProblem],
+    folds: Sequence[np.ndarray],
+    settings: FusionSettings,
+    tell: Callable[[float], None],
+) -> list[dict[float, np.ndarray]]:
+    """Return each problem's out-of-fold predictions by weight decay."""
+    chosen = [settings.chosen(len(p.inputs)) for p in problems]
+    cuts = [
+        (k, decay, int(fold))
+        for k, rows in enumerate(folds)
+        for decay in chosen[k].weight_decays
+        for fold in np.unique(rows)
+    ]
+    ensembles = [
+        _tasks(problems[k], settings, folds[k] != fold, decay, chosen[k].fold_members, fold + 1)
+        for k, decay, fold in cuts
+    ]
+    trained = _train([problems[k] for k, _, _ in cuts], ensembles, settings.training, tell)
+    made = [
+        {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
+        for problem, usual in zip(problems, chosen, strict=True)
+    ]
+    for (k, decay, fold), networks in zip(cuts, trained, strict=True):
+        problem, out = problems[k], folds[k] == fold
+        inputs = flagged(problem.inputs[out], problem.thinned[out], problem.groups)
+        made[k][decay][out] = ensemble(networks, inputs, problem.blocks)
+    return made
+
+
+def _fit_ensembles(
+    problems: Sequence[FusionProblem],
+    decays: Sequence[float],
+    settings: FusionSettings,
+    tell: Callable[[float], None],
+) -> list[tuple[Any, ...]]:
+    ensembles = [
+        _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
+        for p, decay in zip(problems, decays, strict=True)
+    ]
+    return _train(problems, ensembles, settings.training, tell)
+
+
+def _all(problem: FusionProblem) -> np.ndarray:
+    return np.ones(len(problem.inputs), bool)
+
+
+def _tasks(
+    problem: FusionProblem,
+    settings: FusionSettings,
+    rows: np.ndarray,
+    decay: float,
+    members: int,
+    part: int,
+) -> list[Task]:
+    """Return the members of one ensemble, to be trained on some of a problem's rows."""
+    columns = flagged(problem.inputs[rows], problem.present[rows], problem.groups)
+    inputs = Grouped(columns, problem.shown[rows]) if problem.needs_thinning else columns
+    targets = problem.targets[rows].astype(np.float32)
+    chosen = settings.chosen(len(problem.inputs))
+    widths = (columns.shape[1], *chosen.hidden, targets.shape[1])
+    network = recipe(MLP, widths, residual=True, dropout=chosen.dropout)
+    keys = split_keys(jax.random.fold_in(jax.random.key(problem.seed), part), members)
+    return [
+        Task(network, inputs, targets, key=key, weight_decay=decay, name=problem.name)
+        for key in keys
+    ]
+
+
+def _train(
+    problems: Sequence[FusionProblem],
+    ensembles: Sequence[Sequence[Task]],
+    training_of: Callable[[int, int], TrainSettings],
+    tell: Callable[[float], None],
+) -> list[tuple[Any, ...]]:
+    """Train ensembles, each for its problem; those with one loss and one size in one call.
+
+    `training_of` says how, given an ensemble's rows and those of its problem.
+    """
+    calls: dict[Any, list[int]] = {}
+    for k, (problem, tasks) in enumerate(zip(problems, ensembles, strict=True)):
+        loss: Any = CellLoss(problem.blocks)
+        if problem.needs_thinning:
+            groups = tuple((a + g, b + g + 1) for g, (a, b) in enumerate(problem.groups))
+            loss = GroupDropout(loss, groups)
+        training = training_of(tasks[0].rows, len(problem.inputs))
+        calls.setdefault((loss, training), []).append(k)
+    networks: list[tuple[Any, ...]] = [()] * len(ensembles)
+    for done, ((loss, training), chosen) in enumerate(calls.items()):
+
+        def follow(epochs: int, total: int, _: np.ndarray, at: int = done) -> None:
+            tell((at + epochs / total) / len(calls))
+
+        tasks = [task for k in chosen for task in ensembles[k]]
+        trained = iter(train(tasks, loss, training, progress=follow).networks)
+        for k in chosen:
+            networks[k] = tuple(next(trained) for _ in ensembles[k])
+    return networks
+
+
+def _error(problem: FusionProblem, made: np.ndarray) -> float:
+    known = ~np.isnan(problem.targets)
+    return float(((made - problem.targets)[known] ** 2).mean()) if known.any() else 0.0
+
+
+def _blend(problem: FusionProblem, networks: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    """Return, per cell, the least-squares share of the networks, between 0 and 1."""
+    share = np.zeros(problem.targets.shape[1])
+    for block in problem.blocks:
+        step = 1 if block.kind != "categorical" else block.stop - block.start
+        for start in range(block.start, block.stop, step):
+            part = slice(start, start + step)
+            apart = networks[:, part] - linear[:, part]
+            gap = problem.targets[:, part] - linear[:, part]
+            known = ~np.isnan(gap)
+            below = (apart[known] ** 2).sum()
+            share[part] = np.clip((apart[known] * gap[known]).sum() / below, 0, 1) if below else 0.0
+    return share
