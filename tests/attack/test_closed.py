@@ -125,6 +125,9 @@ def test_of_a_mean_that_is_off_the_share_of_positives_is_still_believed():
     assert wrong.mean() > 0.6  # a few large groups of equal records went over together
     assert abs(attack.labels_.mean() - 0.5) < 0.05
     assert (attack.labels_ == truth[some]).mean() > (wrong == truth[some]).mean() + 0.01
+    # So it is where only the size of the error is known.
+    told = Likelihood().fit(records[some], mean=mean, prior=0.5, noise=Noise("unknown", 0.01))
+    assert abs(told.labels_.mean() - 0.5) < 0.05
     # A mean that is only rounded is believed as it is.
     images, digits = load_digits(return_X_y=True)
     images, five = images[digits >= 5], digits[digits >= 5] == 5

@@ -39,7 +39,7 @@ SciPy does not annotate its matrices, so that a narrower type would hide their s
 
 Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
-KINDS = ("laplace", "gaussian")
+KINDS = ("laplace", "gaussian", "unknown")
 
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
@@ -53,9 +53,11 @@ class Noise:
     Parameters
     ----------
     kind
-        ``"laplace"`` or ``"gaussian"``.
+        ``"laplace"`` or ``"gaussian"``, or ``"unknown"`` for a mean that is off in ways of which
+        only the size is known, such as one that a generator has made.
     scale
-        Scale *b* of the Laplace distribution, or the standard deviation of the Gaussian.
+        Scale *b* of the Laplace distribution, the standard deviation of the Gaussian, or the root
+        mean square by which coordinates are off.
 
     Examples
     --------
@@ -98,7 +100,7 @@ class Noise:
         return float(self.scale**2 * (2 if self.kind == "laplace" else 1))
 
     def draw(self, size: int | tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """Return noise of the given shape."""
+        """Return noise of the given shape, Gaussian where its kind is unknown."""
         if self.kind == "laplace":
             return rng.laplace(0.0, self.scale, size)
         return rng.normal(0.0, self.scale, size)

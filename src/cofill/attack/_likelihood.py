@@ -7,8 +7,8 @@ somebody with all labels would fit to these records: the linear oracle is no cei
 
 With noise, each eigenvector of the records' covariance is held back by a ridge that makes the
 first Newton step equal the discriminant's shrunk direction. Where the mean is off in ways that
-nobody stated, as one of more people than the records show, odds are not to be trusted near one
-half, but the share of positives still is: as many records are guessed positive as there should be.
+nobody knows, as one of more people than the records show, odds are not to be trusted near one half,
+but the share of positives still is: as many records are guessed positive as there should be.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def fit_guesses(
         What was released of the positives, and their share.
     """
     found = fit_logistic(records, spread, mean, prior, noise)
-    if noise is not None or direction.error <= _MATTERS * abs(direction.expected):
+    known = noise is not None and noise.kind != "unknown"
+    if known or direction.error <= _MATTERS * abs(direction.expected):
         return found
     _, cut = quantile_cut(found.logits(records), prior)
     return replace(found, intercept=found.intercept - cut)

@@ -11,7 +11,7 @@ used in any choice.
 
 The number of guesses is how many records are more likely positive than not, which is the share of
 positives where classes are apart, and is not where many records are alike; where the mean is off in
-ways that nobody stated it is the share of positives (see _likelihood).
+ways that nobody knows it is the share of positives (see _likelihood).
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def mean(
         typer.Option(help="Shares to attack with besides, such as 0.2,0.3,0.4: what if?"),
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Noise on the mean, such as laplace:0.04 or gaussian:0.1.")
+        str | None,
+        typer.Option(help="Noise on the mean, such as laplace:0.04, gaussian:0.1 or unknown:0.1."),
     ] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column to name individuals by in the guesses.")

@@ -125,7 +125,7 @@ def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
 
 def _noted(note: Mapping[str, Any]) -> list[Given]:
     return [
-        Given(np.array(mean), Noise("gaussian", off))
+        Given(np.array(mean), Noise("unknown", off))
         for mean, off in zip(note["means"], note["off"], strict=True)
     ]
 
@@ -174,7 +174,7 @@ def _simulated(
     # Rounded, so that a record holds what was attacked.
     means = _generated(positives, seeds, settings, whole).round(6)
     return [
-        Given(mean, Noise("gaussian", float(f"{size:.6g}")))
+        Given(mean, Noise("unknown", float(f"{size:.6g}")))
         for mean, size in zip(means, off, strict=True)
     ]
 
