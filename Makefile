@@ -6,6 +6,8 @@ BENCH := .venv-bench
 BIN := $(VENV)/bin
 export COFILL_CACHE ?= $(CURDIR)/.cache
 PIP := -m pip install --quiet --disable-pip-version-check
+# Every process would compile all modules anew where they may not be kept compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full lint types imports format bench readme docs clean
@@ -65,7 +67,8 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and the test tools (once)"
-	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --group test
+	@# Modules are compiled when first used: tests use a quarter of those that are installed.
+	@$(BIN)/python $(PIP) --no-compile --editable '.[sql,network,psi]' --group test
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python

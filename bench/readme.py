@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from cofill.completion import methods
@@ -20,9 +21,14 @@ ROOT = Path(__file__).parents[1]
 RESULTS, README, PICTURE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "picture.svg"
 
 
+@cache
+def _record(name: str) -> ResultRecord:
+    return ResultRecord.read(RESULTS / f"{name}.json")
+
+
 def demo_block() -> str:
     """Error per view and method on the demo's data."""
-    record = ResultRecord.read(RESULTS / "bench_demo.json")
+    record = _record("bench_demo")
     places = ["mean", "error", "worst", "all"]
     known = [m for m in methods() if f"{m.name}/mse/all" in record.summary]
     known.sort(key=lambda m: record.summary[f"{m.name}/mse/all"]["mean"] or 0)
@@ -44,13 +50,13 @@ def papers_block() -> str:
         "| --- |" + " ---: |" * 8,
     ]
     for name in ("cube", "wdbc", "mfdd"):
-        record = ResultRecord.read(RESULTS / f"{name}.json")
+        record = _record(name)
         errors = [_spread(record, f"{m}/mse/all") for m in ("equal", "mwm", "best", "central")]
         largest = record.extra["largest_class_diff"]
         changes = [f"{100 * abs(largest[m]['value']):.1f}" for m in ("mwm", "best")]
         cells = [name, str(len(record.seeds)), *errors, *changes, "≤ 7.5"]
         lines.append(f"| {' | '.join(cells)} |")
-    cube = ResultRecord.read(RESULTS / "cube.json")
+    cube = _record("cube")
     shared, other = (_spread(cube, f"mwm/mask_{k}/all") for k in ("shared", "nonshared"))
     lines += [
         "",
@@ -87,14 +93,14 @@ def _masked() -> str:
 
 
 def _mean(name: str, key: str) -> float:
-    return ResultRecord.read(RESULTS / f"{name}.json").summary[key]["mean"] or 0.0
+    return _record(name).summary[key]["mean"] or 0.0
 
 
 def _no_better(method: str) -> tuple[int, list[str]]:
     """Return how many views there are, and those on which a method errs more than equal weights."""
     views, odd = 0, []
     for name in ("cube", "wdbc", "mfdd"):
-        record = ResultRecord.read(RESULTS / f"{name}.json")
+        record = _record(name)
         for key in record.summary:
             if not key.startswith(f"{method}/mse/view_"):
                 continue
@@ -112,7 +118,7 @@ def _losses() -> str:
     """Say how much accuracy is lost at most, which is less than the largest change."""
     words = []
     for name in ("wdbc", "mfdd"):
-        record = ResultRecord.read(RESULTS / f"{name}.json")
+        record = _record(name)
         lost = {
             m: max(
                 0.0,
@@ -142,7 +148,7 @@ def _against_pooled() -> str:
     names = {"best": "`best`", "knn": "k nearest neighbours", "iterative": "iterative imputation"}
     words = []
     for name in ("wdbc", "mfdd", "credit", "tcga"):
-        record = ResultRecord.read(RESULTS / f"{name}.json")
+        record = _record(name)
         found = [
             f"{say} {record.summary[f'{m}/mse/all']['mean']:.3f}"
             for m, say in names.items()
@@ -156,7 +162,7 @@ def _against_pooled() -> str:
 
 def federated_block() -> str:
     """How well missing images are made from the other modality, beside the thesis's figures."""
-    record = ResultRecord.read(RESULTS / "fed-vigan.json")
+    record = _record("fed-vigan")
     printed = find_experiment("fed-vigan").published
     lines = [
         "| method | error (0 to 255)² | printed | PSNR, dB | printed |",
@@ -185,7 +191,7 @@ def federated_block() -> str:
 
 def _groups() -> str:
     """Say how near the groups of completed individuals are to those of the real ones."""
-    record = ResultRecord.read(RESULTS / "fed-vigan-clusters.json")
+    record = _record("fed-vigan-clusters")
     deep = ", ".join(f"{100 * value:.1f}" for value in record.values["fed-best/acc/deep"])
     return (
         "K-means over both modalities of all 60,000 individuals (`cofill reproduce "
@@ -201,7 +207,7 @@ def _groups() -> str:
 
 def means_block() -> str:
     """Who is guessed from a released mean: ours beside what the paper printed, in %."""
-    record = ResultRecord.read(RESULTS / "growpu-mnist.json")
+    record = _record("growpu-mnist")
     printed = find_experiment("growpu-mnist").published
     kinds = {"noiseless": "mean", "distribution": "simulated mean", "noisy": "noisy mean"}
     lines = [
@@ -227,7 +233,7 @@ def means_block() -> str:
 
 def _behaviour(kinds: dict[str, str]) -> list[str]:
     """Compare attacks on the made-up users with what the paper printed of its own."""
-    found = ResultRecord.read(RESULTS / "growpu-behaviour.json").summary
+    found = _record("growpu-behaviour").summary
     printed = find_experiment("growpu-behaviour").published
 
     def percent(name: str, kind: str) -> float:
@@ -270,8 +276,8 @@ def _behaviour(kinds: dict[str, str]) -> list[str]:
 
 def leaks_block() -> str:
     """What codes give away, and the best that a defence reaches."""
-    record = ResultRecord.read(RESULTS / "leak-codes.json")
-    bounds = ResultRecord.read(RESULTS / "leak-bound.json").summary
+    record = _record("leak-codes")
+    bounds = _record("leak-bound").summary
     least = {
         key.split("/")[2]: f"{found['mean']:.2f}"
         for key, found in bounds.items()
@@ -320,7 +326,7 @@ def _listed(least: dict[str, str]) -> str:
 
 def attack_block() -> str:
     """How fast attacks are."""
-    record = ResultRecord.read(RESULTS / "bench_attack.json")
+    record = _record("bench_attack")
     value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
     return (
         f"- The discriminant attacks {record.settings['records']:,} sparse records of 200 columns "
@@ -336,7 +342,7 @@ def attack_block() -> str:
 
 def cooperate_block() -> str:
     """How fast the paper's system trains."""
-    record = ResultRecord.read(RESULTS / "bench_cooperate.json")
+    record = _record("bench_cooperate")
     value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
     return (
         f"- The paper's {record.settings['repeats']} WDBC repeats train and are evaluated in "
@@ -351,7 +357,7 @@ def cooperate_block() -> str:
 
 def engine_block() -> str:
     """How fast networks train, beside the loops people write."""
-    record = ResultRecord.read(RESULTS / "bench_engine.json")
+    record = _record("bench_engine")
     value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
     work = record.settings
     return (
@@ -366,9 +372,9 @@ def engine_block() -> str:
 
 def rounds_block() -> str:
     """How fast rounds are, in one process and between machines."""
-    record = ResultRecord.read(RESULTS / "bench_federate.json")
+    record = _record("bench_federate")
     ratio, many = record.extra["ratio"], record.extra["thousand_sites"]
-    network = ResultRecord.read(RESULTS / "bench_network.json")
+    network = _record("bench_network")
     value = {k: v["mean"] or 0.0 for k, v in network.summary.items()}
     return (
         f"- A round of ten sites takes {record.summary['cofill/seconds/tables']['mean']:.3f} s for "
@@ -386,7 +392,7 @@ def rounds_block() -> str:
 
 def rows_block() -> str:
     """A million rows."""
-    record = ResultRecord.read(RESULTS / "bench_rows.json")
+    record = _record("bench_rows")
     value = {k: v["mean"] or 0.0 for k, v in record.summary.items()}
     work = record.settings
     return (
@@ -402,7 +408,7 @@ def _spread(record: ResultRecord, key: str) -> str:
 
 
 def picture() -> str:
-    record = ResultRecord.read(RESULTS / "bench_demo.json")
+    record = _record("bench_demo")
     pooled = [m.name for m in methods() if m.pools_rows]
     return completion_picture(
         record.extra["individuals"], record.extra["views"], record, pooled=pooled

@@ -11,7 +11,9 @@ from jaxtyping import install_import_hook
 
 # Most of the gate's time goes into compiling small programs once: compile them quickly instead of
 # well. Processes that tests start inherit it.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
 
 # Every annotated array shape in cofill is checked while the tests run.
 install_import_hook("cofill", "beartype.beartype")

@@ -12,6 +12,7 @@ import statistics
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -93,7 +94,7 @@ class ResultRecord:
         for name in ("settings", "versions", "machine", "extra"):
             set_field(self, name, plain(getattr(self, name), name))
 
-    @property
+    @cached_property
     def summary(self) -> dict[str, Summary]:
         """Mean, sample standard deviation and number of seeds of every figure.
 

@@ -158,7 +158,7 @@ def _cases(
         part.kinds,
         of_each=500 if quick else None,
         share_seen=part.share_seen,
-        generator=GANSettings(steps=200) if quick else None,
+        generator=GANSettings(steps=100) if quick else None,
         simulated=simulated,
     )
 
