@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
@@ -125,17 +125,20 @@ class LocalFederation:
         """Log in once every site is there."""
         wait_for_port(self.federation.port, timeout=_START_S, alive=self.check)
         until = time.monotonic() + _START_S
-        while True:
-            try:
-                with desk(self.person()) as opened:
-                    self._await_sites(opened, until)
-                    yield opened
-                    return
-            except FederationError:
-                self.check()
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.5)
+        with ExitStack() as kept:  # what is done with the session is not tried again
+            while True:
+                try:
+                    with ExitStack() as trial:
+                        opened = trial.enter_context(desk(self.person()))
+                        self._await_sites(opened, until)
+                        kept.enter_context(trial.pop_all())
+                    break
+                except FederationError:
+                    self.check()
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.5)
+            yield opened
 
     def _await_sites(self, opened: Desk, until: float) -> None:
         while True:

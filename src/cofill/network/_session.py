@@ -22,6 +22,7 @@ from cofill.network._order import RunOrder
 __all__ = ["Desk", "RunState", "desk"]
 
 _POLL_S = 0.5
+_PATIENCE_S = 30.0
 _ENDED = "FINISHED"
 
 
@@ -134,13 +135,27 @@ class Desk:
         *,
         timeout: float | None = None,
         look: Callable[[], None] | None = None,
+        patience: float = _PATIENCE_S,
     ) -> str:
-        """Wait until a job has ended and return its status; `look` may raise to give up."""
+        """Wait until a job has ended and return its status; `look` may raise to give up.
+
+        A coordinator that does not answer is asked again for `patience` seconds: connections are
+        lost and made again while runs of hours go on.
+        """
+        from nvflare.fuel.flare_api.api_spec import NoConnection
+
         until = None if timeout is None else time.monotonic() + timeout
+        heard = time.monotonic()
         while True:
             if look is not None:
                 look()
-            status = str(self.session.get_job_status(job))
+            try:
+                status = str(self.session.get_job_status(job))
+                heard = time.monotonic()
+            except NoConnection:
+                if time.monotonic() > heard + patience:
+                    raise
+                status = ""
             if status.startswith(_ENDED) or status in ("FAILED", "ABANDONED"):
                 return status
             if until is not None and time.monotonic() > until:

@@ -1,0 +1,92 @@
+"""A session with the coordinator: lost answers are waited for, errors come out as they are."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from cofill.network import _local
+from cofill.network._config import FederationConfig, Member
+from cofill.network._session import Desk, FederationError
+
+api_spec = pytest.importorskip("nvflare.fuel.flare_api.api_spec")
+
+
+class Coordinator:
+    """Answers from a list; an error in it is raised."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def get_job_status(self, job):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def asking(*answers):
+    """Return a desk whose coordinator answers so; waiting needs no kit."""
+    desk = object.__new__(Desk)
+    desk.session = Coordinator(*answers)
+    return desk
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch):
+    monkeypatch.setattr("cofill.network._session._POLL_S", 0.01)
+
+
+def test_a_lost_connection_is_waited_for():
+    lost = api_spec.NoConnection("gone")
+    desk = asking("RUNNING", lost, lost, "RUNNING", lost, "FINISHED:COMPLETED")
+    assert desk.wait("job") == "FINISHED:COMPLETED"
+
+
+def test_a_coordinator_that_stays_away_is_given_up():
+    desk = asking("RUNNING", api_spec.NoConnection("gone"))
+    with pytest.raises(api_spec.NoConnection):
+        desk.wait("job", patience=0.05)
+
+
+def test_a_run_that_does_not_end_is_given_up():
+    with pytest.raises(FederationError, match="has not ended after 0 s"):
+        asking("RUNNING").wait("job", timeout=0.05)
+
+
+def test_a_session_is_opened_again_until_sites_are_there_but_its_use_is_not_repeated(
+    monkeypatch, tmp_path
+):
+    opened, closed = [], []
+
+    class Reached(Desk):
+        def __init__(self):
+            pass
+
+        def sites(self):
+            if len(opened) == 1:
+                raise api_spec.NoConnection("not yet")
+            return ["a"]
+
+    @contextmanager
+    def desk(kit):
+        opened.append(len(opened))
+        try:
+            yield Reached()
+        except api_spec.NoConnection:
+            raise FederationError("the coordinator did not answer") from None
+        finally:
+            closed.append(len(opened))
+
+    monkeypatch.setattr(_local, "desk", desk)
+    monkeypatch.setattr(_local, "wait_for_port", lambda *_, **__: None)
+    monkeypatch.setattr(_local.LocalFederation, "person", lambda self: None)
+    federation = _local.LocalFederation(
+        tmp_path, FederationConfig("local", "localhost", 1, (Member("a", "a", ("a",)),), ())
+    )
+    with (
+        pytest.raises(FederationError, match="the run failed"),
+        federation.session(),
+    ):
+        raise FederationError("the run failed")
+    assert opened == [0, 1]
+    assert closed == [1, 2]
