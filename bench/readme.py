@@ -138,8 +138,9 @@ def _losses() -> str:
     return (
         "A change is not always a loss. The paper's method and `best` lose at most "
         f"{', and '.join(words)}: rows made of other views cannot tell more of the class than they "
-        "do. The larger changes on MFDD are gains, because the other views know more of the digit "
-        "than the view that is reconstructed."
+        "do, though other classifiers may read more of it there than this forest. The larger "
+        "changes on MFDD are gains, because the other views know more of the digit than the view "
+        "that is reconstructed."
     )
 
 

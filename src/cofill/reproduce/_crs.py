@@ -182,7 +182,7 @@ def _note_ends(recorder: Recorder, repeat: Repeat, name: str) -> None:
     """Record what a forest makes of a view's real rows, and another of those of the other views.
 
     No row made of other views can tell more of the class than they do, so that the second says how
-    much of the Classification Difference is the data's.
+    much of the Classification Difference is the data's, as far as a forest can read it there.
     """
     where, seed, original = f"view_{name}", repeat.seed, repeat.originals[name]
     recorder.add("original", "rf", where, original, seed=seed)
