@@ -18,8 +18,11 @@ help: ## show this list
 demo: $(VENV)/.run ## complete the tables of three hospitals and say where the result is
 	@$(BIN)/cofill demo --out demo
 
-test: $(VENV)/.test lint types imports ## the gate: format, lint, types, import rules, tests
-	@$(BIN)/pytest -n 2 -m "not full"
+test: $(VENV)/.test lint imports ## the gate: format, lint, types, import rules, tests
+	@# Types are checked beside the tests: each takes its time on one core or two.
+	@nice $(BIN)/basedpyright --level error >$(VENV)/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pytest -n 2 -m "not full"; tests=$$?; \
+	wait $$types || { cat $(VENV)/types.txt; exit 1; }; exit $$tests
 
 test-full: $(VENV)/.test $(VENV)/.docs lint types imports ## the gate and the long checks
 	@$(BIN)/pytest -n 2
