@@ -70,7 +70,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and the test tools (once)"
-	@# Modules are compiled when first used: tests use a quarter of those that are installed.
+	@# Modules are compiled when first used: tests use fewer than half of them.
 	@$(BIN)/python $(PIP) --no-compile --editable '.[sql,network,psi]' --group test
 	@touch $@ $(VENV)/.run
 

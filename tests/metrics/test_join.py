@@ -1,5 +1,10 @@
 """Records of one experiment made in parts: what is joined, what is refused."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from cofill.errors import SettingError
@@ -60,3 +65,20 @@ def test_a_method_that_comes_anew_replaces_the_old_figures():
 def test_what_does_not_belong_together_is_refused(changes, words):
     with pytest.raises(SettingError, match=words):
         joined(record("a"), record("b", **changes))
+
+
+@pytest.mark.parametrize(("mean", "code"), [(0.1, 0), (0.2, 2)])
+def test_the_command_refuses_records_of_other_simulated_means(tmp_path, mean, code):
+    for method, value in (("a", 0.1), ("b", mean)):
+        noted = {"simulated": {"mnist": {"means": [[value], [value]], "off": [0.01, 0.01]}}}
+        record(method, extra=noted).write(tmp_path / f"{method}.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.join", "a.json", "b.json", "--out", "whole.json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "whole.json").exists() == (code == 0)
+    assert ("other simulated means of 'mnist'" in done.stderr) == (code == 2)

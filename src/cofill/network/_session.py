@@ -23,7 +23,6 @@ __all__ = ["Desk", "RunState", "desk"]
 
 _POLL_S = 0.5
 _PATIENCE_S = 30.0
-_ENDED = "FINISHED"
 
 
 class FederationError(CofillError, RuntimeError):
@@ -43,7 +42,7 @@ class RunState:
     @property
     def ended(self) -> bool:
         """Whether nothing more will happen."""
-        return self.status.startswith(_ENDED) or self.status in ("FAILED", "ABANDONED")
+        return _has_ended(self.status)
 
     @property
     def completed(self) -> bool:
@@ -135,12 +134,11 @@ class Desk:
         *,
         timeout: float | None = None,
         look: Callable[[], None] | None = None,
-        patience: float = _PATIENCE_S,
     ) -> str:
         """Wait until a job has ended and return its status; `look` may raise to give up.
 
-        A coordinator that does not answer is asked again for `patience` seconds: connections are
-        lost and made again while runs of hours go on.
+        A coordinator that does not answer is asked again for half a minute: connections are lost
+        and made again while runs of hours go on.
         """
         from nvflare.fuel.flare_api.api_spec import NoConnection
 
@@ -153,10 +151,10 @@ class Desk:
                 status = str(self.session.get_job_status(job))
                 heard = time.monotonic()
             except NoConnection:
-                if time.monotonic() > heard + patience:
+                if time.monotonic() > heard + _PATIENCE_S:
                     raise
                 status = ""
-            if status.startswith(_ENDED) or status in ("FAILED", "ABANDONED"):
+            if _has_ended(status):
                 return status
             if until is not None and time.monotonic() > until:
                 raise FederationError(f"the run has not ended after {timeout:.0f} s")
@@ -218,6 +216,10 @@ def _interrupts_later(asked: list[int]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _has_ended(status: str) -> bool:
+    return status.startswith("FINISHED") or status in ("FAILED", "ABANDONED")
 
 
 def _role(kit: Kit) -> str:

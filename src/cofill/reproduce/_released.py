@@ -119,7 +119,7 @@ def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
     given = [case.means["distribution"] for case in cases]
     return {
         "means": [one.mean.tolist() for one in given],
-        "off": [0.0 if one.noise is None else one.noise.scale for one in given],
+        "off": [one.noise.scale for one in given if one.noise is not None],
     }
 
 
