@@ -266,8 +266,7 @@ def _behaviour(kinds: dict[str, str]) -> list[str]:
         "The paper's order, uPU before nnPU before growPU, "
         + (f"does not hold for {'; '.join(odd)}. " if odd else "holds throughout. ")
         + "Most of these records have one field that is not zero, so that hundreds are equal and "
-        "change sides together or not at all; with noise, we believe, those with many fields seem "
-        "nearest to the mean. "
+        "change sides together or not at all. "
         "`discriminant`, `likelihood` and `best` are told how large the noise on a coordinate is; "
         "that of a simulated mean is found by simulating as many records, whoever they are, whose "
         "mean the attacker knows. The networks have no use for it.",

@@ -1,5 +1,7 @@
 """The experiments on released means: what attackers may see, figures, records, pages, pictures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import GANSettings
 from cofill.reproduce import _released, find_experiment, run_experiment
-from cofill.reproduce._attacks import ATTACKS, Case, Given, run_attack
+from cofill.reproduce._attacks import ATTACKS, Case, Given, _between_ones, run_attack
 from cofill.reproduce._mean_experiments import (
     MEAN_EXPERIMENTS,
     MeanExperiment,
@@ -158,10 +160,30 @@ def test_networks_keep_curves_and_tell_degenerate_guesses():
     assert len(curve["steps"]) == len(curve["share"]) == len(curve["accuracy"]) > 3
     assert curve["accuracy"][-1] == pytest.approx(grown.accuracy["noiseless"][0], abs=0.01)
     lost = run_attack(
-        "upu", "3lp-50", [case()], settings={"epochs": 400, "learning_rate": 0.5}, **given
+        "upu",
+        "3lp-50",
+        [case()],
+        settings={"epochs": 1500, "learning_rate": 0.5, "dropout": 0},
+        **given,
     )
     assert lost.outcomes["noisy"] == ["degenerate"]
     assert lost.accuracy["noisy"] == [0.5]
+
+
+def test_networks_of_the_paper_do_not_mind_the_units_of_records():
+    own = case()
+    other = replace(
+        own,
+        records=7 * own.records + 3,
+        means={k: replace(v, mean=7 * v.mean + 3) for k, v in own.means.items()},
+    )
+    for one, two in zip(_between_ones([own]), _between_ones([other]), strict=True):
+        assert (one.records.min(), one.records.max()) == pytest.approx((-1, 1))
+        np.testing.assert_allclose(one.records, two.records, atol=1e-5)
+        for where, given in one.means.items():
+            np.testing.assert_allclose(given.mean, two.means[where].mean, atol=1e-5)
+    images = [replace(own, records=own.records / 10)]
+    assert _between_ones(images) is images
 
 
 def test_published_figures_belong_to_figures_that_are_made():

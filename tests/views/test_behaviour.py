@@ -70,7 +70,7 @@ def linear_accuracy(known, others):
 class TestFields:
     def test_168_categories_of_10000_users_each(self, users):
         assert {c: r.shape for c, r in users.of.items()} == {"P": (N, 168), "N": (N, 168)}
-        assert np.unique(users.records).tolist() == [0, 1, 2, 3, 4]
+        assert np.unique(users.records).tolist() == [0, 1, 2, 3]
 
     def test_groups_are_14_unused_10_positive_112_shared_32_negative(self, users):
         """Positions of Figure 1b."""

@@ -111,7 +111,7 @@ class Training:
     def network(self, features: int, key: Array) -> MLP:
         """Make a classifier with random weights, uniform up to one over the root of the inputs."""
         widths = Classifier.parse(self.classifier).widths(features)
-        network = MLP(widths, key=key, activation=self.activation, dropout=self.dropout)
+        network = MLP(widths, key=key, activation=self.activation, dropout=float(self.dropout))
         keys = jax.random.split(key, len(network.weights))
         weights = tuple(
             jax.random.uniform(own, old.shape, minval=-1, maxval=1) / old.shape[1] ** 0.5

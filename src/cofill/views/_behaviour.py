@@ -10,8 +10,8 @@ users are not public; these are others, built from few parts so that the same fi
   Negatives are in all four corners. Positives are near the origin, at B, beyond B when they use D
   too, and above A when they use more of A or B too. E, F and G belong to the positives at the
   origin: they make the positives' mean so long that even a record with a single 1 is 1.4 away.
-- **Light** fields, 105 of them: the first are mostly used by positives, the last mostly by
-  negatives. Ten more are used by positives only and 32 by negatives only.
+- **Light** fields, 105 of them: the first five are mostly used by positives, the last twelve mostly
+  by negatives, those between by few. Ten more are used by positives only and 32 by negatives only.
 - Of negatives that use several fields, those who use more use less of each.
 
 The classes overlap in the records that have 2 in A alone, or in B alone; nothing tells those
@@ -22,21 +22,26 @@ have how many fields, and how often a light field is used; the key decides only 
 what. The counts of the paper thus hold for every key, and a field means the same for every key. It
 also means that the means of two keys' positives hardly differ, less than those of two samples do.
 
-The shares were found by gradient descent (Adam, 1,000 steps) on the squared misses of section 3's
-figures, computed on some 5,000 records whose weights were the shares, then rounded to three digits
-and moved by at most 0.01 to bring the four mean distances within 0.01. What the paper leaves open,
-or what does not go together:
+The shares were found by gradient descent (Adam, 1,000 steps) on the misses of section 3's figures,
+computed on some 3,000 records whose weights were the shares, then by a random search on the
+figures of the users themselves, and rounded to three digits. Beside section 3 one thing of section
+6 was asked for: that noise on the positives' mean does little harm to a discriminant, because in
+the paper it costs growPU four points only. Of sixteen sets of shares so found one was kept that has
+the figures of section 3 and with which the paper's attacks come out in its order, also under noise.
+What the paper leaves open, or what does not go together:
 
 - 73 of 10,000 positives with fields of their own leave 99.27 % with shared fields only, where the
   paper prints 99.4 %; here are 73.
 - It does not say in which direction the shared fields are sorted; here positives use the first
   most.
+- It does not say how large a value can be; here 3 is the largest. The noise that it puts on a mean
+  grows with it.
 - It puts a cluster of each class around (−1, 1). The positives of (0, 0) are here around
-  (0.4, −0.3), the other seven clusters within 0.25 of where it has them. With that one at (0, 0)
+  (0.5, −0.3), the other seven clusters within 0.25 of where it has them. With that one at (0, 0)
   too, the class means would be further apart than the four mean distances allow, given E, F and G.
 - Up to the median, the distances of the two classes to the negatives' mean are distributed alike
   to 0.1, no closer: they are few different distances, as most records are one whole number.
-- K-means has many optima here. The best has 59 % right, others that it ends in 50 to 66 %.
+- K-means has many optima here. The best has 58 % right.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ __all__ = ["N_FIELDS", "behaviour"]
 
 N_FIELDS = 168
 _ONLY_POSITIVE, _ONLY_NEGATIVE = range(14, 24), range(136, 168)  # the first 14 fields are not used
-_HEAVY = {"B": 24, "D": 25, "A": 26, "G": 27, "E": 28, "F": 29, "C": 135}
+_HEAVY = {"B": 24, "D": 25, "A": 26, "G": 27, "F": 28, "E": 29, "C": 135}
 _LIGHT = range(30, 135)
 
 
@@ -95,22 +100,33 @@ def _preferring(fields: Sequence[int], width: int) -> dict[int, float]:
 
 
 _POSITIVE = _Segment(
-    alone={"": 0.127, "A2": 0.106, "A3": 0.010, "B2": 0.106, "E3": 0.112, "F3": 0.112, "G2": 0.150},
-    mixed={"A2 B1": 0.052, "A3 B1": 0.020, "B2 D1": 0.187, "B2 D2": 0.018},
+    alone={
+        "": 0.125,
+        "A2": 0.078,
+        "A3": 0.013,
+        "B2": 0.131,
+        "E2": 0.010,
+        "E3": 0.089,
+        "F2": 0.009,
+        "F3": 0.114,
+        "G2": 0.119,
+        "G3": 0.035,
+    },
+    mixed={"A2 B1": 0.036, "A3 B1": 0.033, "B2 D1": 0.145, "B2 D2": 0.063},
     sizes={2: 0.600, 3: 0.245, 4: 0.080, 5: 0.045, 6: 0.030},
-    light=_preferring([*_LIGHT, _HEAVY["C"]], 28),
+    light=_preferring([*_LIGHT, _HEAVY["C"]], 5),
     own=_ONLY_POSITIVE,
     own_share=0.0073,
-    values=((0.77, 0.0, 0.23), (0.0, 1.0), (0.6, 0.4), (1.0,)),
+    values=((0.65, 0.24, 0.11), (0.95, 0.03, 0.02), (0.90, 0.08, 0.02), (0.98, 0.01, 0.01)),
 )
 _NEGATIVE = _Segment(
-    alone={"A2": 0.196, "B2": 0.098, "C2": 0.014, "D2": 0.165, "D3": 0.080},
-    mixed={"B2": 0.098, "C2": 0.304, "D2": 0.045},
+    alone={"A2": 0.189, "B2": 0.109, "C2": 0.047, "C3": 0.026, "D2": 0.096, "D3": 0.086},
+    mixed={"A2": 0.024, "B2": 0.114, "C2": 0.211, "D2": 0.098},
     sizes={2: 0.34, 3: 0.22, 4: 0.15, 5: 0.10, 6: 0.09, 7: 0.05, 8: 0.03, 9: 0.02},
-    light=_preferring([*reversed(_LIGHT), _HEAVY["F"], _HEAVY["E"], _HEAVY["G"]], 50),
+    light=_preferring([*reversed(_LIGHT), _HEAVY["E"], _HEAVY["F"], _HEAVY["G"]], 12),
     own=_ONLY_NEGATIVE,
     own_share=0.0682,
-    values=((1.0,), (0.15, 0.0, 0.85), (0.0, 1.0), (0.645, 0.27, 0.0, 0.085)),
+    values=((1.0,), (0.02, 0.01, 0.97), (0.02, 0.96, 0.02), (0.77, 0.06, 0.17)),
 )
 
 
