@@ -164,11 +164,11 @@ def _cases(
 
 
 def _steps(attack: str, source: str, classifier: str) -> dict[str, Any]:
-    """Return how the paper's attacks descend, where steps of 0.001 do not get anywhere.
+    """Return the steps of the paper's attacks where they are not those for images.
 
-    The paper states neither optimiser nor step. For the behavioural data they were chosen among a
-    few by whether the attacks come out in the order of Table 7. Hidden layers are to take smaller
-    steps: where noise lets pre-training end before its limit, growth ends at its own.
+    The paper states neither optimiser nor step. For the behavioural data steps were chosen among a
+    few by whether the attacks come out in the order of Table 7. With larger ones a hidden layer's
+    pre-training ends early under noise, and growth then ends at its limit in some runs.
     """
     if source != "behaviour" or attack not in ("upu", "nnpu", "growpu"):
         return {}
