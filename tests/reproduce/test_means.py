@@ -1,6 +1,7 @@
 """The experiments on released means: what attackers may see, figures, records, pages, pictures."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from cofill.reproduce._mean_experiments import (
 from cofill.reproduce._mean_pictures import mean_pictures, portraits
 from cofill.reproduce._released import cases_of
 
+RESULTS = Path(__file__).parents[2] / "results"
 FAST = {
     "growpu": {"t_pre": 200, "t_grow": 200, "t_tune": 200, "learning_rate": 0.05},
     "upu": {"epochs": 30, "learning_rate": 0.05},
@@ -196,6 +198,26 @@ def test_published_figures_belong_to_figures_that_are_made():
         } | {f"nnpu-3lp/accuracy/{n}" for n in experiment.labelled}
         assert set(experiment.published) <= made
     assert find_experiment("growpu-mnist").published["growpu-linear/accuracy/noisy"] == 0.918
+
+
+@pytest.mark.parametrize("name", ["growpu-mnist", "growpu-behaviour", "growpu-subset"])
+def test_the_best_attack_beats_growpu_in_every_recorded_cell(name):
+    found = ResultRecord.read(RESULTS / f"{name}.json").summary
+    cells = [key.split("/") for key in found if key.startswith("growpu-") and "/accuracy/" in key]
+    assert len(cells) >= 6
+    for grown, figure, place in cells:
+        assert found[f"best/{figure}/{place}"]["mean"] >= found[f"{grown}/{figure}/{place}"]["mean"]
+
+
+@pytest.mark.parametrize("classifier", ["linear", "3lp"])
+@pytest.mark.parametrize("kind", ["noiseless", "distribution", "noisy"])
+def test_recorded_attacks_on_made_up_users_are_in_the_order_of_table_7(classifier, kind):
+    found = ResultRecord.read(RESULTS / "growpu-behaviour.json").summary
+    upu, nnpu, growpu = (
+        found[f"{attack}-{classifier}/accuracy/{kind}"]["mean"]
+        for attack in ("upu", "nnpu", "growpu")
+    )
+    assert upu < nnpu < growpu
 
 
 def test_curves_become_pictures_and_portraits_show_no_single_record():
