@@ -239,9 +239,9 @@ def _trained(
 def _between_ones(cases: Sequence[Case]) -> Sequence[Case]:
     """Return the cases with the known records' cells between −1 and 1.
 
-    On counts, of which most are zero, a classifier of growPU without this learns each field by
-    itself and hardly moves its bias: under noise the few records that pre-training leaves are then
-    all it ever finds. A zero that is −1 moves with every step.
+    With counts as they are, of which most are zero, growPU's growth ends at its limit under noise,
+    with little more than the few records that pre-training left: we believe because every field is
+    learned by itself, and faster than the bias. A zero that is −1 moves with every step.
     """
     low = min(float(case.known.min()) for case in cases)
     high = max(float(case.known.max()) for case in cases)
