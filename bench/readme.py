@@ -241,10 +241,9 @@ def _on_two_cores(record: ResultRecord) -> str:
         if key.split("/")[1:] in (["accuracy", "noiseless"], ["accuracy", "noisy"])
     ]
     return (
-        f"On two cores alone, where other work went on beside it, the whole table took "
-        f"{whole.duration_s / 60:.0f} minutes, most of them for hidden layers; its figures for the "
-        f"exact and the noisy mean are within {100 * max(apart):.1f} points of these "
-        "(`results/growpu-mnist-cpu.json`)."
+        "On two cores, which had other work too, the whole table took "
+        f"{whole.duration_s / 60:.0f} minutes; its figures for the exact and the noisy mean are "
+        f"within {100 * max(apart):.2f} points of these (`results/growpu-mnist-cpu.json`)."
     )
 
 

@@ -305,7 +305,7 @@ class GrowPU(AbstractNetworkAttack):
     ----------
     classifier, batch, optimizer, learning_rate, weight_decay, activation, dropout
         As in `Training`. Columns should be of similar size; the paper's lie between −1 and 1. Bring
-        counts there too: where zero is 0, growth from a noisy mean gets stuck.
+        counts there too: where zero is 0, growth from a noisy mean can get stuck.
     pi_pre, pi_grow, alpha, gamma, t_pre, t_grow, t_tune, loss
         As in `GrowSettings`.
     seed

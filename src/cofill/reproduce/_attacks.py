@@ -206,8 +206,13 @@ def _trained(
     settings: Mapping[str, Any],
     tell: Callable[[float], None],
 ) -> Guesses:
-    if name != "oracle":
-        cases = _between_ones(cases)
+    def report(done: int, most: int) -> None:
+        tell(done / max(most, 1))
+
+    training = {"classifier": classifier, **settings}
+    if name == "oracle":
+        return _oracle(cases, training, report)
+    cases = _between_ones(cases)
     records = np.stack([case.known for case in cases])
     labels = np.stack(
         [case.truth if case.seen is None else case.truth[case.seen] for case in cases]
@@ -216,13 +221,6 @@ def _trained(
     which = np.array([k for k, _ in places])
     means = np.stack([cases[k].means[where].mean for k, where in places]).astype(np.float32)
     keys = jax.vmap(jax.random.key)(np.array([cases[k].seed for k, _ in places]))
-
-    def report(done: int, most: int) -> None:
-        tell(done / max(most, 1))
-
-    training = {"classifier": classifier, **settings}
-    if name == "oracle":
-        return _oracle(cases, training, report)
     if name == "growpu":
         made = GrowSettings(**training)
         runs = train_growpu(

@@ -23,7 +23,7 @@ what. The counts of the paper thus hold for every key, and a field means the sam
 also means that the means of two keys' positives hardly differ, less than those of two samples do.
 
 The shares were found by gradient descent (Adam, 1,000 steps) on the misses of section 3's figures,
-computed on some 3,000 records whose weights were the shares, then by a random search on the
+computed on some 2,300 records whose weights were the shares, then by a random search on the
 figures of the users themselves, and rounded to three digits. Beside section 3 one thing of section
 6 was asked for: that noise on the positives' mean does little harm to a discriminant, because in
 the paper it costs growPU four points only. Of sixteen sets of shares so found one was kept that has
