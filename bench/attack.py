@@ -23,7 +23,7 @@ from scipy import sparse
 
 from cofill.attack import Discriminant, GrowSettings, train_growpu
 from cofill.metrics import Recorder
-from cofill.places import keep_compiled_programs
+from cofill.paths import keep_compiled_programs
 
 SEEDS, MEANS, RECORDS, FEATURES, BATCH = 5, 3, 10_000, 784, 500
 

@@ -46,14 +46,14 @@ class Echo(Carrying):
 
     @property
     def steps(self):
-        def invite(parties, inboxes, tell):
+        def invite(parties, inboxes, report_progress):
             letters = [
                 Model(sender=COORDINATOR, receiver=name, round=0, weights=parties[0])
                 for name in self.federation.names
             ]
             return [(parties[0], letters)]
 
-        def answer(parties, inboxes, tell):
+        def answer(parties, inboxes, report_progress):
             made = []
             for party, (model,) in zip(parties, inboxes, strict=True):
                 change = model.weights + 1
@@ -69,7 +69,7 @@ class Echo(Carrying):
                 )
             return made
 
-        def gather(parties, inboxes, tell):
+        def gather(parties, inboxes, report_progress):
             return [(np.mean([r.change for r in inboxes[0]], axis=0), [])]
 
         one = (
@@ -89,7 +89,7 @@ class Relay(Carrying):
     def steps(self):
         names = self.federation.names
 
-        def send(parties, inboxes, tell):
+        def send(parties, inboxes, report_progress):
             made = []
             for party in parties:
                 to = names[(names.index(party) + 1) % len(names)]
@@ -98,7 +98,7 @@ class Relay(Carrying):
                 made.append((party, [letter]))
             return made
 
-        def take(parties, inboxes, tell):
+        def take(parties, inboxes, report_progress):
             assert all(len(inbox) == 1 for inbox in inboxes)
             return [(party, []) for party in parties]
 

@@ -18,7 +18,7 @@ import numpy as np
 from cofill.cooperate import CooperativeReconstruction, CooperativeSettings, fit_many
 from cofill.metrics import Recorder, classification_difference
 from cofill.nets import TrainSettings
-from cofill.places import keep_compiled_programs
+from cofill.paths import keep_compiled_programs
 from cofill.views import MultiView, Scaler, View, load
 
 # No early stopping, so that both sides take the same steps.

@@ -31,7 +31,7 @@ from cofill.federate import (
 )
 from cofill.federate._local import Work, plan, train_sites
 from cofill.metrics import Recorder
-from cofill.places import keep_compiled_programs
+from cofill.paths import keep_compiled_programs
 
 SITES, PEOPLE = 10, 150
 SMALL = {

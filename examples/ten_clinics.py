@@ -10,7 +10,7 @@ held_out, own = digits.take(np.sort(order[:297])), digits.take(np.sort(order[297
 holed, _ = cofill.drop_rows(own, 0.3, key=0)
 clinics = cofill.by_row(holed, 10, key=0)  # other people at each clinic
 
-model = cofill.FederatedVIGAN(
+model = cofill.FederatedCompletion(
     rounds=6, batch=8, learning_rate=3e-3, network={"fine": 0, "width": 64, "blocks": 2}
 )
 model.fit_sites(clinics)

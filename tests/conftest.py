@@ -18,7 +18,7 @@ os.environ.setdefault(
 # Every annotated array shape in cofill is checked while the tests run.
 install_import_hook("cofill", "beartype.beartype")
 
-from cofill.places import keep_compiled_programs  # noqa: E402  after the hook
+from cofill.paths import keep_compiled_programs  # noqa: E402  after the hook
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

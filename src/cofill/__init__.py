@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cofill.cluster import DeepClustering, FederatedKMeans
     from cofill.completion import Completed, evaluate, make, methods
     from cofill.cooperate import CooperativeReconstruction
-    from cofill.federate import FederatedVIGAN
+    from cofill.federate import FederatedCompletion
     from cofill.metrics import ResultRecord
     from cofill.views import (
         Dataset,
@@ -58,8 +58,8 @@ __all__ = [
     "DeepClustering",
     "Discriminant",
     "Feature",
+    "FederatedCompletion",
     "FederatedKMeans",
-    "FederatedVIGAN",
     "GrowPU",
     "IterativeCompleter",
     "Kind",
@@ -86,7 +86,7 @@ __all__ = [
     "share_of",
 ]
 
-_PLACES = {
+_EXPORTS = {
     "cofill.attack": (
         "NNPU",
         "UPU",
@@ -109,7 +109,7 @@ _PLACES = {
     "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
     "cofill.cooperate": ("CooperativeReconstruction",),
-    "cofill.federate": ("FederatedVIGAN",),
+    "cofill.federate": ("FederatedCompletion",),
     "cofill.metrics": ("ResultRecord",),
     "cofill.views": (
         "Dataset",
@@ -126,7 +126,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _PLACES.items():
+    for module, names in _EXPORTS.items():
         if name in names:
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'cofill' has no attribute {name!r}")

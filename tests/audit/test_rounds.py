@@ -7,7 +7,7 @@ import pytest
 
 from cofill.audit import Evidence, RoundWatch, audit_ledger
 from cofill.errors import SettingError
-from cofill.federate import FederatedVIGAN
+from cofill.federate import FederatedCompletion
 from cofill.privacy import Ledger
 from cofill.views import MultiView, by_row
 
@@ -21,7 +21,7 @@ HELD = by_row(VIEWS, 3, key=0)
 def fitted():
     """Three sites of 20 people who learn their own noise by heart."""
     watch = RoundWatch(rounds=2)
-    model = FederatedVIGAN(
+    model = FederatedCompletion(
         rounds=4, epochs=30, batch=4, learning_rate=1e-2, network={"width": 16, "blocks": 1}
     )
     return watch, model.fit_sites(HELD, on_round=watch)

@@ -89,7 +89,7 @@ def test_rounds_are_followed_by_their_checkpoint(tmp_path):
 
 
 def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
-    ProgressLog(tmp_path).tell("train", 0.5)
+    ProgressLog(tmp_path).report_progress("train", 0.5)
     with (tmp_path / "progress.jsonl").open("a") as file:
         file.write('no json\n[1]\n{"what": "half')
     (tmp_path / "rounds.safetensors").write_bytes(b"x")
@@ -111,9 +111,9 @@ def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
 def test_progress_is_not_written_more_often_than_it_is_worth(tmp_path):
     log = ProgressLog(tmp_path)
     for k in range(100):
-        log.tell("train", k / 100)
-    log.tell("train", 1.0)
-    log.tell("write", 0.0)
+        log.report_progress("train", k / 100)
+    log.report_progress("train", 1.0)
+    log.report_progress("write", 0.0)
     lines = (tmp_path / "progress.jsonl").read_text().splitlines()
     assert 3 <= len(lines) <= 5
     assert [json.loads(line)["share"] for line in lines[-2:]] == [1.0, 0.0]
@@ -180,7 +180,7 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
-    ProgressLog(tmp_path).tell("train", 0.5)
+    ProgressLog(tmp_path).report_progress("train", 0.5)
     command = [sys.executable, "-c", "from cofill.cli import main; main()", "watch", str(tmp_path)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -321,7 +321,7 @@ def deliver(model: Any, release: Codes, step: Step[Any]) -> Federation[Any]:
     """Run a step at the sites of a copy of the federation, with the release in a's inbox."""
     trial = Federation(dict(model.sites_))
 
-    def send(sites, inboxes, tell):
+    def send(sites, inboxes, report_progress):
         return [(s, [release] if s.name == release.sender else []) for s in sites]
 
     before = dict(trial.sites)

@@ -97,8 +97,11 @@ def tampered(change, step="train", secure=False) -> list[Step]:
     """Steps of a round in which what a step sends is changed: ``change(outbox) → outbox``."""
 
     def wrap(one):
-        def run(parties, inboxes, tell):
-            return [(party, change(list(out))) for party, out in one.run(parties, inboxes, tell)]
+        def run(parties, inboxes, report_progress):
+            return [
+                (party, change(list(out)))
+                for party, out in one.run(parties, inboxes, report_progress)
+            ]
 
         return replace(one, run=run) if one.name == step else one
 

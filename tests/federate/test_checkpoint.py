@@ -6,7 +6,7 @@ import pytest
 from cofill.errors import StoreError
 from cofill.federate import (
     FedAdam,
-    FederatedVIGAN,
+    FederatedCompletion,
     LocalSettings,
     RoundSettings,
     Scaffold,
@@ -98,7 +98,7 @@ def test_an_estimator_goes_on_where_it_was_stopped(tmp_path):
     held = by_row(views, 2, key=0)
 
     def estimator(**more):
-        return FederatedVIGAN(
+        return FederatedCompletion(
             network={"width": 4, "blocks": 1},
             local=LocalSettings(batch=8),
             settings=RoundSettings(rounds=4),

@@ -1,4 +1,4 @@
-"""`FederatedVIGAN`: any number of modalities and patterns, tables, images, and what it refuses."""
+"""`FederatedCompletion`: any number of modalities and patterns, tables, images, refusals."""
 
 from collections import Counter
 
@@ -8,16 +8,22 @@ import pytest
 from sklearn.base import clone
 
 from cofill.errors import DataError, SettingError
-from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, fit_sites_many, rows_of
+from cofill.federate import (
+    FederatedCompletion,
+    LocalSettings,
+    RoundSettings,
+    fit_sites_many,
+    rows_of,
+)
 from cofill.privacy import Budget
 from cofill.views import MultiView, View, by_row
 
 SMALL = {"width": 6, "blocks": 0}
 
 
-def quick(**more) -> FederatedVIGAN:
+def quick(**more) -> FederatedCompletion:
     """A model that learns next to nothing, in no time."""
-    return FederatedVIGAN(**{"rounds": 2, "batch": 16, "network": SMALL, **more})
+    return FederatedCompletion(**{"rounds": 2, "batch": 16, "network": SMALL, **more})
 
 
 def three(n=60, seed=0) -> tuple[MultiView, MultiView]:
@@ -54,7 +60,7 @@ def tables(seed=0, n=36) -> MultiView:
 
 def test_three_modalities_of_any_pattern_are_learned_by_one_model():
     whole, holes = three(240)
-    model = FederatedVIGAN(
+    model = FederatedCompletion(
         sites=3, rounds=25, batch=8, learning_rate=0.01, network={"width": 16, "blocks": 1}
     )
     done = model.fit(holes).complete(holes)

@@ -84,8 +84,8 @@ def test_an_uninvited_answer_does_not_count(toy):
     absent = next(n for n in plain.sites if n not in invited)
     base = toy.tampered(list)
 
-    def loud(sites, inboxes, tell):
-        made = base[1].run(sites, inboxes, tell)
+    def loud(sites, inboxes, report_progress):
+        made = base[1].run(sites, inboxes, report_progress)
         shout = Update(
             sender=absent,
             receiver="coordinator",

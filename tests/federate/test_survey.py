@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cofill.errors import DataError, SettingError
-from cofill.federate import FederatedVIGAN, RoundSettings
+from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.federate._survey import (
     SURVEY,
     _combined,
@@ -68,7 +68,7 @@ def held_tables() -> dict[str, MultiView]:
 
 
 def surveyed(held, **more):
-    estimator = FederatedVIGAN(network={"width": 2, "blocks": 0}, **more)
+    estimator = FederatedCompletion(network={"width": 2, "blocks": 0}, **more)
     federation = survey_of(held, estimator._design(held))
     run_steps(SURVEY, [federation])
     return federation
@@ -93,13 +93,13 @@ def test_all_sites_scale_alike_as_by_their_pooled_rows():
 
 def test_what_crosses_is_finite_summaries_and_scales_that_the_network_can_carry():
     held = held_tables()
-    estimator = FederatedVIGAN(network={"width": 2, "blocks": 0})
+    estimator = FederatedCompletion(network={"width": 2, "blocks": 0})
     federation = survey_of(held, estimator._design(held))
     sent = []
 
     def keep(step):
-        def run(parties, inboxes, tell):
-            made = step.run(parties, inboxes, tell)
+        def run(parties, inboxes, report_progress):
+            made = step.run(parties, inboxes, report_progress)
             sent.extend(r for _, out in made for r in out)
             return made
 
@@ -183,11 +183,11 @@ def test_a_modality_that_nobody_has_is_an_error():
 )
 def test_an_unsound_summary_is_named(change, words):
     held = held_tables()
-    federation = survey_of(held, FederatedVIGAN()._design(held))
+    federation = survey_of(held, FederatedCompletion()._design(held))
     describe, *rest = SURVEY
 
-    def run(sites, inboxes, tell):
-        made = describe.run(sites, inboxes, tell)
+    def run(sites, inboxes, report_progress):
+        made = describe.run(sites, inboxes, report_progress)
         return [(s, change(*out) if s.name == "east" else out) for s, out in made]
 
     with pytest.raises(DataError, match=words):
@@ -231,4 +231,4 @@ def test_phases_that_a_model_does_not_have_are_named():
     )
     typo = RoundSettings(rounds=1, pretrain={"autoencodr": 3})
     with pytest.raises(SettingError, match="pretrain: there is no phase 'autoencodr'; there is"):
-        FederatedVIGAN(model="vigan", settings=typo).fit(both)
+        FederatedCompletion(model="vigan", settings=typo).fit(both)

@@ -58,9 +58,9 @@ def test_import_changes_no_configuration_and_the_cache_is_used(tmp_path):
     code = """
 import jax
 before = dict(jax.config.values)
-import cofill.nets, cofill.places
+import cofill.nets, cofill.paths
 assert dict(jax.config.values) == before
-cofill.places.keep_compiled_programs()
+cofill.paths.keep_compiled_programs()
 jax.jit(lambda x: x * 2 + 1)(3.0)
 """
     environment = {"COFILL_CACHE": str(tmp_path), "PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu"}

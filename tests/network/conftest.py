@@ -11,7 +11,7 @@ import pytest
 
 from cofill.completion import Completed
 from cofill.cooperate import CooperativeReconstruction
-from cofill.federate import FederatedVIGAN, RoundSettings
+from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
 from cofill.network._experiments import experiment_of
@@ -134,12 +134,14 @@ ROUNDS = {
 }
 
 
-def estimator_for(settings: dict[str, Any]) -> FederatedVIGAN:
+def estimator_for(settings: dict[str, Any]) -> FederatedCompletion:
     """Return the estimator that an order of rounds describes, sites trained one by one."""
     given = dict(settings)
     local, rounds = given.pop("local"), given.pop("rounds")
     ways = {k: given.pop(k) for k in ("secure", "min_sites") if k in given}
-    made = FederatedVIGAN(**given, settings=RoundSettings(rounds=rounds, together=False, **ways))
+    made = FederatedCompletion(
+        **given, settings=RoundSettings(rounds=rounds, together=False, **ways)
+    )
     made.local = replace(made._local(), **local)
     return made
 

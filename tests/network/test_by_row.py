@@ -9,7 +9,7 @@ import pytest
 
 from cofill.cluster import FederatedKMeans
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.federate import FederatedVIGAN
+from cofill.federate import FederatedCompletion
 from cofill.network._order import RunOrder, new_run
 from cofill.network._packing import pack
 from cofill.network._parcels import Address, open_parcel, seal_parcel
@@ -50,7 +50,7 @@ def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=No
 
 
 @pytest.fixture(scope="module")
-def fitted() -> FederatedVIGAN:
+def fitted() -> FederatedCompletion:
     """The estimator over the same sites, trained one by one in this process."""
     return estimator_for(ROUNDS).fit_sites(row_sites())
 

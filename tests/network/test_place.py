@@ -423,12 +423,12 @@ class Averaging(AbstractExperiment):
 
     @property
     def steps(self):
-        def invite(parties, inboxes, tell):
+        def invite(parties, inboxes, report_progress):
             (weights,) = parties
             out = [Model(sender=COORDINATOR, receiver=n, round=0, weights=weights) for n in "abc"]
             return [(weights, out)]
 
-        def train(parties, inboxes, tell):
+        def train(parties, inboxes, report_progress):
             found = []
             for (name, number), (model,) in zip(parties, inboxes, strict=True):
                 update = Update(
@@ -441,7 +441,7 @@ class Averaging(AbstractExperiment):
                 found.append(((name, number), [update]))
             return found
 
-        def aggregate(parties, inboxes, tell):
+        def aggregate(parties, inboxes, report_progress):
             assert [r.sender for r in inboxes[0]] == ["a", "b", "c"]
             return [(np.mean([r.change for r in inboxes[0]], axis=0), [])]
 

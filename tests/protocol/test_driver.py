@@ -24,7 +24,7 @@ def federation(*names: str) -> Federation[str]:
 def sends(name: str, *letters: tuple[str, str]) -> Step[str]:
     """Return a step in which each site sends its letters (sender, receiver)."""
 
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         return [
             (s, [note(a, b, f"{name} to {b}") for a, b in letters if a == s[:1]]) for s in sites
         ]
@@ -35,7 +35,7 @@ def sends(name: str, *letters: tuple[str, str]) -> Step[str]:
 def logs(name: str) -> Step[str]:
     """Return a step in which each site writes down what is in its inbox."""
 
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         return [
             (f"{s} {name}[{','.join(f'{r.sender}:{r.purpose}' for r in inbox)}]", [])
             for s, inbox in zip(sites, inboxes, strict=True)
@@ -44,7 +44,7 @@ def logs(name: str) -> Step[str]:
     return Step(name, run)
 
 
-def fails(sites, inboxes, tell):
+def fails(sites, inboxes, report_progress):
     raise RuntimeError("broken")
 
 
@@ -81,7 +81,7 @@ def test_several_federations_do_not_mix():
     # The same names in each, in another order, and one that has fewer sites.
     sizes = []
 
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         sizes.append(len(sites))
         out = []
         for site in sites:
@@ -160,7 +160,7 @@ class Rows(Release):
 def test_a_release_that_may_not_go_stops_the_run(release, words):
     three = federation("a", "b", "c")
 
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         return [(s + " changed", [release] if s == "a" else []) for s in sites]
 
     with pytest.raises(SettingError, match=words) as caught:
@@ -171,7 +171,7 @@ def test_a_release_that_may_not_go_stops_the_run(release, words):
 
 
 def test_a_site_of_another_federation_cannot_be_reached():
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         return [(s, [note("a", "z")] if s == "a" else []) for s in sites]
 
     with pytest.raises(SettingError, match="no other site 'z'"):
@@ -179,7 +179,7 @@ def test_a_site_of_another_federation_cannot_be_reached():
 
 
 def test_a_step_must_answer_for_every_site():
-    step = Step("short", lambda sites, inboxes, tell: [(s, []) for s in sites[:1]])
+    step = Step("short", lambda sites, inboxes, report_progress: [(s, []) for s in sites[:1]])
     with pytest.raises(ValueError, match="zip"):
         run_steps([step], [federation("a", "b")])
 
@@ -187,8 +187,8 @@ def test_a_step_must_answer_for_every_site():
 def test_progress_names_the_steps_and_only_grows():
     told = []
 
-    def half(sites, inboxes, tell):
-        tell(0.5)
+    def half(sites, inboxes, report_progress):
+        report_progress(0.5)
         return [(s, []) for s in sites]
 
     run_steps(
@@ -209,7 +209,7 @@ def test_a_coordinator_acts_in_its_own_steps_on_all_that_came_since():
     three = Federation({n: n for n in "abc"}, coordinator="k")
     collected = logs("sum")
 
-    def answer(parties, inboxes, tell):
+    def answer(parties, inboxes, report_progress):
         return [
             (p, [note("coordinator", r.sender, "answer") for r in inbox if r.sender != "c"])
             for p, inbox in zip(parties, inboxes, strict=True)
@@ -243,7 +243,7 @@ def test_a_release_beyond_a_budget_stops_the_run_and_spends_nothing():
     defence = gaussian(1.0, bounds=Box(0.0, 1.0))
     rows = np.random.default_rng(0).uniform(size=(50, 2))
 
-    def run(sites, inboxes, tell):
+    def run(sites, inboxes, report_progress):
         return [
             (s, [defence.release(rows, sender="a", receiver="b")] if s == "a" else [])
             for s in sites

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cofill.errors import SettingError
-from cofill.federate import FederatedVIGAN, Shape
+from cofill.federate import FederatedCompletion, Shape
 from cofill.metrics import ResultRecord, unpacked_images
 from cofill.reproduce import _fed_experiments as experiments
 from cofill.reproduce import find_experiment, run_experiment
@@ -57,7 +57,7 @@ def pretend(complete, test):
                      (16.0,) * 64)
         for name in names
     }  # fmt: skip
-    estimator = FederatedVIGAN()
+    estimator = FederatedCompletion()
     estimator.learner_ = SimpleNamespace(shape=shape, complete=complete)
     estimator.scalers_, estimator.weights_ = scalers, np.zeros(1)
     return estimator

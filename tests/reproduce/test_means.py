@@ -51,7 +51,7 @@ def test_every_attack_guesses_every_record_of_every_case(attack, seen):
         prior=0.5,
         batch=50,
         settings=FAST.get(attack),
-        tell=told.append,
+        report_progress=told.append,
     )
     assert set(made.accuracy) == {"noiseless", "noisy"}
     for values in made.accuracy.values():
@@ -64,7 +64,7 @@ def test_every_attack_guesses_every_record_of_every_case(attack, seen):
 
 def test_an_unknown_attack_is_named():
     with pytest.raises(SettingError, match="no attack 'magic'; there is kmeans"):
-        run_attack("magic", "", [case()], prior=0.5, batch=50, tell=lambda _: None)
+        run_attack("magic", "", [case()], prior=0.5, batch=50, report_progress=lambda _: None)
     with pytest.raises(SettingError, match="no attack 'mwm'"):
         run_experiment("growpu-behaviour", seeds=1, quick=True, methods=["mwm"])
 

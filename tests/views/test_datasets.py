@@ -11,7 +11,7 @@ import pytest
 from scipy.ndimage import grey_dilation
 
 from cofill.errors import DataError, SettingError
-from cofill.places import data_folder
+from cofill.paths import data_folder
 from cofill.views import _fetch
 from cofill.views._datasets import datasets, edges, load
 from cofill.views._feature import Kind

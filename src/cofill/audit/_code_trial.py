@@ -94,7 +94,7 @@ def fit_defended(
     held: HeldOut,
     defences: Mapping[str, CodeDefence],
     settings: TrialSettings,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> dict[str, CooperativeReconstruction]:
     """Fit a system with each defence on the people who are not held out, all as one batch."""
     systems = {
@@ -114,7 +114,7 @@ def fit_defended(
     def told(_: str, share: float) -> None:
         nonlocal done, last
         done, last = done + (share < last), share
-        tell(min((done + share) / kinds, 1.0))
+        report_progress(min((done + share) / kinds, 1.0))
 
     fit_many(list(systems.values()), [held.train] * len(systems), progress=told)
     return systems

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 from cofill.attack import Leak
 from cofill.attack._membership import membership_leaks
 from cofill.errors import SettingError
-from cofill.federate import AbstractLearner, Batch, FederatedVIGAN, RowSite
+from cofill.federate import AbstractLearner, Batch, FederatedCompletion, RowSite
 from cofill.federate._aggregation import Lesson
 from cofill.federate._learner import unravel_of
 from cofill.federate._lessons import taught
@@ -54,7 +54,7 @@ class _Round:
 class RoundWatch:
     """Watches the rounds of a fit, to attack what the sites sent in the last of them.
 
-    Give it to `FederatedVIGAN.fit_sites` as ``on_round``.
+    Give it to `FederatedCompletion.fit_sites` as ``on_round``.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class RoundWatch:
     >>> a = rng.normal(size=(60, 3))
     >>> views = MultiView.from_arrays({"a": a, "b": a @ rng.normal(size=(3, 2))})
     >>> watch = RoundWatch(rounds=2)
-    >>> model = FederatedVIGAN(rounds=3, batch=4, network={"width": 16, "blocks": 1})
+    >>> model = FederatedCompletion(rounds=3, batch=4, network={"width": 16, "blocks": 1})
     >>> held = by_row(views, 3, key=0)
     >>> model = model.fit_sites(held, on_round=watch)
     >>> leak, *_ = watch.leaks("site_1")
@@ -88,7 +88,7 @@ class RoundWatch:
         if self.rounds < 1:
             raise SettingError(f"rounds must be at least 1, got {self.rounds}")
 
-    def __call__(self, number: int, model: FederatedVIGAN) -> None:
+    def __call__(self, number: int, model: FederatedCompletion) -> None:
         """Note what the next round begins with."""
         self.__dict__.pop("updates", None)
         self._seen.append((number, model.weights_, dict(model.federation_.sites)))

@@ -28,7 +28,7 @@ from cofill.views import Source, View, is_database, read_views
 
 __all__ = ["audit_run"]
 
-Tell = Callable[[str, float], None]
+ReportProgress = Callable[[str, float], None]
 _MADE_ANEW = (
     "the run kept no ledger: what it released was made anew as far as the first codes; questions "
     "about people whom a site lacks, and the answers, are of the same types"
@@ -56,7 +56,7 @@ def audit_run(
     budget: float | int | None = None,
     codes: CodeAuditSettings | None = None,
     updates: UpdateAuditSettings | None = None,
-    progress: Tell | None = None,
+    progress: ReportProgress | None = None,
 ) -> Audit:
     """Audit a finished run as the owner of its rows.
 
@@ -82,14 +82,14 @@ def audit_run(
         If the folder is no run's, or a type of release has no auditor.
     """
     started = time.perf_counter()
-    tell = progress or silent
+    report_progress = progress or silent
     run = _read(Path(folder))
-    tell("read", 0.0)
+    report_progress("read", 0.0)
     if run.pooled or run.alone:
         audit = Audit(title=run.title, releases=(_without_ledger(run),))
     else:
         found, missing = _rows(run, dict(views or {}))
-        tell("train encoders", 0.0)
+        report_progress("train encoders", 0.0)
         evidence = evidence_of(
             found,
             run.estimator,
@@ -102,7 +102,9 @@ def audit_run(
         if not any(len(ledger) for ledger in ledgers):
             why = "; ".join(missing.values()) or "no two views share an individual"
             raise DataError(f"{folder} keeps no ledger, and it cannot be made anew: {why}")
-        audit = audit_ledger(ledgers, evidence, title=run.title, budget=budget, progress=tell)
+        audit = audit_ledger(
+            ledgers, evidence, title=run.title, budget=budget, progress=report_progress
+        )
         made = () if run.ledgers else (_MADE_ANEW,)
         audit = replace(audit, notes=(*run.notes, *made, *missing.values()))
     return replace(

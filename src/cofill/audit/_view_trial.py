@@ -153,7 +153,7 @@ class Trial:
         self.plain: dict[str, tuple[Told, list[Attacked]]] = {}
 
     def run(
-        self, defences: Mapping[str, CodeDefence], tell: Callable[[float], None]
+        self, defences: Mapping[str, CodeDefence], report_progress: Callable[[float], None]
     ) -> tuple[dict[str, Found], dict[str, Found]]:
         """Return what every defence came to, by the half that chooses and by the other."""
         parts = len(self.turns) + 1
@@ -161,18 +161,21 @@ class Trial:
         codes: dict[str, dict[str, Told]] = {}
         for turn, held in enumerate(self.turns):
             systems = fit_defended(
-                held, defences, self.settings.trial, lambda s, at=turn: tell((at + s) / parts)
+                held,
+                defences,
+                self.settings.trial,
+                lambda s, at=turn: report_progress((at + s) / parts),
             )
             made.append({name: completed_rows(system, held) for name, system in systems.items()})
             codes = codes or {name: codes_sent(system) for name, system in systems.items()}
         widths = widest(list(codes.values()))
         leaks: dict[str, dict[str, list[Attacked]]] = {}
         for k, (name, by_view) in enumerate(codes.items()):
-            tell((len(self.turns) + k / len(codes)) / parts)
+            report_progress((len(self.turns) + k / len(codes)) / parts)
             leaks[name] = {v: self._attack(told, widths[v]) for v, told in by_view.items()}
         self.plain = {v: (codes[NO_DEFENCE][v], found) for v, found in leaks[NO_DEFENCE].items()}
         done = {name: together([one[name] for one in made]) for name in defences}
-        tell(1.0)
+        report_progress(1.0)
         first, second = (
             {
                 name: self._found(leaks[name], done[name], done[NO_DEFENCE], defence, half)

@@ -70,7 +70,7 @@ def audit_views(
     (['lab', 'ward'], ['narrower codes'])
     """
     settings = settings or ViewAuditSettings()
-    tell = progress or silent
+    report_progress = progress or silent
     started = time.perf_counter()
     whole, notes = whole_people(views, settings)
     turns, chooses = split_people(whole, settings)
@@ -80,7 +80,7 @@ def audit_views(
     defences = {n: d for family in families for n, (_, d) in family.defences.items()}
     trial = Trial(turns, chooses, pilot, settings)
     halves = trial.run(
-        {NO_DEFENCE: CodeDefence(), **defences}, lambda s: tell("trying defences", s)
+        {NO_DEFENCE: CodeDefence(), **defences}, lambda s: report_progress("trying defences", s)
     )
     choice, change, conclusion = choose(*halves, defences, settings)
     choosers, others = (part.size for part in trial.asked)

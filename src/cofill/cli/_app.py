@@ -29,7 +29,7 @@ from cofill.cli._report import report
 from cofill.cli._reproduce import reproduce
 from cofill.cli._watch import watch
 from cofill.errors import CofillError, InputError
-from cofill.places import keep_compiled_programs
+from cofill.paths import keep_compiled_programs
 
 __all__ = ["app", "main"]
 

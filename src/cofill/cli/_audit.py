@@ -72,7 +72,7 @@ def run(
             raise SettingError(f"--attribute must be VIEW.COLUMN, got {attribute!r}")
         wanted = (where, column)
     places = pairs(view or [], "--view")
-    with progress_line(quiet or as_json) as tell:
+    with progress_line(quiet or as_json) as report_progress:
         _finish(
             lambda: audit_run(
                 folder,
@@ -80,7 +80,7 @@ def run(
                 attribute=wanted,
                 budget=budget,
                 codes=CodeAuditSettings(decoders=_decoders(seed), k=k),
-                progress=tell,
+                progress=report_progress,
             ),
             out,
         )
@@ -134,8 +134,8 @@ def codes(
             settings=CodeAuditSettings(decoders=_decoders(seed, repeats), k=k),
         )
 
-    with progress_line(quiet or as_json) as tell:
-        tell("attack", 0.0)
+    with progress_line(quiet or as_json) as report_progress:
+        report_progress("attack", 0.0)
         _finish(made, out)
     _tell(out, as_json=as_json, quiet=quiet)
 
@@ -204,8 +204,8 @@ def mean(
         )
         return audit_mean(rows, labels, box, contributed=inside, budget=budget, settings=settings)
 
-    with progress_line(quiet or as_json) as tell:
-        tell("attack", 0.0)
+    with progress_line(quiet or as_json) as report_progress:
+        report_progress("attack", 0.0)
         _finish(made, out)
     _tell(out, as_json=as_json, quiet=quiet)
 
@@ -246,8 +246,8 @@ def update(
         attacked=min(8, networks),
         seed=seed,
     )
-    with progress_line(quiet or as_json) as tell:
-        tell("attack", 0.0)
+    with progress_line(quiet or as_json) as report_progress:
+        report_progress("attack", 0.0)
         _finish(lambda: audit_update(training_rows(rows, id=id_column), settings=settings), out)
     _tell(out, as_json=as_json, quiet=quiet)
 
@@ -299,9 +299,9 @@ def views(
         rows = read_views(
             sources, id=id_column, kinds=kinds, ignore=tuple(ignore or ()), id_type=id_type
         )
-        return audit_views(rows, settings=settings, progress=tell)
+        return audit_views(rows, settings=settings, progress=report_progress)
 
-    with progress_line(quiet or as_json) as tell:
+    with progress_line(quiet or as_json) as report_progress:
         _finish(made, out)
     _tell(out, as_json=as_json, quiet=quiet)
 

@@ -78,8 +78,8 @@ def cluster(
         id_type=id_type,
         seed=seed,
     )
-    with progress_line(quiet or as_json) as tell:
-        result = run_cluster(job, tell)
+    with progress_line(quiet or as_json) as report_progress:
+        result = run_cluster(job, report_progress)
     if as_json:
         typer.echo(json.dumps({**result.facts, "files": list(result.files)}, indent=2))
     elif not quiet:

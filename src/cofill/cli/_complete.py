@@ -99,8 +99,8 @@ def complete(
         id_type=id_type,
         seed=seed,
     )
-    with progress_line(quiet or as_json, progress) as tell:
-        result = run_completion(job, tell)
+    with progress_line(quiet or as_json, progress) as report_progress:
+        result = run_completion(job, report_progress)
     if as_json:
         typer.echo(json.dumps(_facts(result), indent=2))
     elif not quiet:

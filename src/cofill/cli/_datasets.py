@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cofill.cli._examples import examples
-from cofill.places import data_folder
+from cofill.paths import data_folder
 
 __all__ = ["datasets"]
 

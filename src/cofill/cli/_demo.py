@@ -47,8 +47,10 @@ def demo(
             screen.rule(f"{number}. {CHAPTERS[number - 1].title}", align="left")
             tellers[number](result)
 
-    with progress_line(quiet or as_json) as tell:
-        made = run_demo(out, missing=missing, seed=seed, tell=tell, after=after)
+    with progress_line(quiet or as_json) as report_progress:
+        made = run_demo(
+            out, missing=missing, seed=seed, report_progress=report_progress, after=after
+        )
     if as_json:
         typer.echo(json.dumps(_facts(made), indent=2))
     elif not quiet:

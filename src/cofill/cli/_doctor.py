@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import typer
 
 from cofill.cli._examples import examples
-from cofill.places import compiled_folder, data_folder
+from cofill.paths import compiled_folder, data_folder
 
 __all__ = ["Finding", "doctor", "findings"]
 

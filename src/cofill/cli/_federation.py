@@ -298,7 +298,7 @@ def local(
     """Try a whole federation on this machine: coordinator and sites as processes, mutual TLS."""
     from cofill.network._local import run_local
 
-    with progress_line(quiet or as_json) as tell:
+    with progress_line(quiet or as_json) as report_progress:
         result = run_local(
             out,
             experiment=experiment,
@@ -307,7 +307,7 @@ def local(
             missing=missing,
             seed=seed,
             settings=_settings(setting),
-            tell=tell,
+            report_progress=report_progress,
         )
     _show_local(result, as_json=as_json, quiet=quiet)
 

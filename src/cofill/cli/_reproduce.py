@@ -58,7 +58,7 @@ def reproduce(
     from cofill.reproduce import run_experiment
 
     wanted = None if methods is None else [m.strip() for m in methods.split(",") if m.strip()]
-    with progress_line(quiet or as_json) as tell:
+    with progress_line(quiet or as_json) as report_progress:
         record = run_experiment(
             name,
             seeds=seeds,
@@ -67,7 +67,7 @@ def reproduce(
             methods=wanted,
             overwrite=overwrite,
             add=add,
-            progress=tell,
+            progress=report_progress,
         )
     if as_json:
         typer.echo(record.to_json(), nl=False)

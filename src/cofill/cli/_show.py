@@ -47,8 +47,8 @@ def progress_line(quiet: bool, run: Path | None = None) -> Iterator:
     What is told also goes to a diary in the folder `run`, for `cofill watch`.
     """
     noting = nullcontext(_nothing) if run is None else _diary(run)
-    with noting as note, _bar(quiet, note) as tell:
-        yield tell
+    with noting as note, _bar(quiet, note) as report_progress:
+        yield report_progress
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def _diary(run: Path) -> Iterator[Callable[[str, float], None]]:
     log = ProgressLog(run)
     log.note(state="running")
     try:
-        yield log.tell
+        yield log.report_progress
     except KeyboardInterrupt:
         log.note(state="stopped")
         raise
@@ -91,7 +91,7 @@ def _bar(quiet: bool, note: Callable[[str, float], None]) -> Iterator:
         task = bar.add_task("start", total=1.0)
         current = "start"
 
-        def tell(what: str, share: float) -> None:
+        def report_progress(what: str, share: float) -> None:
             nonlocal current
             note(what, share)
             if what != current:
@@ -99,7 +99,7 @@ def _bar(quiet: bool, note: Callable[[str, float], None]) -> Iterator:
                 current = what
             bar.update(task, description=what, completed=min(max(share, 0.0), 1.0))
 
-        yield tell
+        yield report_progress
 
 
 def completed_table(completed: Completed) -> Table:

@@ -52,7 +52,9 @@ def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
     return (*start, *(turn * settings.rounds), *end)
 
 
-def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _summarise(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Release a few local centroids with counts where networks start from k-means."""
     results = []
     for site in sites:
@@ -67,7 +69,9 @@ def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any
     return results
 
 
-def _start(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _start(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Make the initial weights; send each restart to the site where it starts."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -109,7 +113,9 @@ def _homes(conductor: Conductor) -> dict[str, np.ndarray]:
     }
 
 
-def _train_apart(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _train_apart(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Train the restarts that start at each site on its rows alone; release what changed."""
     told = {at: told_model(inbox) for at, inbox in enumerate(inboxes)}
     given = {at: model for at, model in told.items() if model is not None}
@@ -120,7 +126,9 @@ def _train_apart(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: A
     return results
 
 
-def _gather(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _gather(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Put the restarts together and send all of them to all sites."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -146,7 +154,9 @@ def _sent(conductor: Conductor, state: DeepState) -> list[Release]:
     return conductor.to_all(state.number, state.weights.reshape(-1), **extras)
 
 
-def _train(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _train(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Train the common networks on each site's rows; release what changed."""
     models = [_expected(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
     return _trained(sites, models)
@@ -226,7 +236,9 @@ def _key(site: ClusterSite, number: int) -> Any:
     return jax.random.fold_in(key, number)
 
 
-def _average(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _average(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Average the sites' changes by rows; after the trial, keep the finalists; send them on."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -308,7 +320,9 @@ def _expected(site: ClusterSite, inbox: Inbox) -> Model:
     return model
 
 
-def _assign(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _assign(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Give every row its group by the best restart; release the groups' sums."""
     results = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -323,7 +337,9 @@ def _assign(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -
     return results
 
 
-def _close(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _close(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Keep the best restart and the means of its groups (NaN for an empty one)."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):

@@ -152,7 +152,9 @@ def kmeans_steps(settings: KMeansSettings) -> tuple[Step[Any], ...]:
     return (*seeding, *(turn * settings.most_rounds), *end)
 
 
-def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _summarise(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Release a few local centroids with counts; nothing where noise is asked for."""
     results = []
     for site in sites:
@@ -165,7 +167,9 @@ def _summarise(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any
     return results
 
 
-def _choose(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _choose(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Choose starting centres from the sites' centroids and send them."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -219,7 +223,9 @@ def _release(site: ClusterSite, number: int, sums: np.ndarray, counts: np.ndarra
     )
 
 
-def _assign(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _assign(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Release sums, counts and sums of squared distances (the last column) of every group."""
     results = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -257,7 +263,9 @@ def _group_sums(
     return sums.reshape(-1, sums.shape[-1]), counts.reshape(-1)
 
 
-def _move(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _move(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Move every running start's centres to the means of their groups; send them on."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -304,7 +312,9 @@ def _moved(conductor: Conductor, inbox: Inbox) -> KMeansState:
     )
 
 
-def _finish(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _finish(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Give every row its group by the best start; release the groups' final sums."""
     results = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -321,7 +331,9 @@ def _finish(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -
     return results
 
 
-def _close(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _close(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Keep the best start and its final sum of squared distances."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):

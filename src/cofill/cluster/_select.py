@@ -227,7 +227,7 @@ def _agreement(
     return asked.coordinator.state, asked.ledger
 
 
-def _send_centers(conductors: Sequence[Conductor], inboxes: Any, tell: Any) -> list[Any]:
+def _send_centers(conductors: Sequence[Conductor], inboxes: Any, report_progress: Any) -> list[Any]:
     """Send both halves' centres, each with its scaling."""
     results = []
     for conductor in conductors:
@@ -239,7 +239,7 @@ def _send_centers(conductors: Sequence[Conductor], inboxes: Any, tell: Any) -> l
     return results
 
 
-def _compare(sites: Sequence[ClusterSite], inboxes: Any, tell: Any) -> list[Any]:
+def _compare(sites: Sequence[ClusterSite], inboxes: Any, report_progress: Any) -> list[Any]:
     """Release how many rows are in each group of the first half and each of the second."""
     results = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -263,7 +263,9 @@ def _compare(sites: Sequence[ClusterSite], inboxes: Any, tell: Any) -> list[Any]
     return results
 
 
-def _add_agreement(conductors: Sequence[Conductor], inboxes: Any, tell: Any) -> list[Any]:
+def _add_agreement(
+    conductors: Sequence[Conductor], inboxes: Any, report_progress: Any
+) -> list[Any]:
     """Add the tables up and score them."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):

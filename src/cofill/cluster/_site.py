@@ -114,7 +114,9 @@ def sums_of(conductor: Conductor, inbox: Inbox, shape: tuple[int, int]) -> list[
     return [told[site] for site in sorted(conductor.sites)]
 
 
-def _measure(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _measure(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Tell the coordinator what is needed to scale."""
     results = []
     for site in sites:
@@ -128,7 +130,9 @@ def _measure(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) 
     return results
 
 
-def _agree(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _agree(
+    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Add up, and tell every site the scaling."""
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
@@ -143,7 +147,9 @@ def _agree(conductors: Sequence[Conductor], inboxes: Sequence[Inbox], tell: Any)
     return results
 
 
-def _scale(sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], tell: Any) -> list[Any]:
+def _scale(
+    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[Any]:
     """Scale the rows at every site."""
     results = []
     for site, inbox in zip(sites, inboxes, strict=True):

@@ -123,13 +123,13 @@ class CompletionResult:
 
 def run_completion(job: CompletionJob, progress: Progress | None = None) -> CompletionResult:
     """Run a job; after an error or an interrupt nothing of it remains on disk."""
-    tell = progress or silent
+    report_progress = progress or silent
     started = time.perf_counter()
     if job.to_database:
         check_new_tables(_table_names(job), job.out)
     else:
         check_new_folder(Path(job.out))
-    tell("read", 0.0)
+    report_progress("read", 0.0)
     views = read_views(
         job.sources, id=job.id, kinds=job.kinds, ignore=job.ignore, id_type=job.id_type
     )
@@ -142,24 +142,26 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
     own_intervals = job.intervals is not None and "interval" in completer.get_params()
     if own_intervals:
         completer.set_params(interval=job.intervals)
-    completed = completer.fit_complete(views, progress=tell)
+    completed = completer.fit_complete(views, progress=report_progress)
     if job.intervals is not None and not own_intervals:
-        tell("intervals", 0.0)
+        report_progress("intervals", 0.0)
         completed = with_intervals(
             completed, lambda: makers[job.method](job.seed), level=job.intervals, key=job.seed
         )
     record = None
     if job.evaluate:
         seeds = range(job.seed, job.seed + job.repeats)
-        record = evaluate(views, makers, share=job.share, seeds=list(seeds), progress=tell)
-    tell("write", 0.0)
+        record = evaluate(
+            views, makers, share=job.share, seeds=list(seeds), progress=report_progress
+        )
+    report_progress("write", 0.0)
     facts = _facts(job, completed, time.perf_counter() - started) | _learned(completer)
     if job.to_database:
         files = _write_database(job, completed)
     else:
         ledger: Ledger | None = getattr(completer, "ledger_", None)
         files = _write_folder(job, completed, record, facts, ledger)
-    tell("write", 1.0)
+    report_progress("write", 1.0)
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
 
 

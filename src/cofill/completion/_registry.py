@@ -108,7 +108,7 @@ register(
 )
 register(
     "federated",
-    "cofill.federate:FederatedVIGAN",
+    "cofill.federate:FederatedCompletion",
     "one model that sites with other individuals train together (only updates cross a border)",
     pools_rows=False,
 )

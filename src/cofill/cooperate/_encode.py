@@ -48,7 +48,7 @@ _ROWS = 65_536  # rows encoded together
 
 
 def _encode(
-    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Train the autoencoders of the sites that have none."""
     scaled = [
@@ -71,7 +71,7 @@ def _encode(
             tasks,
             loss,
             training,
-            progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
+            progress=lambda n, total, _, at=done: report_progress((at + n / total) / len(calls)),
         )
         for same, network in zip(alike.values(), trained.networks, strict=True):
             for k in same:
@@ -209,7 +209,7 @@ def _table(site: CooperativeSite, spec: CodeSpec) -> str:
 
 
 def _announce(
-    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Tell every other site, blinded, whom this one has."""
     out = []
@@ -224,7 +224,7 @@ def _announce(
 
 
 def _send_codes(
-    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Send each peer the codes of the individuals it also has (V_j|i), each code once."""
     out = []

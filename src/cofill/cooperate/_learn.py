@@ -63,7 +63,7 @@ class _Desk:
 def _learn(
     sites: Sequence[CooperativeSite],
     inboxes: Sequence[tuple[Release, ...]],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     received = [receive(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
     desks = [desk_of(site) for site in received]
@@ -73,9 +73,9 @@ def _learn(
     learned: dict[int, CooperativeSite] = {}
     for desk, site in zip(known, _refine(known), strict=True):
         learned[id(desk)] = site
-    for desk, site in zip(faithful, _learn_faithful(faithful, tell), strict=True):
+    for desk, site in zip(faithful, _learn_faithful(faithful, report_progress), strict=True):
         learned[id(desk)] = site
-    for desk, site in zip(others, _learn_best(others, tell), strict=True):
+    for desk, site in zip(others, _learn_best(others, report_progress), strict=True):
         learned[id(desk)] = site
     return [(learned[id(desk)], []) for desk in desks]
 
@@ -161,7 +161,9 @@ def _new_link(site: CooperativeSite, sent: Codes) -> Link:
 # --- the paper's links and masks --------------------------------------------------------------
 
 
-def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[CooperativeSite]:
+def _learn_faithful(
+    desks: Sequence[_Desk], report_progress: Callable[[float], None]
+) -> list[CooperativeSite]:
     places = [
         (k, peer)
         for k, desk in enumerate(desks)
@@ -185,7 +187,7 @@ def _learn_faithful(desks: Sequence[_Desk], tell: Callable[[float], None]) -> li
             [task for tasks_of_link in tasks for task in tasks_of_link],
             SquaredError(),
             training,
-            progress=lambda n, total, _, at=done: tell((at + n / total) / len(calls)),
+            progress=lambda n, total, _, at=done: report_progress((at + n / total) / len(calls)),
         )
         networks = iter(trained.networks)
         for (k, peer), tasks_of_link in zip(chosen, tasks, strict=True):
@@ -307,12 +309,14 @@ def _crossed_guesses(desk: _Desk) -> Float[np.ndarray, "peers rows width"]:
 # --- links and fusions chosen by cross-validation ---------------------------------------------
 
 
-def _learn_best(desks: Sequence[_Desk], tell: Callable[[float], None]) -> list[CooperativeSite]:
+def _learn_best(
+    desks: Sequence[_Desk], report_progress: Callable[[float], None]
+) -> list[CooperativeSite]:
     masked = [d for d in desks if d.site.settings.method in ("masked", "auto") and d.links]
     fused = [d for d in desks if d.site.settings.method in ("fused", "auto") and d.links]
     places = [(d, peer) for d in masked for peer, link in d.links.items() if _unlearned(d, link)]
     problems = [_link_problem(d, peer) for d, peer in places] + [fusion_problem(d) for d in fused]
-    made = iter(_fit(problems, [d for d, _ in places] + fused, tell))
+    made = iter(_fit(problems, [d for d, _ in places] + fused, report_progress))
     for desk, peer in places:
         fusion = next(made)
         desk.links[peer] = replace(desk.links[peer], fusion=fusion, out_of_fold=fusion.out_of_fold)
@@ -379,7 +383,9 @@ def _grown(desk: _Desk) -> Model:
 
 
 def _fit(
-    problems: Sequence[FusionProblem], desks: Sequence[_Desk], tell: Callable[[float], None]
+    problems: Sequence[FusionProblem],
+    desks: Sequence[_Desk],
+    report_progress: Callable[[float], None],
 ) -> list[Fusion]:
     """Fit problems of sites with equal settings in one call."""
     calls = _by_settings(desks)
@@ -388,7 +394,7 @@ def _fit(
         fitted = fit_fusions(
             [problems[k] for k in chosen],
             settings,
-            progress=lambda share, at=done: tell((at + share) / len(calls)),
+            progress=lambda share, at=done: report_progress((at + share) / len(calls)),
         )
         for k, fusion in zip(chosen, fitted, strict=True):
             made[k] = fusion

@@ -40,7 +40,7 @@ _LEAST = 1e-9  # of the largest variance: directions below are rounding
 
 
 def _send_pilot(
-    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Send each peer the full codes of a few shared individuals, the same few wherever possible."""
     out = []
@@ -61,7 +61,7 @@ def _send_pilot(
 
 
 def _state_needs(
-    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Sequence[tuple[Release, ...]], report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Learn from pilots' codes which of their directions are of use, and tell their senders."""
     out: list[tuple[CooperativeSite, list[Release]]] = []
@@ -89,7 +89,7 @@ def _state_needs(
 def _narrow(
     sites: Sequence[CooperativeSite],
     inboxes: Sequence[tuple[Release, ...]],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Keep of each site's codes what is worth its leak, in closed form or against an opponent."""
     made = list(sites)
@@ -118,7 +118,7 @@ def _narrow(
         trained = train([one.task], opposed_loss(*one.outputs), training_of(sites[k]))
         encoder = encoder_of(sites[k], trained.network(0), narrowed=True)
         made[k] = sites[k].with_(encoder=encoder).counted(encoders=1)
-        tell((number + 1) / len(opposed))
+        report_progress((number + 1) / len(opposed))
     return [(site, []) for site in made]
 
 

@@ -30,7 +30,7 @@ __all__ = ["ANSWER", "ASK", "COMPLETE", "link_guess", "masked_sum", "masks_of"]
 def _ask(
     sites: Sequence[CooperativeSite],
     inboxes: Sequence[tuple[Release, ...]],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Ask each peer for the codes of individuals it has and this site lacks, or knows in part."""
     out = []
@@ -53,7 +53,7 @@ def _ask(
 def _answer(
     sites: Sequence[CooperativeSite],
     inboxes: Sequence[tuple[Release, ...]],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Send the codes that were asked for, of individuals this site has."""
     out = []
@@ -73,7 +73,7 @@ def _answer(
 def _complete(
     sites: Sequence[CooperativeSite],
     inboxes: Sequence[tuple[Release, ...]],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Reconstruct the rows that were asked about."""
     out: list[tuple[CooperativeSite, list[Release]]] = []

@@ -16,7 +16,7 @@ import numpy as np
 from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion._completer import Progress
-from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings
+from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
 from cofill.metrics import Recorder, ResultRecord
 from cofill.metrics import purity as purity_of
 from cofill.privacy import Ledger
@@ -43,7 +43,7 @@ class Clinics:
         return float(self.record.summary["federated/purity/kmeans"]["mean"] or 0.0)
 
 
-def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
+def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     """Complete the clinics' images, measure on images that no clinic has, and group the patients.
 
     Writes each clinic's completed images, ``clinics.json`` (a record with the rounds and some
@@ -65,18 +65,20 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     curve: list[dict[str, Any]] = []
     watch = RoundWatch(seed=seed)
 
-    def after(number: int, model: FederatedVIGAN) -> None:
+    def after(number: int, model: FederatedCompletion) -> None:
         watch(number, model)
         if number:
             curve.append({"round": number, **judge.errors(model)})
 
-    model = FederatedVIGAN(
+    model = FederatedCompletion(
         network={"fine": 0, "width": 64, "blocks": 2},
         local=LocalSettings(batch=8, learning_rate=3e-3, moments="reset"),
         settings=RoundSettings(rounds=_ROUNDS),
         seed=seed,
     )
-    model.fit_sites(held, progress=lambda what, share: tell(what, 0.7 * share), on_round=after)
+    model.fit_sites(
+        held, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
+    )
     for where, error in judge.errors(model).items():
         recorder.add("federated", "psnr", where, [10 * np.log10(255**2 / error)])
         recorder.add("federated", "mse255", where, [error])
@@ -91,7 +93,7 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     model.ledger_.save(folder / "ledger.jsonl")
     groups = run_cluster(
         ClusterJob(sources, id=own["image"].id_name, out=str(folder / "groups"), k=10, seed=seed),
-        lambda what, share: tell(f"groups: {what}", 0.7 + 0.3 * share),
+        lambda what, share: report_progress(f"groups: {what}", 0.7 + 0.3 * share),
     )
     labels = np.asarray(digits.labels)[train]
     ids = np.concatenate([views.ids for views in held.values()])
@@ -102,7 +104,9 @@ def clinics(out: Path, *, seed: int, tell: Progress) -> Clinics:
     return Clinics(record, groups, model.ledger_, watch)
 
 
-def _written(model: FederatedVIGAN, held: Mapping[str, MultiView], folder: Path) -> dict[str, str]:
+def _written(
+    model: FederatedCompletion, held: Mapping[str, MultiView], folder: Path
+) -> dict[str, str]:
     """Write each clinic's completed images to its own folder; return where they are."""
     places = {}
     for site, done in model.complete_sites(held).items():

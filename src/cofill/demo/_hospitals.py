@@ -14,7 +14,7 @@ _FORMS = {"mean": "csv", "error": "parquet", "worst": "csv"}
 
 
 def hospitals(
-    out: Path, *, missing: float, seed: int, tell: Progress
+    out: Path, *, missing: float, seed: int, report_progress: Progress
 ) -> tuple[MultiView, CompletionResult]:
     """Write each hospital's table, complete it from the others' codes, compare with imputers.
 
@@ -33,4 +33,4 @@ def hospitals(
         intervals=0.9,
         seed=seed,
     )
-    return holed, run_completion(job, tell)
+    return holed, run_completion(job, report_progress)

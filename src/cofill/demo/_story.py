@@ -106,7 +106,7 @@ def run_demo(
     *,
     missing: float = 0.3,
     seed: int = 0,
-    tell: Progress,
+    report_progress: Progress,
     after: Callable[[int, Any], None] = _silent,
 ) -> Demo:
     """Run all chapters and write their report.
@@ -131,16 +131,18 @@ def run_demo(
     """
     _make_room(out)
     (out / _MARK).touch()
-    patients, completion = hospitals(out, missing=missing, seed=seed, tell=_part(tell, 0.0, 0.4))
+    patients, completion = hospitals(
+        out, missing=missing, seed=seed, report_progress=_part(report_progress, 0.0, 0.4)
+    )
     after(1, completion)
-    images = clinics(out, seed=seed, tell=_part(tell, 0.4, 0.65))
+    images = clinics(out, seed=seed, report_progress=_part(report_progress, 0.4, 0.65))
     after(2, images)
-    tell("attacking a mean", 0.65)
+    report_progress("attacking a mean", 0.65)
     mean = release(out, seed=seed)
     after(3, mean)
-    audit = _audited(out, images, _part(tell, 0.75, 0.97))
+    audit = _audited(out, images, _part(report_progress, 0.75, 0.97))
     after(4, audit)
-    tell("writing the report", 0.97)
+    report_progress("writing the report", 0.97)
     story = {
         "format": "cofill-story",
         "title": "What cofill does, in four chapters",
@@ -151,14 +153,14 @@ def run_demo(
     return Demo(patients, completion, images, mean, audit, write_report(out))
 
 
-def _audited(out: Path, images: Clinics, tell: Progress) -> Audit:
+def _audited(out: Path, images: Clinics, report_progress: Progress) -> Audit:
     """Audit what hospitals and clinics have sent, as one."""
-    codes = audit_run(out / "completed", codes=_ATTACK, progress=_part(tell, 0.0, 0.6))
+    codes = audit_run(out / "completed", codes=_ATTACK, progress=_part(report_progress, 0.0, 0.6))
     updates = audit_ledger(
         images.ledger,
         Evidence(rounds=images.rounds),
         title="Ten clinics",
-        progress=_part(tell, 0.6, 1.0),
+        progress=_part(report_progress, 0.6, 1.0),
     )
     audit = joined(
         "Hospitals and clinics",
@@ -182,6 +184,6 @@ def _make_room(out: Path) -> None:
         raise DataError(f"{out} cannot be made ({error.strerror}); give another --out") from None
 
 
-def _part(tell: Progress, start: float, end: float) -> Progress:
+def _part(report_progress: Progress, start: float, end: float) -> Progress:
     """Return a function that moves the whole story's progress between two shares."""
-    return lambda what, share: tell(what, start + (end - start) * share)
+    return lambda what, share: report_progress(what, start + (end - start) * share)

@@ -2,7 +2,7 @@
 
 from cofill.federate._aggregation import SecureSum
 from cofill.federate._completion_net import CompletionNet
-from cofill.federate._estimator import FederatedVIGAN, fit_sites_many
+from cofill.federate._estimator import FederatedCompletion, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, Phase
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RoundSettings, RowSite, federation_of
@@ -32,7 +32,7 @@ __all__ = [
     "FedAvg",
     "FedProx",
     "FedYogi",
-    "FederatedVIGAN",
+    "FederatedCompletion",
     "LocalSettings",
     "Phase",
     "Pix2Pix",

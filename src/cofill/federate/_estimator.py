@@ -1,4 +1,4 @@
-"""`FederatedVIGAN`: individuals completed by a model that many sites trained without sharing a row.
+"""`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
 The estimator plays all parties in one process, over the very steps that a network would carry:
 sites agree on scales (`_survey`), train in rounds (`_rounds`), and each completes its own
@@ -33,12 +33,12 @@ from cofill.privacy import Budget, Ledger
 from cofill.protocol import Federation, run_steps
 from cofill.views import MultiView, by_row
 
-__all__ = ["FederatedVIGAN", "fit_sites_many"]
+__all__ = ["FederatedCompletion", "fit_sites_many"]
 
 _MODELS = ("best", "vigan", "pix2pix")
 
 
-class FederatedVIGAN(AbstractCompleter):
+class FederatedCompletion(AbstractCompleter):
     """Completes missing modalities by a model that sites train together, in rounds.
 
     Parameters
@@ -86,7 +86,7 @@ class FederatedVIGAN(AbstractCompleter):
     >>> a = rng.normal(size=(60, 3))
     >>> both = MultiView.from_arrays({"a": a, "b": a @ rng.normal(size=(3, 2))})
     >>> holes = both.hide({"b": np.arange(60) < 20})
-    >>> model = FederatedVIGAN(sites=3, rounds=8, batch=4, network={"width": 16, "blocks": 1})
+    >>> model = FederatedCompletion(sites=3, rounds=8, batch=4, network={"width": 16, "blocks": 1})
     >>> done = model.fit(holes).complete(holes)
     >>> done.views.is_complete
     True
@@ -130,8 +130,8 @@ class FederatedVIGAN(AbstractCompleter):
         held: Mapping[str, MultiView],
         *,
         progress: Progress | None = None,
-        on_round: Callable[[int, FederatedVIGAN], None] | None = None,
-    ) -> FederatedVIGAN:
+        on_round: Callable[[int, FederatedCompletion], None] | None = None,
+    ) -> FederatedCompletion:
         """Learn from the views of several sites.
 
         Parameters
@@ -261,11 +261,11 @@ class FederatedVIGAN(AbstractCompleter):
 
 
 def fit_sites_many(
-    estimators: list[FederatedVIGAN],
+    estimators: list[FederatedCompletion],
     held: list[Mapping[str, MultiView]],
     *,
     progress: Progress | None = None,
-    on_round: Callable[[int, FederatedVIGAN], None] | None = None,
+    on_round: Callable[[int, FederatedCompletion], None] | None = None,
 ) -> None:
     """Fit several estimators of equal settings and other seeds as one batch.
 
@@ -274,7 +274,7 @@ def fit_sites_many(
     estimators, held
         One each: repeats of an experiment.
     progress, on_round
-        As in `FederatedVIGAN.fit_sites`.
+        As in `FederatedCompletion.fit_sites`.
     """
     held = [check_sites(one) for one in held]
     federations: list[Federation[RowSite]] = []

@@ -61,7 +61,7 @@ def run_rounds(
             federation.coordinator = replace(federation.coordinator, round=1)
     while (number := min(f.coordinator.round for f in federations)) <= last:
 
-        def tell(what: str, share: float, at: int = number) -> None:
+        def report_progress(what: str, share: float, at: int = number) -> None:
             if progress is not None:
                 word = "pre-training" if at == 0 else f"round {at} of {total}"
                 progress(word, (at + share) / (total + 1))
@@ -71,7 +71,7 @@ def run_rounds(
             chosen = [f for f in behind if bool(f.coordinator.settings.secure) == secure]
             if chosen:
                 steps = round_steps(pretrain=number == 0, secure=secure)
-                run_steps(steps, chosen, progress=tell)
+                run_steps(steps, chosen, progress=report_progress)
         if after is not None:
             after(number)
     if progress is not None:
@@ -100,7 +100,7 @@ def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[An
 
 
 def _invite(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party in parties:
@@ -125,7 +125,7 @@ def _invite(
 
 
 def _train(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], tell: Any, *, pretrain: bool
+    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any, *, pretrain: bool
 ) -> list[tuple[RowSite, Outbox]]:
     """Train at every invited site that has rows for it, and answer."""
     models = {}
@@ -160,7 +160,7 @@ def _answer(site: RowSite, lesson: Lesson | None, number: int) -> tuple[RowSite,
 
 
 def _aggregate(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):

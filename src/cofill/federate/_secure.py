@@ -66,7 +66,7 @@ def joined(site: RowSite, lesson: Lesson) -> tuple[RowSite, Outbox]:
 
 
 def _share(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], tell: Any
+    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowSite, Outbox]]:
     made = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -80,7 +80,7 @@ def _share(
 
 
 def _mask(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], tell: Any
+    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowSite, Outbox]]:
     made = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -103,7 +103,7 @@ def _mask(
 
 
 def _reveal(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], tell: Any
+    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowSite, Outbox]]:
     made = []
     for site, inbox in zip(sites, inboxes, strict=True):
@@ -135,7 +135,7 @@ def _sum_of(site: RowSite | Coordinator) -> SecureSum:
 
 
 def _roll(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
@@ -169,7 +169,7 @@ def _threshold(party: Coordinator, joined: int, notes: Sequence[str]) -> int | N
 
 
 def _deliver(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
@@ -186,7 +186,7 @@ def _deliver(
 
 
 def _survivors(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):

@@ -145,7 +145,7 @@ def survey_of(
 
 
 def _describe(
-    sites: Sequence[Newcomer], inboxes: Sequence[Any], tell: Any
+    sites: Sequence[Newcomer], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Newcomer, Outbox]]:
     return [
         (
@@ -164,7 +164,7 @@ def _describe(
 
 
 def _agree(
-    parties: Sequence[Surveyor], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Surveyor], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Coordinator, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
@@ -198,7 +198,7 @@ def _agree(
 
 
 def _encode(
-    sites: Sequence[Newcomer], inboxes: Sequence[Any], tell: Any
+    sites: Sequence[Newcomer], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowSite, Outbox]]:
     made = []
     learners: dict[int, AbstractLearner] = {}

@@ -45,20 +45,20 @@ def fit_fusions(
     """Learn one fusion per problem; networks of equal shape train as one program."""
     folds = [_folds(p, settings) for p in problems]
     linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
-    tell = progress or _silent
+    report_progress = progress or _silent
     if settings.hidden == ():
-        tell(1.0)
+        report_progress(1.0)
         none = [np.zeros(p.targets.shape[1]) for p in problems]
         return [
             Fusion(m, pen, (), share, p.blocks, p.served, oof, None)
             for p, (m, pen, oof), share in zip(problems, linear, none, strict=True)
         ]
-    tried = _cross_validate(problems, folds, settings, lambda s: tell(0.7 * s))
+    tried = _cross_validate(problems, folds, settings, lambda s: report_progress(0.7 * s))
     decays = [
         min(made, key=lambda decay, p=problem, made=made: _error(p, made[decay]))
         for problem, made in zip(problems, tried, strict=True)
     ]
-    networks = _fit_ensembles(problems, decays, settings, lambda s: tell(0.7 + 0.3 * s))
+    networks = _fit_ensembles(problems, decays, settings, lambda s: report_progress(0.7 + 0.3 * s))
     fusions = []
     for k, problem in enumerate(problems):
         moments, penalty, linear_oof = linear[k]
@@ -156,7 +156,7 @@ def _cross_validate(
     problems: Sequence[FusionProblem],
     folds: Sequence[np.ndarray],
     settings: FusionSettings,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[dict[float, np.ndarray]]:
     """Return each problem's out-of-fold predictions by weight decay."""
     chosen = [settings.chosen(len(p.inputs)) for p in problems]
@@ -170,7 +170,9 @@ def _cross_validate(
         _tasks(problems[k], settings, folds[k] != fold, decay, chosen[k].fold_members, fold + 1)
         for k, decay, fold in cuts
     ]
-    trained = _train([problems[k] for k, _, _ in cuts], ensembles, settings.training, tell)
+    trained = _train(
+        [problems[k] for k, _, _ in cuts], ensembles, settings.training, report_progress
+    )
     made = [
         {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
         for problem, usual in zip(problems, chosen, strict=True)
@@ -186,13 +188,13 @@ def _fit_ensembles(
     problems: Sequence[FusionProblem],
     decays: Sequence[float],
     settings: FusionSettings,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[Any, ...]]:
     ensembles = [
         _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
         for p, decay in zip(problems, decays, strict=True)
     ]
-    return _train(problems, ensembles, settings.training, tell)
+    return _train(problems, ensembles, settings.training, report_progress)
 
 
 def _all(problem: FusionProblem) -> np.ndarray:
@@ -225,7 +227,7 @@ def _train(
     problems: Sequence[FusionProblem],
     ensembles: Sequence[Sequence[Task]],
     training_of: Callable[[int, int], TrainSettings],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> list[tuple[Any, ...]]:
     """Train ensembles, each for its problem; those with one loss and one size in one call.
 
@@ -243,7 +245,7 @@ def _train(
     for done, ((loss, training), chosen) in enumerate(calls.items()):
 
         def follow(epochs: int, total: int, _: np.ndarray, at: int = done) -> None:
-            tell((at + epochs / total) / len(calls))
+            report_progress((at + epochs / total) / len(calls))
 
         tasks = [task for k in chosen for task in ensembles[k]]
         trained = iter(train(tasks, loss, training, progress=follow).networks)

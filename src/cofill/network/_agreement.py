@@ -23,7 +23,7 @@ Inboxes = Sequence[tuple[Release, ...]]
 
 
 def _offer(
-    sites: Sequence[CooperativeSite], inboxes: Inboxes, tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Inboxes, report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Send the bytes that each site begins with to every other site."""
     out = []
@@ -37,7 +37,7 @@ def _offer(
 
 
 def _agree(
-    sites: Sequence[CooperativeSite], inboxes: Inboxes, tell: Any
+    sites: Sequence[CooperativeSite], inboxes: Inboxes, report_progress: Any
 ) -> list[tuple[CooperativeSite, list[Release]]]:
     """Make the common secret of everybody's bytes."""
     out: list[tuple[CooperativeSite, list[Release]]] = []

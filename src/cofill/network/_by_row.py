@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cofill.errors import DataError, SettingError
-from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, SecureSum
+from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, SecureSum
 from cofill.federate._aggregation import Lesson, Summing
 from cofill.federate._estimator import _MODELS
 from cofill.federate._parties import Coordinator, RowSite, site_of
@@ -96,7 +96,7 @@ class Rounds(AbstractExperiment):
             if isinstance(error, SettingError):
                 raise
             raise SettingError(
-                "the settings of federate must have the types of FederatedVIGAN's and "
+                "the settings of federate must have the types of FederatedCompletion's and "
                 f"RoundSettings' parameters; got {', '.join(order.settings)}"
             ) from None
         secure = bool(self.settings.secure)
@@ -120,9 +120,9 @@ class Rounds(AbstractExperiment):
         return any(self.settings.pretrain.get(p) for p in phases[self.estimator.model])
 
     def _first_model(
-        self, parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+        self, parties: Sequence[Chair], inboxes: Sequence[Any], report_progress: Any
     ) -> list[tuple[Chair, Outbox]]:
-        made = lifted(_AGREE).run(parties, inboxes, tell)
+        made = lifted(_AGREE).run(parties, inboxes, report_progress)
         if self._pretrains():
             return list(made)
         return [(replace(c, party=_at_round_one(c.party)), sent) for c, sent in made]
@@ -255,20 +255,20 @@ class Rounds(AbstractExperiment):
 
 
 def _describe(
-    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[RowParty], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowParty, Outbox]]:
     ready = []
     for party, inbox in zip(parties, inboxes, strict=True):
         columns = told_columns(inbox)
         newcomer = Newcomer(party.name, whole_views(party.views, columns), party.design(columns))
         ready.append(replace(party, columns=columns, site=newcomer))
-    return list(lifted(_DESCRIBE).run(ready, inboxes, tell))
+    return list(lifted(_DESCRIBE).run(ready, inboxes, report_progress))
 
 
 def _encode(
-    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[RowParty], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowParty, Outbox]]:
-    made = lifted(_ENCODE).run(parties, inboxes, tell)
+    made = lifted(_ENCODE).run(parties, inboxes, report_progress)
     return [(replace(p, site=_joined(p.site, p.member)), sent) for p, sent in made]
 
 
@@ -283,7 +283,7 @@ def _at_round_one(party: Any) -> Coordinator:
 
 
 def _hand_out(
-    parties: Sequence[Chair], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[Chair], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[Chair, Outbox]]:
     made = []
     for chair in parties:
@@ -298,7 +298,7 @@ def _hand_out(
 
 
 def _take(
-    parties: Sequence[RowParty], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[RowParty], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[RowParty, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
@@ -310,7 +310,7 @@ def _take(
 # --- settings and states ------------------------------------------------------------------------
 
 
-def _estimator(given: Mapping[str, Any]) -> FederatedVIGAN:
+def _estimator(given: Mapping[str, Any]) -> FederatedCompletion:
     """Return the estimator that settings describe; sites are trained one by one."""
     own = ("model", "strategy", "network", "seed", "rounds", *_TRAINING)
     known = (*own, "local", *_SETTINGS)
@@ -320,7 +320,7 @@ def _estimator(given: Mapping[str, Any]) -> FederatedVIGAN:
             raise SettingError(f"federate has no setting {name!r}; it has {listed}")
     if given.get("model", "best") not in _MODELS:
         raise SettingError(f"model must be one of {', '.join(_MODELS)}, got {given['model']!r}")
-    made = FederatedVIGAN(**{name: given[name] for name in own if name in given})
+    made = FederatedCompletion(**{name: given[name] for name in own if name in given})
     strategy = made.strategy
     if isinstance(strategy, Mapping):
         chosen = dict(strategy)

@@ -108,11 +108,11 @@ def whole_views(views: Mapping[str, View], columns: Columns) -> MultiView:
     return MultiView(made)
 
 
-def _introduce(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
+def _introduce(parties: Sequence[Any], inboxes: Sequence[Any], report_progress: Any) -> list[Any]:
     return [(party, [columns_of(party.name, party.views)]) for party in parties]
 
 
-def _settle(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
+def _settle(parties: Sequence[Any], inboxes: Sequence[Any], report_progress: Any) -> list[Any]:
     made = []
     for chair, inbox in zip(parties, inboxes, strict=True):
         letters = agreed(chair.names, chair.order, inbox)

@@ -24,7 +24,7 @@ from cofill.network._identity import write_json
 from cofill.network._kits import Kit
 from cofill.network._order import RunOrder
 from cofill.network._place import Place, Route, plain_fault
-from cofill.places import keep_compiled_programs
+from cofill.paths import keep_compiled_programs
 
 __all__ = ["SITE_CONFIG", "SiteExecutor", "end_with_parent", "from_wire", "to_wire"]
 

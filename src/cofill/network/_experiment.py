@@ -121,8 +121,8 @@ def lifted(step: Step[Any]) -> Step[Any]:
     """
     name = "party" if step.at == "coordinator" else "site"
 
-    def run(parties: Sequence[Any], inboxes: Sequence[Any], tell: Any) -> list[Any]:
-        results = step.run([getattr(party, name) for party in parties], inboxes, tell)
+    def run(parties: Sequence[Any], inboxes: Sequence[Any], report_progress: Any) -> list[Any]:
+        results = step.run([getattr(party, name) for party in parties], inboxes, report_progress)
         pairs = zip(parties, results, strict=True)
         return [(replace(party, **{name: one}), sent) for party, (one, sent) in pairs]
 

@@ -219,11 +219,11 @@ class Grouping(AbstractExperiment):
 
 
 def _measure(
-    parties: Sequence[GroupParty], inboxes: Sequence[Any], tell: Any
+    parties: Sequence[GroupParty], inboxes: Sequence[Any], report_progress: Any
 ) -> list[tuple[GroupParty, Outbox]]:
     ready = []
     for party, inbox in zip(parties, inboxes, strict=True):
         columns = told_columns(inbox)
         site = party.make(party.name, party.views, columns)
         ready.append(replace(party, columns=columns, site=site))
-    return list(lifted(_MEASURE).run(ready, inboxes, tell))
+    return list(lifted(_MEASURE).run(ready, inboxes, report_progress))

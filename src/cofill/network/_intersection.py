@@ -72,7 +72,7 @@ def _texts(ids: np.ndarray) -> list[str]:
 
 
 def _request(
-    parties: Sequence[MetSite], inboxes: Inboxes, tell: Any
+    parties: Sequence[MetSite], inboxes: Inboxes, report_progress: Any
 ) -> list[tuple[MetSite, list[Release]]]:
     """Send every peer this site's ids under its own key."""
     out = []
@@ -95,7 +95,7 @@ def _request(
 
 
 def _reply(
-    parties: Sequence[MetSite], inboxes: Inboxes, tell: Any
+    parties: Sequence[MetSite], inboxes: Inboxes, report_progress: Any
 ) -> list[tuple[MetSite, list[Release]]]:
     """Encrypt what was asked once more, and the ids that this site can name."""
     library = _library()
@@ -133,7 +133,7 @@ def _reply(
 
 
 def _meet(
-    parties: Sequence[MetSite], inboxes: Inboxes, tell: Any
+    parties: Sequence[MetSite], inboxes: Inboxes, report_progress: Any
 ) -> list[tuple[MetSite, list[Release]]]:
     """Keep, per peer, the tokens of the individuals that both can name."""
     library = _library()
@@ -177,9 +177,9 @@ def with_intersection(steps: Sequence[Step[CooperativeSite]]) -> tuple[Step[MetS
 
 def _lifted(step: Step[CooperativeSite]) -> Step[MetSite]:
     def run(
-        parties: Sequence[MetSite], inboxes: Inboxes, tell: Any
+        parties: Sequence[MetSite], inboxes: Inboxes, report_progress: Any
     ) -> list[tuple[MetSite, Sequence[Release]]]:
-        results = step.run([party.site for party in parties], inboxes, tell)
+        results = step.run([party.site for party in parties], inboxes, report_progress)
         return [
             (
                 replace(party, site=site),

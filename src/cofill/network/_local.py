@@ -50,7 +50,7 @@ MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
 _START_S = 60.0
 _FORMS = (".csv", ".parquet", None)  # None: a database
-Tell = Callable[[str, float], None]
+ReportProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,21 @@ class LocalFederation:
         note = read_json(path)
         return note["step"], note["next"] / note["steps"]
 
-    def run(self, order: RunOrder, *, tell: Tell | None = None, timeout: float = 600.0) -> dict:
+    def run(
+        self,
+        order: RunOrder,
+        *,
+        report_progress: ReportProgress | None = None,
+        timeout: float = 600.0,
+    ) -> dict:
         """Submit a run, wait for it, and return its outcome."""
         with self.session() as opened:
             job = opened.submit(order)
 
             def look() -> None:
                 self.check()
-                if tell is not None:
-                    tell(*self.progress(order.run))
+                if report_progress is not None:
+                    report_progress(*self.progress(order.run))
 
             opened.wait(job, timeout=timeout, look=look)
             return opened.outcome(job)
@@ -303,7 +309,7 @@ def run_local(
     missing: float = 0.3,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
-    tell: Tell | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> LocalResult:
     """Run an experiment between sites of this machine.
 
@@ -324,9 +330,9 @@ def run_local(
     people = experiment == "cooperate"
     with throw_away_database(out.parent) as (url, kind), _removed(url):
         with local_federation(out, held, people=people, database=url) as federation:
-            if tell is not None:
-                tell("start", 0.0)
-            outcome = federation.run(order, tell=tell)
+            if report_progress is not None:
+                report_progress("start", 0.0)
+            outcome = federation.run(order, report_progress=report_progress)
         names = federation.federation.names
         times = _times(federation, order.run)
     _require_finished(outcome)

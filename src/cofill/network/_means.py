@@ -118,7 +118,7 @@ class Means(AbstractExperiment):
         }
 
     def _release(
-        self, parties: Sequence[MeanParty], inboxes: Sequence[Any], tell: Any
+        self, parties: Sequence[MeanParty], inboxes: Sequence[Any], report_progress: Any
     ) -> list[tuple[MeanParty, Outbox]]:
         made = []
         for party in parties:
@@ -129,7 +129,7 @@ class Means(AbstractExperiment):
         return made
 
     def _gather(
-        self, parties: Sequence[MeanTable], inboxes: Sequence[Any], tell: Any
+        self, parties: Sequence[MeanTable], inboxes: Sequence[Any], report_progress: Any
     ) -> list[tuple[MeanTable, Outbox]]:
         made = []
         for inbox in inboxes:

@@ -113,11 +113,11 @@ class Place:
         identity: Identity,
         config: SiteConfig | None,
         home: Path,
-        tell: Callable[[str, float], None] | None = None,
+        report_progress: Callable[[str, float], None] | None = None,
     ) -> None:
         self.route, self.identity, self.config = route, identity, config
         self.experiment = route.experiment
-        self.home, self.tell = home, tell
+        self.home, self.report_progress = home, report_progress
         order = self.experiment.order
         self.folder = home / "runs" / order.run
         self.limit = route.federation.limits.parcel_bytes
@@ -280,11 +280,11 @@ class Place:
         names = list(self.parties)
         inboxes = [tuple(r for r in arrived if r.receiver == name) for name in names]
 
-        def tell(share: float) -> None:
-            if self.tell is not None:
-                self.tell(step.name, share)
+        def report_progress(share: float) -> None:
+            if self.report_progress is not None:
+                self.report_progress(step.name, share)
 
-        results = step.run([self.parties[n] for n in names], inboxes, tell)
+        results = step.run([self.parties[n] for n in names], inboxes, report_progress)
         outbox: list[Release] = []
         self.local = []
         for name, (party, sent) in zip(names, results, strict=True):

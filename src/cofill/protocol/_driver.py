@@ -24,7 +24,7 @@ COORDINATOR = "coordinator"
 Site = TypeVar("Site")
 Inbox = tuple[Release, ...]
 Outbox = Sequence[Release]
-Tell = Callable[[float], None]
+ReportProgress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Step(Generic[Site]):
     """
 
     name: str
-    run: Callable[[Sequence[Site], Sequence[Inbox], Tell], Sequence[tuple[Site, Outbox]]]
+    run: Callable[[Sequence[Site], Sequence[Inbox], ReportProgress], Sequence[tuple[Site, Outbox]]]
     at: Literal["sites", "coordinator"] = "sites"
 
 
@@ -81,13 +81,15 @@ def run_steps(
     inboxes: dict[tuple[int, str], list[Release]] = {place: [] for place in parties}
     for number, step in enumerate(steps):
 
-        def tell(share: float, at: int = number, name: str = step.name) -> None:
+        def report_progress(share: float, at: int = number, name: str = step.name) -> None:
             if progress is not None:
                 progress(name, (at + share) / len(steps))
 
-        tell(0.0)
+        report_progress(0.0)
         acting = [p for p in parties if (p[1] == COORDINATOR) == (step.at == "coordinator")]
-        results = step.run([parties[p] for p in acting], [tuple(inboxes[p]) for p in acting], tell)
+        results = step.run(
+            [parties[p] for p in acting], [tuple(inboxes[p]) for p in acting], report_progress
+        )
         for place in acting:
             inboxes[place] = []
         for (f, name), (party, outbox) in zip(acting, results, strict=True):

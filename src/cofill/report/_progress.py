@@ -44,7 +44,7 @@ class ProgressLog:
         except OSError as error:
             raise DataError(f"{self._path} cannot be written ({error.strerror})") from None
 
-    def tell(self, what: str, share: float | int) -> None:
+    def report_progress(self, what: str, share: float | int) -> None:
         """Note what is being done and the share that is done; a few times a second at most."""
         now = time.monotonic()
         before, at = self._last

@@ -137,7 +137,7 @@ def run_attack(
     prior: float,
     batch: int,
     settings: Mapping[str, Any] | None = None,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> Guesses:
     """Run one attack on every mean of every case.
 
@@ -160,27 +160,29 @@ def run_attack(
     """
     check_attacks([name])
     if name in _CLOSED:
-        return _closed(_CLOSED[name], cases, prior, tell)
+        return _closed(_CLOSED[name], cases, prior, report_progress)
     if name == "kmeans":
         made = Guesses()
         for k, case in enumerate(cases):
-            tell(k / len(cases))
+            report_progress(k / len(cases))
             right = kmeans_accuracy(case.records, case.truth, seed=case.seed)
             for where in case.means:
                 made.add(where, right, "ok")
         return made
-    return _trained(name, classifier, cases, prior, {"batch": batch, **(settings or {})}, tell)
+    return _trained(
+        name, classifier, cases, prior, {"batch": batch, **(settings or {})}, report_progress
+    )
 
 
 def _closed(
     make: Callable[..., AbstractCalibratedAttack],
     cases: Sequence[Case],
     prior: float,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> Guesses:
     made = Guesses()
     for k, case in enumerate(cases):
-        tell(k / len(cases))
+        report_progress(k / len(cases))
         for where, given in case.means.items():
             try:
                 attack = make().fit(case.known, mean=given.mean, prior=prior, noise=given.noise)
@@ -204,10 +206,10 @@ def _trained(
     cases: Sequence[Case],
     prior: float,
     settings: Mapping[str, Any],
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> Guesses:
     def report(done: int, most: int) -> None:
-        tell(done / max(most, 1))
+        report_progress(done / max(most, 1))
 
     training = {"classifier": classifier, **settings}
     if name == "oracle":

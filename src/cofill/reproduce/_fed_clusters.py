@@ -37,7 +37,7 @@ _GROUPS = 10
 
 
 def cluster_method(
-    method: str, given: Given, seeds: Sequence[int], tell: Progress
+    method: str, given: Given, seeds: Sequence[int], report_progress: Progress
 ) -> dict[str, Any]:
     """Complete by a method, group the individuals, and measure the groups."""
     figures: dict[tuple[str, str], list[float]] = {}
@@ -45,7 +45,9 @@ def cluster_method(
     def add(metric: str, where: str, value: float) -> None:
         figures.setdefault((metric, where), []).append(value)
 
-    sites_of = _completed(method, given, seeds, lambda what, share: tell(what, share / 2))
+    sites_of = _completed(
+        method, given, seeds, lambda what, share: report_progress(what, share / 2)
+    )
     # k-means works on the processor's cores while deep clustering may work on an accelerator.
     with ThreadPoolExecutor(max_workers=min(6, os.cpu_count() or 1)) as pool:
         jobs = list(zip(sites_of, seeds, strict=True))
@@ -55,13 +57,13 @@ def cluster_method(
             for sites, seed in (jobs if method != "real" else [])
         ]
         for number, (sites, seed) in enumerate(jobs if method == _DEEP else []):
-            tell("deep clustering", 0.5 + number / len(seeds) / 3)
+            report_progress("deep clustering", 0.5 + number / len(seeds) / 3)
             truth, deep = _labels(given, sites), _deep(sites, given, seed)
             add("acc", "deep", clustering_accuracy(truth, deep))
             add("ari", "deep", ari(truth, deep))
             add("purity", "deep", purity(truth, deep))
         for number, (sites, _) in enumerate(jobs):
-            tell("k-means", 0.84 + number / len(seeds) / 6)
+            report_progress("k-means", 0.84 + number / len(seeds) / 6)
             truth, groups = _labels(given, sites), found[number].result()
             add("purity", "kmeans", purity(truth, groups))
             add("ari", "kmeans", ari(truth, groups))
@@ -73,14 +75,14 @@ def cluster_method(
 
 
 def _completed(
-    method: str, given: Given, seeds: Sequence[int], tell: Progress
+    method: str, given: Given, seeds: Sequence[int], report_progress: Progress
 ) -> list[dict[str, MultiView]]:
     """Return each seed's sites with everybody complete."""
     if method == "real":
         return [_true_rows(given, held_by("fed", given, seed)) for seed in seeds]
     held = [held_by(method, given, seed) for seed in seeds]
     estimators = [estimator_of(method, given, seed) for seed in seeds]
-    fit_sites_many(estimators, list(held), progress=tell)
+    fit_sites_many(estimators, list(held), progress=report_progress)
     return [
         {site: done.views for site, done in estimator.complete_sites(own).items()}
         for estimator, own in zip(estimators, held, strict=True)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cofill.completion._completer import Progress
-from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings, fit_sites_many
+from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, fit_sites_many
 from cofill.metrics import Recorder, ResultRecord
 from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method
 from cofill.reproduce._fed_judge import Judge
@@ -74,10 +74,10 @@ def run_fed_experiment(
     found = {}
     for number, name in enumerate(methods):
 
-        def tell(what: str, share: float, at: int = number, method: str = name) -> None:
+        def report_progress(what: str, share: float, at: int = number, method: str = name) -> None:
             progress(f"{method}: {what}", (at + share) / len(methods))
 
-        found[name] = job(name, given, recorder.seeds, tell)
+        found[name] = job(name, given, recorder.seeds, report_progress)
     for name, made in found.items():
         for (metric, where), values in made["figures"].items():
             recorder.add(name, metric, where, values)
@@ -88,19 +88,21 @@ def run_fed_experiment(
     progress("done", 1.0)
 
 
-def _one_method(method: str, given: Given, seeds: Sequence[int], tell: Progress) -> dict[str, Any]:
+def _one_method(
+    method: str, given: Given, seeds: Sequence[int], report_progress: Progress
+) -> dict[str, Any]:
     estimators = [estimator_of(method, given, seed) for seed in seeds]
     held = [held_by(method, given, seed) for seed in seeds]
-    return _measured(estimators, held, given, tell)
+    return _measured(estimators, held, given, report_progress)
 
 
 def _one_strategy(
-    strategy: str, given: Given, seeds: Sequence[int], tell: Progress
+    strategy: str, given: Given, seeds: Sequence[int], report_progress: Progress
 ) -> dict[str, Any]:
     """Train by one strategy where each site has few classes and works long alone."""
     plain = strategy == "scaffold"
     estimators = [
-        FederatedVIGAN(
+        FederatedCompletion(
             network={"width": 64, "blocks": 2},
             local=LocalSettings(
                 epochs=5,
@@ -127,14 +129,14 @@ def _one_strategy(
         place = {int(i): k for k, i in enumerate(given.train.ids)}
         labels = given.labels[[place[int(i)] for i in both.ids]]
         held.append(by_row(both, 10, key=seed, labels=labels, alpha=0.1, min_rows=10))
-    return _measured(estimators, held, given, tell)
+    return _measured(estimators, held, given, report_progress)
 
 
 def _measured(
-    estimators: list[FederatedVIGAN],
+    estimators: list[FederatedCompletion],
     held: list[Any],
     given: Given,
-    tell: Progress,
+    report_progress: Progress,
 ) -> dict[str, Any]:
     """Fit and measure: the last round of all seeds, more rounds of the first one."""
     marks = sorted({1, *range(5, given.rounds + 1, 5), given.rounds})
@@ -144,7 +146,7 @@ def _measured(
     started = perf_counter()
     ends: list[float] = []
 
-    def after(number: int, estimator: FederatedVIGAN) -> None:
+    def after(number: int, estimator: FederatedCompletion) -> None:
         if estimator is not estimators[0]:
             return
         ends.append(perf_counter())
@@ -153,7 +155,7 @@ def _measured(
         if number in marks[2::2] or number == given.rounds:
             images[f"round {number}"] = judge.pictures(estimator)
 
-    fit_sites_many(estimators, held, progress=tell, on_round=after)
+    fit_sites_many(estimators, held, progress=report_progress, on_round=after)
     took = perf_counter() - started
     figures: dict[tuple[str, str], list[float]] = {}
     for estimator in estimators:

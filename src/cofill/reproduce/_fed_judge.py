@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.federate import FederatedVIGAN, Rows, rows_of
+from cofill.federate import FederatedCompletion, Rows, rows_of
 from cofill.metrics import packed_images
 from cofill.views import MultiView
 
@@ -25,7 +25,7 @@ class Judge:
         self._test = test
         self._kept: tuple[Any, Rows] | None = None
 
-    def errors(self, estimator: FederatedVIGAN, *, modules: bool = False) -> dict[str, float]:
+    def errors(self, estimator: FederatedCompletion, *, modules: bool = False) -> dict[str, float]:
         """Return squared errors of both directions and their mean.
 
         With `modules` also those of VIGAN's parts: what the generators alone make (Table 4.6), and
@@ -49,7 +49,7 @@ class Judge:
             found["autoencoder"] = _mse255(made, rows.cells)
         return found
 
-    def pictures(self, estimator: FederatedVIGAN) -> dict[str, Any]:
+    def pictures(self, estimator: FederatedCompletion) -> dict[str, Any]:
         """Return some test images, which are square, and what is made of them, packed."""
         rows = self._rows(estimator)
         few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
@@ -71,7 +71,7 @@ class Judge:
             for name, cells in shown.items()
         }
 
-    def _rows(self, estimator: FederatedVIGAN) -> Rows:
+    def _rows(self, estimator: FederatedCompletion) -> Rows:
         """Return the test images in a model's range, which is most often that of the last model."""
         ranges = [(s.center[0], s.scale[0]) for s in estimator.scalers_.values()]
         if self._kept is None or self._kept[0] != ranges:

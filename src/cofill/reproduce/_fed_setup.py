@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.federate import FederatedVIGAN, LocalSettings, RoundSettings
+from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
 from cofill.views import MultiView, by_row_paired, load, pair_up
 
 __all__ = ["Given", "data_of", "estimator_of", "held_by"]
@@ -58,7 +58,7 @@ def held_by(method: str, given: Given, seed: int) -> dict[str, MultiView]:
     return {"site_05": sites["site_05"]} if method.startswith("local") else sites
 
 
-def estimator_of(method: str, given: Given, seed: int) -> FederatedVIGAN:
+def estimator_of(method: str, given: Given, seed: int) -> FederatedCompletion:
     """Return the model of a method with its settings."""
     if method.endswith("best"):
         # One place takes ten sites' pairs an epoch, hence larger batches and moments that stay.
@@ -68,11 +68,11 @@ def estimator_of(method: str, given: Given, seed: int) -> FederatedVIGAN:
             batch=batch, learning_rate=3e-3, moments="keep" if central else "reset"
         )
         network = {"fine": 0 if given.small else 16, "width": 64, "blocks": 3}
-        return FederatedVIGAN(
+        return FederatedCompletion(
             network=network, local=local, settings=RoundSettings(rounds=given.rounds), seed=seed
         )
     pretrain = {"autoencoder": 5, "cycle": 2} if given.small else {"autoencoder": 20, "cycle": 5}
-    return FederatedVIGAN(
+    return FederatedCompletion(
         model="pix2pix" if "pix2pix" in method else "vigan",
         local=LocalSettings(
             batch=16 if given.small else 32,

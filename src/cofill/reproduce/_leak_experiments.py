@@ -243,17 +243,17 @@ def _grid(source: _Source) -> dict[str, CodeDefence]:
 
 
 def _tried(
-    repeat: Repeat, source: _Source, trial: TrialSettings, tell: Callable[[float], None]
+    repeat: Repeat, source: _Source, trial: TrialSettings, report_progress: Callable[[float], None]
 ) -> dict[str, dict[str, float]]:
     """Fit every system on one repeat, attack its codes and judge what it completes."""
     held = repeat.held_out
-    systems = fit_defended(held, _grid(source), trial, lambda share: tell(share / 2))
+    systems = fit_defended(held, _grid(source), trial, lambda share: report_progress(share / 2))
     codes = {"paper": _paper_codes(repeat, source.architecture, trial)}
     codes |= {name: codes_sent(system) for name, system in systems.items()}
     widths = widest(list(codes.values()))
     found: dict[str, dict[str, float]] = {}
     for k, (name, by_view) in enumerate(codes.items()):
-        tell((1 + k / len(codes)) / 2)
+        report_progress((1 + k / len(codes)) / 2)
         found[name] = _leak(by_view, source.pilot, replace(trial.attack, seed=repeat.seed), widths)
         if name in systems:
             completed = completed_rows(systems[name], held)

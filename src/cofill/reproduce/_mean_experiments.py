@@ -124,7 +124,7 @@ def run_mean_experiment(
             prior=0.5,
             batch=SOURCES[part.source][2],
             settings={**_short(attack, quick), **_steps(attack, part.source, classifier)},
-            tell=lambda share, at=done, say=f"{name} on {part.source}": progress(
+            report_progress=lambda share, at=done, say=f"{name} on {part.source}": progress(
                 say, (at + share) / total
             ),
         )

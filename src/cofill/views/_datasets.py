@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from cofill.errors import DataError, SettingError
-from cofill.places import data_folder
+from cofill.paths import data_folder
 from cofill.views._behaviour import N_FIELDS, behaviour
 from cofill.views._feature import Feature, Kind
 from cofill.views._fetch import FILES, read_idx, read_npz

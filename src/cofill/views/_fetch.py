@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import DataError, SettingError
-from cofill.places import data_folder
+from cofill.paths import data_folder
 
 __all__ = ["fetch", "read_idx", "read_npz"]
 

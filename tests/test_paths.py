@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cofill import places
-from cofill.places import compiled_folder, data_folder, keep_compiled_programs
+from cofill import paths
+from cofill.paths import compiled_folder, data_folder, keep_compiled_programs
 
 SIZE = "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"
 TIME = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
@@ -21,7 +21,7 @@ def environ(monkeypatch):
     """An empty environment; what is written to it is gone after the test."""
     new = {"HOME": "/home/ada"}
     monkeypatch.setattr(os, "environ", new)
-    monkeypatch.setattr(places.sys, "platform", "linux")
+    monkeypatch.setattr(paths.sys, "platform", "linux")
     return new
 
 
@@ -56,7 +56,7 @@ def test_the_environment_decides(environ, given, data, compiled):
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="a home folder of POSIX")
 def test_other_systems_have_other_cache_folders(environ, monkeypatch, platform, given, data):
-    monkeypatch.setattr(places.sys, "platform", platform)
+    monkeypatch.setattr(paths.sys, "platform", platform)
     environ.update(given)
     assert data_folder() == Path(data)
 
@@ -94,7 +94,7 @@ def test_after_jax_is_imported_its_settings_change_unless_chosen(environ, monkey
 
 def test_jax_reads_what_it_was_told(tmp_path):
     script = (
-        "import sys; from cofill.places import keep_compiled_programs as keep; keep();"
+        "import sys; from cofill.paths import keep_compiled_programs as keep; keep();"
         "assert 'jax' not in sys.modules; import jax; c = jax.config;"
         "print(c.jax_compilation_cache_dir, c.jax_persistent_cache_min_compile_time_secs,"
         " c.jax_persistent_cache_min_entry_size_bytes)"
