@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
-from cofill.views._writers import write_table
+from cofill.views import write_table
 
 __all__ = ["Release", "flags_of", "numbers_of", "read_release", "words_of", "write_guesses"]
 

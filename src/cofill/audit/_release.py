@@ -11,7 +11,7 @@ from cofill.audit._anonymity import Anonymity
 from cofill.audit._bound import EpsilonBound
 from cofill.audit._verdict import Verdict, advantage, is_judged, level_of, verdict_of
 from cofill.errors import SettingError
-from cofill.metrics._json import plain
+from cofill.metrics import plain
 from cofill.privacy import Guarantee, Neighbours, Unit
 
 __all__ = ["AuditedRelease", "Claim"]

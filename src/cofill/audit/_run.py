@@ -17,9 +17,7 @@ from cofill.audit._evidence import evidence_of
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
 from cofill.audit._update import UpdateAuditSettings
-from cofill.completion import make
-from cofill.completion._completer import silent
-from cofill.completion._registry import find
+from cofill.completion import find, make, silent
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._store import _restored
 from cofill.errors import CofillError, DataError, StoreError

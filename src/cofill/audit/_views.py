@@ -16,7 +16,7 @@ from cofill.audit._least_leak import least_leak
 from cofill.audit._view_choice import choose, curve_of, limits
 from cofill.audit._view_settings import ViewAuditSettings, families_of
 from cofill.audit._view_trial import NO_DEFENCE, Trial, split_people, whole_people
-from cofill.completion._completer import silent
+from cofill.completion import silent
 from cofill.cooperate import CodeDefence
 from cofill.views import MultiView
 

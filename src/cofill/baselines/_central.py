@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from cofill.baselines._pooled import Pool
-from cofill.completion import AbstractCompleter
-from cofill.completion._completer import Progress
+from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
 from cofill.nets import (
     Fusion,
@@ -23,6 +24,7 @@ from cofill.views import MultiView
 __all__ = ["CentralCompleter"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CentralCompleter(AbstractCompleter):
     """A fusion of the other views' raw cells for each view: what pooling the rows would give.
 
@@ -49,14 +51,11 @@ class CentralCompleter(AbstractCompleter):
     True
     """
 
-    name = "central"
+    name: ClassVar[str] = "central"
 
-    def __init__(
-        self, *, model: str = "mlp", settings: FusionSettings | None = None, seed: int = 0
-    ) -> None:
-        self.model = model
-        self.settings = settings
-        self.seed = seed
+    model: str = "mlp"
+    settings: FusionSettings | None = None
+    seed: int = 0
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         if self.model not in ("mlp", "ridge"):

@@ -5,24 +5,25 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cofill.baselines._pooled import Pool
-from cofill.completion import AbstractCompleter
-from cofill.completion._completer import Progress
+from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
 from cofill.views import MultiView
 
 __all__ = ["IterativeCompleter", "NeighboursCompleter"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _PooledImputer(AbstractCompleter):
     """Fit an imputer on a sample of the pooled rows and apply it in blocks."""
 
-    max_rows: int
-    seed: int
+    max_rows: int = 10_000
+    seed: int = 0
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         if self.max_rows < 2:
@@ -53,6 +54,7 @@ class _PooledImputer(AbstractCompleter):
         """Make the scikit-learn imputer."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeighboursCompleter(_PooledImputer):
     """Mean of the k most similar individuals, over the columns both know (`KNNImputer`).
 
@@ -66,20 +68,10 @@ class NeighboursCompleter(_PooledImputer):
         Neighbours are sought among at most so many individuals, drawn by `seed`.
     """
 
-    name = "knn"
+    name: ClassVar[str] = "knn"
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 5,
-        weights: str = "uniform",
-        max_rows: int = 10_000,
-        seed: int = 0,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.max_rows = max_rows
-        self.seed = seed
+    n_neighbors: int = 5
+    weights: str = "uniform"
 
     def _imputer(self, width: int) -> Any:
         from sklearn.impute import KNNImputer
@@ -89,6 +81,7 @@ class NeighboursCompleter(_PooledImputer):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IterativeCompleter(_PooledImputer):
     """Each column regressed on the others in rounds (`IterativeImputer`, Bayesian ridge).
 
@@ -103,20 +96,10 @@ class IterativeCompleter(_PooledImputer):
         Regressions are fitted on at most so many individuals, drawn by `seed`.
     """
 
-    name = "iterative"
+    name: ClassVar[str] = "iterative"
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 10,
-        n_nearest_features: int | None = None,
-        max_rows: int = 10_000,
-        seed: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.n_nearest_features = n_nearest_features
-        self.max_rows = max_rows
-        self.seed = seed
+    max_iter: int = 10
+    n_nearest_features: int | None = None
 
     def _imputer(self, width: int) -> Any:
         from sklearn.experimental import enable_iterative_imputer  # noqa: F401

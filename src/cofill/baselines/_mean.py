@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cofill.completion import AbstractCompleter
-from cofill.completion._completer import Progress
+from cofill.completion import AbstractCompleter, Progress
 from cofill.views import MultiView
 
 __all__ = ["MeanCompleter"]

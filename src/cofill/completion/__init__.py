@@ -1,11 +1,11 @@
 """What every completion method shares: its interface, its result, its registry, its evaluation."""
 
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter
+from cofill.completion._completer import AbstractCompleter, Progress, require_rows, silent
 from cofill.completion._evaluate import evaluate
 from cofill.completion._intervals import conformal_radius, with_intervals
 from cofill.completion._job import CompletionJob, CompletionResult, run_completion
-from cofill.completion._registry import Method, make, methods, register
+from cofill.completion._registry import Method, find, make, methods, register
 from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
@@ -15,12 +15,16 @@ __all__ = [
     "CompletionResult",
     "Method",
     "Pooled",
+    "Progress",
     "conformal_radius",
     "evaluate",
+    "find",
     "make",
     "methods",
     "register",
+    "require_rows",
     "rubin",
     "run_completion",
+    "silent",
     "with_intervals",
 ]

@@ -110,6 +110,7 @@ class AbstractCompleter(BaseEstimator, ABC):
 
 
 def require_rows(views: MultiView) -> None:
+    """Refuse a view without rows, or with a column that no row has a value of."""
     for name, view in views.items():
         if not len(view):
             raise DataError(f"view {name!r} has no rows; leave it out or give it individuals")

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed
-from cofill.completion._completer import Progress, require_rows
+from cofill.completion import AbstractCompleter, Completed, Progress, require_rows
 from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN

@@ -15,7 +15,7 @@ import numpy as np
 
 from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
 from cofill.metrics import Recorder, ResultRecord
 from cofill.metrics import purity as purity_of

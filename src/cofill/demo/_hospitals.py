@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cofill.completion import CompletionJob, CompletionResult, run_completion
-from cofill.completion._completer import Progress
+from cofill.completion import CompletionJob, CompletionResult, Progress, run_completion
 from cofill.views import MultiView, drop_rows, load, to_table, write_table
 
 __all__ = ["hospitals"]

@@ -12,8 +12,7 @@ from typing import Any
 from cofill.attack import DecoderSettings
 from cofill.audit import Audit, CodeAuditSettings, Evidence, audit_ledger, audit_run
 from cofill.audit._audit import joined
-from cofill.completion import CompletionResult
-from cofill.completion._completer import Progress
+from cofill.completion import CompletionResult, Progress
 from cofill.demo._clinics import Clinics, clinics
 from cofill.demo._hospitals import hospitals
 from cofill.demo._release import release

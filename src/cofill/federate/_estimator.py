@@ -16,8 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed
-from cofill.completion._completer import Progress, silent
+from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import SettingError
 from cofill.federate._checkpoint import fingerprint_of, restore, store
 from cofill.federate._completion_net import CompletionNet

@@ -12,6 +12,7 @@ from cofill.metrics._classification import (
 from cofill.metrics._clustering import ari, clustering_accuracy, mutual_information, nmi, purity
 from cofill.metrics._images import mse255, psnr, psnr_per_image, ssim, ssim_per_image
 from cofill.metrics._join import joined
+from cofill.metrics._json import plain
 from cofill.metrics._machine import machine, versions
 from cofill.metrics._paired import PairedTest, paired_test
 from cofill.metrics._pixels import packed_images, unpacked_images
@@ -60,6 +61,7 @@ __all__ = [
     "packed_images",
     "paired_test",
     "paper_forest",
+    "plain",
     "psnr",
     "psnr_per_image",
     "purity",

@@ -6,8 +6,7 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import Source, View
-from cofill.views._frames import ColumnRules, _read_ids, view_from_table
+from cofill.views import ColumnRules, Source, View, read_ids, view_from_table
 
 __all__ = ["read_people", "read_site_views"]
 
@@ -53,4 +52,4 @@ def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray 
     if given.id not in table.column_names:
         raise DataError(f"{source.label} has no id column {given.id!r}")
     rules = ColumnRules(id_type=federation.id_type, **source.rules)
-    return np.unique(_read_ids(table.column(given.id), source.label, rules))
+    return np.unique(read_ids(table.column(given.id), source.label, rules))

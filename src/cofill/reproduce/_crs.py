@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cofill.audit._held_out import HeldOut, hold_out
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.errors import DataError
 from cofill.metrics import Recorder, accuracy, mrd, mse, paper_forest
 from cofill.reproduce._methods import Family, Fitted

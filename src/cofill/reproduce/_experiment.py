@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cofill.completion._completer import Progress, silent
+from cofill.completion import Progress, silent
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord, joined, paired_test
 from cofill.reproduce._attacks import ATTACKS, check_attacks

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cofill.cluster import DeepClustering, FederatedKMeans, NetworkSettings
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.federate import fit_sites_many
 from cofill.metrics import ari, clustering_accuracy, mutual_information, nmi, purity
 from cofill.reproduce._fed_setup import Given, estimator_of, held_by

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, fit_sites_many
 from cofill.metrics import Recorder, ResultRecord
 from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method

@@ -33,7 +33,7 @@ from cofill.audit._code_trial import (
     widest,
 )
 from cofill.audit._least_leak import least_leak, least_leaks
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.cooperate._encode import ENCODE, encode_rows
 from cofill.metrics import Recorder, ResultRecord

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from cofill.attack import PUSettings, train_pu
-from cofill.completion._completer import Progress
+from cofill.completion import Progress
 from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import GANSettings
 from cofill.reproduce._attacks import Case, run_attack

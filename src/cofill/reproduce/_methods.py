@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.completion import make
-from cofill.completion._completer import Progress
+from cofill.completion import Progress, make
 from cofill.errors import SettingError
 from cofill.views import MultiView, drop_rows
 

@@ -3,7 +3,7 @@
 from cofill.views._datasets import Dataset, DatasetInfo, datasets, edges, load
 from cofill.views._feature import Feature, Kind
 from cofill.views._fetch import fetch
-from cofill.views._frames import to_frame, to_table
+from cofill.views._frames import ColumnRules, read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
@@ -15,6 +15,7 @@ from cofill.views._view import View
 from cofill.views._writers import check_new_folder, new_folder, write_table
 
 __all__ = [
+    "ColumnRules",
     "Dataset",
     "DatasetInfo",
     "EncodedBlock",
@@ -40,9 +41,11 @@ __all__ = [
     "load",
     "new_folder",
     "pair_up",
+    "read_ids",
     "read_views",
     "to_frame",
     "to_table",
+    "view_from_table",
     "write_sql",
     "write_table",
 ]

@@ -118,7 +118,7 @@ def view_from_table(
         raise DataError(f"{where} has no id column {id!r}{_did_you_mean(id, columns)}")
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows; give it at least one individual or leave it out")
-    ids = _read_ids(table.column(id), where, rules)
+    ids = read_ids(table.column(id), where, rules)
     require_unique(ids, where, rules.first_row, rules.row)
     kept = [c for c in columns if c != id and not rules.ignores(name, c)]
     if "" in kept:
@@ -144,7 +144,7 @@ def view_from_table(
     return View(name, ids, cells, features, id_name=id, id_position=sum(c in before for c in kept))
 
 
-def _read_ids(column: pa.ChunkedArray, where: str, rules: ColumnRules) -> np.ndarray:
+def read_ids(column: pa.ChunkedArray, where: str, rules: ColumnRules) -> np.ndarray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string_view(column.type):
