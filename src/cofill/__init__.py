@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from cofill.attack import (
         NNPU,
         UPU,
-        ByGroup,
         Discriminant,
         GrowPU,
         Likelihood,
         MultiClass,
         Noise,
         SelfTraining,
-        share_of,
+        estimate_share,
     )
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
     from cofill.baselines import (
@@ -50,7 +49,6 @@ __all__ = [
     "NNPU",
     "UPU",
     "Audit",
-    "ByGroup",
     "CentralCompleter",
     "Completed",
     "CooperativeReconstruction",
@@ -78,26 +76,25 @@ __all__ = [
     "audit_update",
     "by_row",
     "drop_rows",
+    "estimate_share",
     "evaluate",
     "load",
     "make",
     "methods",
     "read_views",
-    "share_of",
 ]
 
 _EXPORTS = {
     "cofill.attack": (
         "NNPU",
         "UPU",
-        "ByGroup",
         "Discriminant",
         "GrowPU",
         "Likelihood",
         "MultiClass",
         "Noise",
         "SelfTraining",
-        "share_of",
+        "estimate_share",
     ),
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
     "cofill.baselines": (

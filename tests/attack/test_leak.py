@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from cofill.attack import Leak, share_leak
-from cofill.attack._intervals import bootstrap, ends_of, r2_of_draws
-from cofill.attack._people import hits_of, matrix_of, ranks_of, same_people
+from cofill.attack._intervals import bootstrap_people, percentile_interval, r2_statistic
+from cofill.attack._people import as_matrix, check_same_people, count_hits, rank_candidates
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
 
@@ -61,9 +61,9 @@ def test_r2_agrees_with_the_metric_and_its_interval_covers():
     for seed in range(40):
         truth = rng.normal(size=(150, 3)) * [1, 5, 0.1]
         guess = truth + rng.normal(size=truth.shape) * [1, 5, 0.1]
-        value, drawn = bootstrap(r2_of_draws(truth, guess[None]), 150, draws=300, seed=seed)
+        value, drawn = bootstrap_people(r2_statistic(truth, guess[None]), 150, draws=300, seed=seed)
         assert value == pytest.approx(r2(truth, guess))
-        low, high = ends_of(drawn)
+        low, high = percentile_interval(drawn)
         covered += low <= 0.0 <= high  # the noise has the variance of the truth
     assert covered >= 33
 
@@ -73,27 +73,27 @@ def test_a_draw_is_judged_as_if_its_people_were_all():
     truth, counts = rng.normal(size=(12, 2)), rng.multinomial(12, np.full(12, 1 / 12))
     guess = truth + rng.normal(size=truth.shape)
     again = np.repeat(np.arange(12), counts)
-    value = r2_of_draws(truth, guess[None])(counts[None].astype(float))[0]
+    value = r2_statistic(truth, guess[None])(counts[None].astype(float))[0]
     assert value == pytest.approx(r2(truth[again], guess[again]))
 
 
 def test_a_feature_that_does_not_vary_does_not_count():
     truth = np.column_stack([np.arange(10.0), np.full(10, 3.0)])
-    value, _ = bootstrap(r2_of_draws(truth, truth[None] + [0, 1]), 10, draws=100)
+    value, _ = bootstrap_people(r2_statistic(truth, truth[None] + [0, 1]), 10, draws=100)
     assert value == 1.0
 
 
 def test_somebody_with_a_twin_is_not_singled_out():
     x = np.array([[0.0, 1.0], [0.0, 1.0], [2.0, 2.0]])
-    assert ranks_of(x, x).tolist() == [1, 1, 0]
-    assert hits_of(np.array([[0, 1, 3], [0, 0, 3]])) == 2  # 3 of 2 × 3, rounded to even
+    assert rank_candidates(x, x).tolist() == [1, 1, 0]
+    assert count_hits(np.array([[0, 1, 3], [0, 0, 3]])) == 2  # 3 of 2 × 3, rounded to even
 
 
 def test_precision_weighs_columns():
     candidates = np.array([[0.0, 0.0], [1.0, 5.0]])
     guess = np.array([[0.1, 5.0], [0.9, 5.0]])
-    assert ranks_of(guess, candidates).tolist() == [1, 0]
-    assert ranks_of(guess, candidates, np.array([1.0, 0.0])).tolist() == [0, 0]
+    assert rank_candidates(guess, candidates).tolist() == [1, 0]
+    assert rank_candidates(guess, candidates, np.array([1.0, 0.0])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_precision_weighs_columns():
 )
 def test_what_cannot_be_attacked_is_refused(values, what):
     with pytest.raises(DataError, match=what):
-        matrix_of("codes", values)
+        as_matrix("codes", values)
 
 
 def test_other_numbers_of_people_are_refused():
     with pytest.raises(DataError, match="3 of codes, 2 of rows"):
-        same_people(codes=np.ones((3, 1)), rows=np.ones((2, 1)))
+        check_same_people(codes=np.ones((3, 1)), rows=np.ones((2, 1)))

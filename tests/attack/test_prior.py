@@ -11,8 +11,8 @@ from cofill.attack import (
     Likelihood,
     Noise,
     SelfTraining,
+    estimate_share,
     sensitivity,
-    share_of,
 )
 from cofill.attack._mixture import farthest, fit_mixtures, mean_of_highest
 from cofill.errors import DataError, SettingError
@@ -40,7 +40,7 @@ def digits(share, positive=4, negative=9):
 @pytest.mark.parametrize("widths", [(1.0, 1.0), (1.5, 1.0), (0.6, 1.0)])
 def test_the_share_of_normal_classes_is_found(share, widths):
     x, truth = blobs(share, widths=widths)
-    found = share_of(x, x[truth].mean(axis=0))
+    found = estimate_share(x, x[truth].mean(axis=0))
     assert found.value == pytest.approx(share, abs=0.02)
     assert found.low <= share <= found.high <= found.most
     assert found.told
@@ -49,7 +49,7 @@ def test_the_share_of_normal_classes_is_found(share, widths):
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
 def test_the_share_of_digits_is_found(share):
     x, truth = digits(share)
-    found = share_of(x, x[truth].mean(axis=0))
+    found = estimate_share(x, x[truth].mean(axis=0))
     assert found.value == pytest.approx(truth.mean(), abs=0.03)
     assert found.low <= truth.mean() <= found.high
 
@@ -57,7 +57,7 @@ def test_the_share_of_digits_is_found(share):
 @pytest.mark.parametrize("share", SHARES)
 def test_overlapping_classes_have_a_wide_interval_and_say_so(share):
     x, truth = blobs(share, apart=1.0)
-    found = share_of(x, x[truth].mean(axis=0))
+    found = estimate_share(x, x[truth].mean(axis=0))
     assert found.low <= share <= found.high
     assert not found.told
     attack = KMeansFloor(starts=1).fit(x, mean=x[truth].mean(axis=0))
@@ -72,7 +72,7 @@ def test_the_interval_knows_of_noise(seed):
     x, truth = blobs(0.3, features=30)
     noise = Noise("gaussian", 0.15)
     mean = x[truth].mean(axis=0) + noise.draw(30, np.random.default_rng(seed))
-    found, exact = share_of(x, mean, noise), share_of(x, x[truth].mean(axis=0))
+    found, exact = estimate_share(x, mean, noise), estimate_share(x, x[truth].mean(axis=0))
     assert found.low <= 0.3 <= found.high
     assert found.high - found.low > 2 * (exact.high - exact.low)
 
@@ -81,14 +81,14 @@ def test_a_mean_of_few_digits_is_no_exact_mean():
     x, truth = blobs(0.4)
     quiet = 0.1 * np.random.default_rng(1).normal(size=(len(x), 60))
     x = np.column_stack([x, quiet])
-    found = share_of(x, np.round(x[truth].mean(axis=0), 1))
+    found = estimate_share(x, np.round(x[truth].mean(axis=0), 1))
     assert found.value == pytest.approx(0.4, abs=0.03)
     assert found.low <= 0.4 <= found.high
 
 
 def test_no_share_exceeds_what_is_possible():
     x, truth = blobs(0.3, apart=1.5, count=500)
-    found = share_of(x, x[truth].mean(axis=0))
+    found = estimate_share(x, x[truth].mean(axis=0))
     # On the line of Fisher's discriminant the highest places, `most` of them, reach the mean.
     line = np.linalg.solve(np.cov(x.T), x[truth].mean(axis=0) - x.mean(axis=0))
     places, place = x @ line, x[truth].mean(axis=0) @ line
@@ -99,7 +99,7 @@ def test_no_share_exceeds_what_is_possible():
 
 def test_a_mean_like_everybodys_says_nothing():
     x, _ = blobs(0.5)
-    found = share_of(x, x.mean(axis=0))
+    found = estimate_share(x, x.mean(axis=0))
     assert (found.low, found.high, found.told) == (0.0, 1.0, False)
 
 
@@ -108,8 +108,10 @@ def test_sparse_and_dense_records_have_the_same_share():
     truth = np.arange(1500) < 450
     x = rng.poisson(np.where(truth[:, None], 0.6, 0.25), size=(1500, 30)).astype(float)
     mean = x[truth].mean(axis=0)
-    assert share_of(sparse.csr_array(x), mean).value == pytest.approx(share_of(x, mean).value)
-    assert share_of(x, mean).value == pytest.approx(0.3, abs=0.03)
+    assert estimate_share(sparse.csr_array(x), mean).value == pytest.approx(
+        estimate_share(x, mean).value
+    )
+    assert estimate_share(x, mean).value == pytest.approx(0.3, abs=0.03)
 
 
 @pytest.mark.parametrize("make", [Discriminant, Likelihood, SelfTraining, KMeansFloor])

@@ -5,7 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cofill.attack import LocalRound, MatchingSettings, first_layer_row, invert_updates, update_of
+from cofill.attack import (
+    LocalRound,
+    MatchingSettings,
+    first_layer_row,
+    invert_updates,
+    simulate_update,
+)
 from cofill.errors import DataError, SettingError
 from cofill.nets import MLP, Autoencoder, SquaredError
 
@@ -18,7 +24,7 @@ def rows(trials, sites, n, seed=0):
 
 
 def seen(private, local, network=NETWORK):
-    return np.stack([update_of(network, one, local) for one in private])
+    return np.stack([simulate_update(network, one, local) for one in private])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -59,14 +65,14 @@ def test_two_steps_are_one_after_the_other():
     from jax.flatten_util import ravel_pytree
 
     private = rows(1, 1, 2)[0]
-    whole = update_of(NETWORK, private, LocalRound(steps=2, batch=1))
-    first = update_of(NETWORK, private[:, :1], LocalRound())
+    whole = simulate_update(NETWORK, private, LocalRound(steps=2, batch=1))
+    first = simulate_update(NETWORK, private[:, :1], LocalRound())
     arrays, rest = eqx.partition(NETWORK, eqx.is_inexact_array)
     flat, unravel = ravel_pytree(arrays)
     between = eqx.combine(unravel(flat + first), rest)
-    second = update_of(between, private[:, 1:], LocalRound())
+    second = simulate_update(between, private[:, 1:], LocalRound())
     np.testing.assert_allclose(whole, first + second, atol=1e-6)
-    adam = update_of(NETWORK, private, LocalRound(optimizer="adam", learning_rate=0.01))
+    adam = simulate_update(NETWORK, private, LocalRound(optimizer="adam", learning_rate=0.01))
     assert abs(adam).max() == pytest.approx(0.01, rel=1e-2)
 
 
@@ -113,15 +119,15 @@ def test_a_step_of_plain_descent_is_minus_the_gradient():
         return total.sum() / count.sum()
 
     slope = jax.flatten_util.ravel_pytree(jax.grad(loss)(NETWORK))[0]
-    change = update_of(NETWORK, private, LocalRound(learning_rate=0.5))
+    change = simulate_update(NETWORK, private, LocalRound(learning_rate=0.5))
     np.testing.assert_allclose(change, -0.5 * slope, atol=1e-6)
 
 
 def test_an_aggregate_is_the_mean_of_the_sites_changes():
     private = rows(1, 3, 2)[0]
-    each = [update_of(NETWORK, own[None], LocalRound()) for own in private]
+    each = [simulate_update(NETWORK, own[None], LocalRound()) for own in private]
     np.testing.assert_allclose(
-        update_of(NETWORK, private, LocalRound()), np.mean(each, axis=0), atol=1e-6
+        simulate_update(NETWORK, private, LocalRound()), np.mean(each, axis=0), atol=1e-6
     )
 
 

@@ -21,7 +21,6 @@
     _sensitivity   what a wrong share does
     _multinomial   logistic regression from the means of several classes
     _multiclass    the attack on them
-    _queries       repeated answers, and a mean for each of several groups
     _files         the files of an attack
     _verdict       accuracies beside floor and ceiling
     _job           from files to files
@@ -50,11 +49,13 @@ from cofill.attack._base import (
     AttackFailed,
     Noise,
 )
-from cofill.attack._decoders import DecoderSettings
+from cofill.attack._decoders import DecoderSettings, PairCount
 from cofill.attack._discriminant import Discriminant
+from cofill.attack._files import flag_column, number_column
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
 from cofill.attack._gradient_matching import MatchingSettings
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
+from cofill.attack._intervals import bootstrap_people, percentile_interval
 from cofill.attack._inversion import invert_codes
 from cofill.attack._job import (
     CLASS_ATTACKS,
@@ -69,9 +70,9 @@ from cofill.attack._linkage import LinkageSettings, link_codes
 from cofill.attack._membership import attack_membership, likelihood_ratios, membership_leaks
 from cofill.attack._multiclass import MultiClass
 from cofill.attack._oracle import Oracle, OracleSettings, train_supervised
-from cofill.attack._prior import Share, share_of
+from cofill.attack._people import as_matrix, check_same_people, check_varied
+from cofill.attack._prior import ShareEstimate, estimate_share
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
-from cofill.attack._queries import ByGroup, averaged
 from cofill.attack._runs import Runs, score_runs
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._sensitivity import sensitivity
@@ -81,8 +82,9 @@ from cofill.attack._update_inversion import (
     LocalRound,
     first_layer_row,
     invert_updates,
-    update_of,
+    simulate_update,
 )
+from cofill.attack._verdict import exact_interval, judge_guesses
 
 __all__ = [
     "CLASS_ATTACKS",
@@ -92,7 +94,6 @@ __all__ = [
     "AbstractCalibratedAttack",
     "AbstractMeanAttack",
     "AttackFailed",
-    "ByGroup",
     "DecoderSettings",
     "Discriminant",
     "GrowPU",
@@ -110,32 +111,41 @@ __all__ = [
     "Oracle",
     "OracleSettings",
     "PUSettings",
+    "PairCount",
     "Runs",
     "SelfTraining",
     "Shadows",
-    "Share",
+    "ShareEstimate",
     "Spread",
+    "as_matrix",
     "attack_membership",
     "attack_training",
-    "averaged",
+    "bootstrap_people",
+    "check_same_people",
+    "check_varied",
+    "estimate_share",
+    "exact_interval",
     "first_layer_row",
+    "flag_column",
     "infer_attribute",
     "invert_codes",
     "invert_updates",
+    "judge_guesses",
     "kmeans_accuracy",
     "likelihood_ratios",
     "link_codes",
     "membership_leaks",
+    "number_column",
+    "percentile_interval",
     "run_mean_attack",
     "score_runs",
     "sensitivity",
     "share_leak",
-    "share_of",
+    "simulate_update",
     "spread_of",
     "spread_of_pieces",
     "train_growpu",
     "train_pu",
     "train_shadows",
     "train_supervised",
-    "update_of",
 ]

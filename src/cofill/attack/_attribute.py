@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from cofill.attack._decoders import Decoded, DecoderSettings, Pairs, decode_held_out, pairs_in
-from cofill.attack._intervals import bootstrap, ends_of, r2_of_draws
+from cofill.attack._decoders import Decoded, DecoderSettings, PairCount, decode_held_out, pairs_in
+from cofill.attack._intervals import bootstrap_people, percentile_interval, r2_statistic
 from cofill.attack._leak import Leak, share_leak
-from cofill.attack._people import check_varied, matrix_of, same_people
+from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block
 
@@ -34,7 +34,7 @@ def infer_attribute(
     *,
     public: Any = None,
     rows: Any = None,
-    pairs: Sequence[Pairs] = ("all",),
+    pairs: Sequence[PairCount] = ("all",),
     scope: str = "individual",
     name: str = "attribute",
     settings: DecoderSettings | None = None,
@@ -75,13 +75,13 @@ def infer_attribute(
     ('accuracy', True, True)
     """
     settings = settings or DecoderSettings()
-    z = matrix_of("release", release, least=10)
-    known = None if public is None else matrix_of("public", public, least=10)
-    true = None if rows is None else matrix_of("rows", rows, least=10)
+    z = as_matrix("release", release, least=10)
+    known = None if public is None else as_matrix("public", public, least=10)
+    true = None if rows is None else as_matrix("rows", rows, least=10)
     facts = np.asarray(attribute)
     if facts.ndim != 1:
         raise DataError(f"attribute must be one value a person, got the shape {facts.shape}")
-    same_people(release=z, attribute=facts, public=known, rows=true)
+    check_same_people(release=z, attribute=facts, public=known, rows=true)
     if not pairs:
         raise SettingError("pairs must hold at least one number of pairs, got none")
     chosen = settings.sample(len(z))
@@ -92,7 +92,7 @@ def infer_attribute(
     for amount in pairs:
         pairs_in(amount, len(z), settings.folds)
     seen = z if known is None else np.hstack([z, known])
-    asked: list[tuple[np.ndarray, Pairs]] = [(seen, p) for p in pairs]
+    asked: list[tuple[np.ndarray, PairCount]] = [(seen, p) for p in pairs]
     if known is not None:
         asked += [(known, p) for p in pairs]
     asked.append((seen if true is None else np.hstack([seen, true]), "all"))
@@ -118,7 +118,7 @@ def _targets(
 ) -> tuple[Float[np.ndarray, "people outputs"], tuple[Block, ...] | None]:
     """Return numbers as one column, or classes in one-hot code with their block."""
     if facts.dtype.kind == "f":
-        column = matrix_of("attribute", facts[:, None])
+        column = as_matrix("attribute", facts[:, None])
         check_varied("attribute", column)
         return column, None
     if facts.dtype.kind == "O":
@@ -141,8 +141,8 @@ def _number(
     facts: dict[str, Any],
 ) -> Leak:
     def drawn(made: Decoded) -> tuple[float, np.ndarray]:
-        statistic = r2_of_draws(truth, made.guesses)
-        return bootstrap(statistic, len(truth), draws=settings.draws, seed=settings.seed)
+        statistic = r2_statistic(truth, made.guesses)
+        return bootstrap_people(statistic, len(truth), draws=settings.draws, seed=settings.seed)
 
     value, spread = drawn(found)
     other = None if sham is None else drawn(sham)
@@ -153,8 +153,8 @@ def _number(
         control=None if other is None else other[0],
         attack=value,
         ceiling=max(value, drawn(best)[0]),
-        interval=ends_of(spread),
-        gain=None if other is None else ends_of(spread - other[1]),
+        interval=percentile_interval(spread),
+        gain=None if other is None else percentile_interval(spread - other[1]),
     )
 
 
@@ -176,7 +176,9 @@ def _class(
     gain = None
     if sham is not None:
         apart = hits - right(sham)
-        gain = ends_of(bootstrap(lambda c: c @ apart / people, people, draws=settings.draws)[1])
+        gain = percentile_interval(
+            bootstrap_people(lambda c: c @ apart / people, people, draws=settings.draws)[1]
+        )
     commonest = int(truth.sum(axis=0).max())
     return share_leak(
         round(float(hits.sum())),

@@ -231,9 +231,9 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         self, records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None
     ) -> float:
         # Here, because the estimate stands on attacks, which stand on this interface.
-        from cofill.attack._prior import share_of
+        from cofill.attack._prior import estimate_share
 
-        found = share_of(records, mean, noise)
+        found = estimate_share(records, mean, noise)
         self.prior_interval_ = found.low, found.high
         self.notes_.append(
             "the share of positives is estimated as if the mean were of these records; a mean of "

@@ -17,9 +17,9 @@ from jaxtyping import Float
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block, Fusion, FusionProblem, FusionSettings, fit_fusions
 
-__all__ = ["Decoded", "DecoderSettings", "Pairs", "decode_held_out", "pairs_in"]
+__all__ = ["Decoded", "DecoderSettings", "PairCount", "decode_held_out", "pairs_in"]
 
-Pairs = int | str  # a number, or "all"
+PairCount = int | str  # a number, or "all"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Decoded:
         return Decoded(self.guesses[:, people], self.precision, self.pairs)
 
 
-def pairs_in(amount: Pairs, people: int, folds: int) -> int:
+def pairs_in(amount: PairCount, people: int, folds: int) -> int:
     """Return how many pairs an amount is; those left over to be attacked are never among them.
 
     Examples
@@ -115,7 +115,7 @@ def pairs_in(amount: Pairs, people: int, folds: int) -> int:
 
 
 def decode_held_out(
-    problems: Sequence[tuple[Float[np.ndarray, "people _"], Pairs]],
+    problems: Sequence[tuple[Float[np.ndarray, "people _"], PairCount]],
     targets: Float[np.ndarray, "people outputs"],
     settings: DecoderSettings,
     blocks: tuple[Block, ...] | None = None,

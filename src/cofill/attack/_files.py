@@ -13,11 +13,18 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.views import write_table
 
-__all__ = ["Release", "flags_of", "numbers_of", "read_release", "words_of", "write_guesses"]
+__all__ = [
+    "ReleasedMeans",
+    "flag_column",
+    "number_column",
+    "read_release",
+    "text_column",
+    "write_guesses",
+]
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleasedMeans:
     """A file's mean, or means of several classes, with what it says of shares and noise.
 
     Parameters
@@ -45,7 +52,7 @@ class Release:
         return list(next(iter(self.means.values())))
 
 
-def read_release(path: Path) -> Release:
+def read_release(path: Path) -> ReleasedMeans:
     """Read and check a JSON file with a mean or with the means of several classes."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -63,10 +70,10 @@ def read_release(path: Path) -> Release:
         _number(value, f"{path}: the mean of column {name!r}")
     share = found.get("prior")
     priors = {} if share is None else {"": _number(share, f"{path}: the prior")}
-    return Release({"": found["mean"]}, priors, _noise(path, found))
+    return ReleasedMeans({"": found["mean"]}, priors, _noise(path, found))
 
 
-def _several(path: Path, found: dict[str, Any]) -> Release:
+def _several(path: Path, found: dict[str, Any]) -> ReleasedMeans:
     means = found["means"]
     if not means or not all(isinstance(mean, dict) and mean for mean in means.values()):
         raise DataError(f"{path} must hold means as {{class: {{column: value, …}}, …}}")
@@ -88,7 +95,7 @@ def _several(path: Path, found: dict[str, Any]) -> Release:
         _number(share, f"{path}: the share of class {kind!r}")
     order = list(next(iter(means.values())))
     ordered = {kind: {name: mean[name] for name in order} for kind, mean in means.items()}
-    return Release(ordered, priors, _noise(path, found))
+    return ReleasedMeans(ordered, priors, _noise(path, found))
 
 
 def _noise(path: Path, found: dict[str, Any]) -> str | None:
@@ -104,7 +111,7 @@ def _number(value: Any, what: str) -> float | int:
     return value
 
 
-def numbers_of(table: pa.Table, column: str, where: str) -> np.ndarray:
+def number_column(table: pa.Table, column: str, where: str) -> np.ndarray:
     """Return a column of numbers without gaps."""
     values = table.column(column)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
@@ -120,7 +127,7 @@ def numbers_of(table: pa.Table, column: str, where: str) -> np.ndarray:
     return values.cast(pa.float64()).to_numpy()
 
 
-def flags_of(table: pa.Table, column: str, positive: str, where: str) -> np.ndarray:
+def flag_column(table: pa.Table, column: str, positive: str, where: str) -> np.ndarray:
     """Return where a column has the positive value; a truth value counts as 1 or 0."""
     values = table.column(column)
     if values.null_count:
@@ -137,7 +144,7 @@ def flags_of(table: pa.Table, column: str, positive: str, where: str) -> np.ndar
     return np.array([str(v) == positive for v in values.to_pylist()])
 
 
-def words_of(table: pa.Table, column: str, where: str) -> np.ndarray:
+def text_column(table: pa.Table, column: str, where: str) -> np.ndarray:
     """Return a column of classes as text; whole numbers are written without a point."""
     values = table.column(column)
     if values.null_count:

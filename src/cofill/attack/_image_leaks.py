@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack._intervals import bootstrap, ends_of
+from cofill.attack._intervals import bootstrap_people, percentile_interval
 from cofill.attack._leak import Leak
 from cofill.errors import DataError
 from cofill.metrics import ssim_per_image
@@ -75,7 +75,7 @@ def image_leaks(
             total: Callable[..., np.ndarray] = total,
         ) -> tuple[float, np.ndarray]:
             own = each(made)
-            return bootstrap(lambda counts: total(counts, own), people, draws=draws)
+            return bootstrap_people(lambda counts: total(counts, own), people, draws=draws)
 
         value, spread = drawn(guesses)
         other = None if control is None else drawn(control)
@@ -85,12 +85,12 @@ def image_leaks(
                 **facts,
                 figure=figure,
                 floor=floor,
-                floor_high=ends_of(floor_spread)[1],
+                floor_high=percentile_interval(floor_spread)[1],
                 control=None if other is None else other[0],
                 attack=value,
                 ceiling=max([value, *(drawn(c)[0] for c in ceilings)]),
-                interval=ends_of(spread),
-                gain=None if other is None else ends_of(spread - other[1]),
+                interval=percentile_interval(spread),
+                gain=None if other is None else percentile_interval(spread - other[1]),
             )
         )
     return leaks

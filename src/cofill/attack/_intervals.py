@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["bootstrap", "ends_of", "r2_of_draws"]
+__all__ = ["bootstrap_people", "percentile_interval", "r2_statistic"]
 
 _CELLS = 2**24
 
 
-def bootstrap(
+def bootstrap_people(
     statistic: Callable[[Float[np.ndarray, "draws people"]], Float[np.ndarray, " draws"]],
     people: int,
     *,
@@ -27,7 +27,7 @@ def bootstrap(
     Examples
     --------
     >>> x = np.arange(50.0)
-    >>> value, drawn = bootstrap(lambda counts: counts @ x / 50, 50)
+    >>> value, drawn = bootstrap_people(lambda counts: counts @ x / 50, 50)
     >>> value, bool(18 < drawn.min() < drawn.max() < 31)
     (24.5, True)
     """
@@ -41,19 +41,21 @@ def bootstrap(
     return float(statistic(np.ones((1, people)))[0]), np.concatenate(parts)
 
 
-def ends_of(drawn: Float[np.ndarray, " draws"], level: float = 0.95) -> tuple[float, float]:
+def percentile_interval(
+    drawn: Float[np.ndarray, " draws"], level: float = 0.95
+) -> tuple[float, float]:
     """Return the percentile interval of drawn statistics.
 
     Examples
     --------
-    >>> [round(end, 6) for end in ends_of(np.arange(101.0), 0.9)]
+    >>> [round(end, 6) for end in percentile_interval(np.arange(101.0), 0.9)]
     [5.0, 95.0]
     """
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def r2_of_draws(
+def r2_statistic(
     truth: Float[np.ndarray, "people features"],
     guesses: Float[np.ndarray, "repeats people features"],
 ) -> Callable[[Float[np.ndarray, "draws people"]], Float[np.ndarray, " draws"]]:
@@ -62,7 +64,7 @@ def r2_of_draws(
     Examples
     --------
     >>> truth = np.array([[0.0], [1.0], [2.0]])
-    >>> float(r2_of_draws(truth, truth[None])(np.ones((1, 3)))[0])
+    >>> float(r2_statistic(truth, truth[None])(np.ones((1, 3)))[0])
     1.0
     """
     varies = (truth != truth[:1]).any(axis=0)

@@ -13,11 +13,17 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.attack._alignment import aligned, whitened
-from cofill.attack._decoders import Decoded, DecoderSettings, Pairs, decode_held_out, pairs_in
+from cofill.attack._decoders import Decoded, DecoderSettings, PairCount, decode_held_out, pairs_in
 from cofill.attack._image_leaks import image_leaks
-from cofill.attack._intervals import bootstrap, ends_of, r2_of_draws
+from cofill.attack._intervals import bootstrap_people, percentile_interval, r2_statistic
 from cofill.attack._leak import Leak, share_leak
-from cofill.attack._people import check_varied, hits_of, matrix_of, ranks_of, same_people
+from cofill.attack._people import (
+    as_matrix,
+    check_same_people,
+    check_varied,
+    count_hits,
+    rank_candidates,
+)
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2_per_feature
 
@@ -35,7 +41,7 @@ def invert_codes(
     codes: Any,
     rows: Any,
     *,
-    pairs: Sequence[Pairs] = (10, 100, "all"),
+    pairs: Sequence[PairCount] = (10, 100, "all"),
     known: Any = None,
     public: Any = None,
     decoded: Any = None,
@@ -93,9 +99,9 @@ def invert_codes(
     """
     settings = settings or DecoderSettings()
     z, x, own = _checked(codes, rows, known, settings)
-    site = None if decoded is None else matrix_of("decoded", decoded)
+    site = None if decoded is None else as_matrix("decoded", decoded)
     if site is not None:
-        same_people(codes=matrix_of("codes", codes), decoded=site)
+        check_same_people(codes=as_matrix("codes", codes), decoded=site)
         site = site[settings.sample(len(site))]
     if not pairs:
         raise SettingError("pairs must hold at least one number of pairs, got none")
@@ -103,7 +109,7 @@ def invert_codes(
     for amount in amounts:
         pairs_in(amount, len(x), settings.folds)
     seen = z if own is None else np.hstack([z, own])
-    wanted: list[Pairs] = [*dict.fromkeys([*amounts, "all"])]
+    wanted: list[PairCount] = [*dict.fromkeys([*amounts, "all"])]
     asked = [(seen, p) for p in wanted]
     if own is not None:
         asked += [(own, p) for p in wanted]
@@ -113,9 +119,9 @@ def invert_codes(
     if 0 in pairs:
         if public is None:
             raise SettingError("public must be rows of other people for an attack without pairs")
-        found[0] = _blind(z, matrix_of("public", public), x.shape[1], settings)
+        found[0] = _blind(z, as_matrix("public", public), x.shape[1], settings)
     leaks: list[Leak] = []
-    everybody = settings.sample(len(matrix_of("codes", codes)))
+    everybody = settings.sample(len(as_matrix("codes", codes)))
     for part in [everybody] if parts is None else parts:
         at = np.flatnonzero(np.isin(everybody, part))
         best, beside = found["all"].of(at), None if site is None else site[at]
@@ -131,9 +137,9 @@ def invert_codes(
 def _checked(
     codes: Any, rows: Any, known: Any, settings: DecoderSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    z, x = matrix_of("codes", codes, least=10), matrix_of("rows", rows, least=10)
-    own = None if known is None else matrix_of("known", known, least=10)
-    same_people(codes=z, rows=x, known=own)
+    z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
+    own = None if known is None else as_matrix("known", known, least=10)
+    check_same_people(codes=z, rows=x, known=own)
     chosen = settings.sample(len(z))
     z, x = z[chosen], x[chosen]
     check_varied("codes", z)
@@ -170,7 +176,7 @@ class _Judge:
         sham: Decoded | None,
         best: Decoded,
         site: np.ndarray | None,
-        amount: Pairs,
+        amount: PairCount,
         settings: DecoderSettings,
     ) -> None:
         self.truth, self.found, self.sham, self.best, self.site = truth, found, sham, best, site
@@ -192,8 +198,8 @@ class _Judge:
         """Return the mean R² over features."""
 
         def drawn(guesses: np.ndarray) -> tuple[float, np.ndarray]:
-            return bootstrap(
-                r2_of_draws(self.truth, guesses),
+            return bootstrap_people(
+                r2_statistic(self.truth, guesses),
                 len(self.truth),
                 draws=self.settings.draws,
                 seed=self.settings.seed,
@@ -203,7 +209,7 @@ class _Judge:
         control, gain = None, None
         if self.sham is not None:
             control, other = drawn(self.sham.guesses)
-            gain = ends_of(spread - other)
+            gain = percentile_interval(spread - other)
         ceiling = max(drawn(g)[0] for g in self._ceilings())
         each = np.mean([r2_per_feature(self.truth, g) for g in self.found.guesses], axis=0)
         return Leak(
@@ -213,7 +219,7 @@ class _Judge:
             control=control,
             attack=value,
             ceiling=max(ceiling, value),
-            interval=ends_of(spread),
+            interval=percentile_interval(spread),
             gain=gain,
             details={"median": float(np.median(each)), "per_feature": each},
         )
@@ -227,12 +233,14 @@ class _Judge:
             other = self._ranks(self.sham)
             control = float((other == 0).mean())
             apart = (ranks == 0).mean(axis=0) - (other == 0).mean(axis=0)
-            gain = ends_of(bootstrap(lambda c: c @ apart / people, people)[1])
+            gain = percentile_interval(bootstrap_people(lambda c: c @ apart / people, people)[1])
         ceiling = max(
             float((self._ranks(self.best) == 0).mean()),
-            0.0 if self.site is None else float((ranks_of(self.site, self.truth) == 0).mean()),
+            0.0
+            if self.site is None
+            else float((rank_candidates(self.site, self.truth) == 0).mean()),
         )
-        hits = hits_of(ranks)
+        hits = count_hits(ranks)
         return share_leak(
             hits,
             people,
@@ -264,4 +272,4 @@ class _Judge:
 
     def _ranks(self, made: Decoded) -> np.ndarray:
         rows = zip(made.guesses, made.precision, strict=True)
-        return np.stack([ranks_of(g, self.truth, p) for g, p in rows])
+        return np.stack([rank_candidates(g, self.truth, p) for g, p in rows])

@@ -19,11 +19,11 @@ import pyarrow as pa
 from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, Noise
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._files import (
-    Release,
-    flags_of,
-    numbers_of,
+    ReleasedMeans,
+    flag_column,
+    number_column,
     read_release,
-    words_of,
+    text_column,
     write_guesses,
 )
 from cofill.attack._floor import KMeansFloor
@@ -34,7 +34,7 @@ from cofill.attack._multinomial import REST
 from cofill.attack._pu import NNPU, UPU
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._sensitivity import sensitivity
-from cofill.attack._verdict import verdict
+from cofill.attack._verdict import judge_guesses
 from cofill.errors import DataError, SettingError
 from cofill.views import Source
 
@@ -136,7 +136,7 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
     said = job.noise or release.noise
     noise = None if said is None else Noise.parse(said)
     table = _table(job, release.columns)
-    records = np.column_stack([numbers_of(table, c, job.records) for c in release.columns])
+    records = np.column_stack([number_column(table, c, job.records) for c in release.columns])
     attacked = _several if release.several else _one
     facts, guesses = attacked(job, release, noise, table, records)
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
@@ -149,7 +149,11 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
 
 
 def _one(
-    job: MeanAttackJob, release: Release, noise: Noise | None, table: pa.Table, records: np.ndarray
+    job: MeanAttackJob,
+    release: ReleasedMeans,
+    noise: Noise | None,
+    table: pa.Table,
+    records: np.ndarray,
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     """Attack one class's mean."""
     mean = list(release.means[""].values())
@@ -182,7 +186,11 @@ def _one(
 
 
 def _several(
-    job: MeanAttackJob, release: Release, noise: Noise | None, table: pa.Table, records: np.ndarray
+    job: MeanAttackJob,
+    release: ReleasedMeans,
+    noise: Noise | None,
+    table: pa.Table,
+    records: np.ndarray,
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     """Attack the means of several classes."""
     if job.method not in CLASS_ATTACKS:
@@ -213,7 +221,7 @@ def _several(
         "notes": list(attack.notes_),
     }
     if job.truth is not None:
-        truth = words_of(table, job.truth, job.records)
+        truth = text_column(table, job.truth, job.records)
         unknown = ~np.isin(truth, names)
         if unknown.any() and REST not in names:
             raise DataError(
@@ -247,7 +255,7 @@ def _table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
 
 
 def _truth(job: MeanAttackJob, table: pa.Table) -> np.ndarray:
-    truth = flags_of(table, job.truth or "", job.positive, job.records)
+    truth = flag_column(table, job.truth or "", job.positive, job.records)
     if truth.all() or not truth.any():
         raise DataError(
             f"column {job.truth!r} must hold positives and others, got one kind only; say which "
@@ -266,7 +274,7 @@ def _judged(
     groups: dict[str, np.ndarray] = {"all": np.ones(len(truth), bool)}
     measured = "who contributed to the mean is not known: individual leak and population mix"
     if job.contributed is not None:
-        inside = flags_of(table, job.contributed, "1", job.records)
+        inside = flag_column(table, job.contributed, "1", job.records)
         groups = {"contributors": inside, "others": ~inside}
         measured = "contributors: leak about individuals; others: inference about a population"
-    return {"measured": measured, **verdict(records, truth, guesses, groups, seed=job.seed)}
+    return {"measured": measured, **judge_guesses(records, truth, guesses, groups, seed=job.seed)}

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.attack._alignment import whitened
-from cofill.attack._intervals import bootstrap, ends_of
+from cofill.attack._intervals import bootstrap_people, percentile_interval
 from cofill.attack._leak import Leak, share_leak
 from cofill.attack._matching import assigned, learned_scores, pair_scores, self_trained, starts
-from cofill.attack._people import check_varied, matrix_of, same_people
+from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 
 __all__ = ["LinkageSettings", "link_codes"]
@@ -101,9 +101,9 @@ def link_codes(
     ('share linked', True, True)
     """
     settings = settings or LinkageSettings()
-    a = matrix_of("first", first, least=_FEWEST)
-    b = matrix_of("second", second, least=_FEWEST)
-    same_people(first=a, second=b)
+    a = as_matrix("first", first, least=_FEWEST)
+    b = as_matrix("second", second, least=_FEWEST)
+    check_same_people(first=a, second=b)
     check_varied("first", a)
     check_varied("second", b)
     rng = np.random.default_rng([settings.seed, 0x11A7])
@@ -190,8 +190,8 @@ def _leaks(
     for k, figure in enumerate(_FIGURES):
         asked = ~np.isnan(hits[:, k])
         share, control = float(hits[:, k][asked].mean()), float(np.nanmean(sham[k]))
-        _, drawn = bootstrap(_share(hits[:, k]), people)
-        _, others = bootstrap(_share(sham[None, k]), people)
+        _, drawn = bootstrap_people(_share(hits[:, k]), people)
+        _, others = bootstrap_people(_share(sham[None, k]), people)
         leaks.append(
             share_leak(
                 round(share * count),
@@ -203,7 +203,7 @@ def _leaks(
                 floor=floors[k],
                 control=control,
                 ceiling=max(float(ceiling[k]), share),
-                gain=ends_of(drawn - others),
+                gain=percentile_interval(drawn - others),
                 sizes={"people": people, "linked": count, "pairs": amount, "repeats": len(hits)},
                 details={"by_repeat": np.nanmean(hits[:, k], axis=1)},
             )

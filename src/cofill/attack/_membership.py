@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.attack._leak import Leak, share_leak
-from cofill.attack._people import matrix_of
+from cofill.attack._people import as_matrix
 from cofill.attack._verdict import exact_interval
 from cofill.errors import DataError, SettingError
 
@@ -123,7 +123,7 @@ def attack_membership(
     """
     if method not in METHODS:
         raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    own = matrix_of("losses", np.asarray(losses)[:, None], least=4)[:, 0]
+    own = as_matrix("losses", np.asarray(losses)[:, None], least=4)[:, 0]
     truth = np.asarray(member)
     if truth.shape != own.shape or truth.dtype != np.bool_:
         raise DataError(
@@ -133,7 +133,7 @@ def attack_membership(
     control = None
     scores = -own
     if shadow_losses is not None:
-        others, was = matrix_of("shadow_losses", shadow_losses, least=2), np.asarray(inside)
+        others, was = as_matrix("shadow_losses", shadow_losses, least=2), np.asarray(inside)
         if others.shape[1] != len(own) or was.shape != others.shape or was.dtype != np.bool_:
             raise DataError(
                 "shadow_losses and inside must have a row for each shadow network and a column for "

@@ -9,17 +9,17 @@ from jaxtyping import Float, Int
 
 from cofill.errors import DataError
 
-__all__ = ["check_varied", "hits_of", "matrix_of", "ranks_of", "same_people"]
+__all__ = ["as_matrix", "check_same_people", "check_varied", "count_hits", "rank_candidates"]
 
 _CELLS = 2**24  # distances held at one time
 
 
-def matrix_of(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "people columns"]:
+def as_matrix(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "people columns"]:
     """Return values as a float matrix of at least so many people, without gaps.
 
     Examples
     --------
-    >>> matrix_of("codes", [[1, 2], [3, 4]]).dtype
+    >>> as_matrix("codes", [[1, 2], [3, 4]]).dtype
     dtype('float64')
     """
     try:
@@ -44,12 +44,12 @@ def matrix_of(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "p
     return array
 
 
-def same_people(**matrices: np.ndarray | None) -> None:
+def check_same_people(**matrices: np.ndarray | None) -> None:
     """Refuse matrices of different numbers of people.
 
     Examples
     --------
-    >>> same_people(codes=np.ones((3, 2)), rows=np.ones((3, 5)), known=None)
+    >>> check_same_people(codes=np.ones((3, 2)), rows=np.ones((3, 5)), known=None)
     """
     given = {name: len(m) for name, m in matrices.items() if m is not None}
     if len(set(given.values())) > 1:
@@ -69,7 +69,7 @@ def check_varied(what: str, values: Float[np.ndarray, "people columns"]) -> None
         )
 
 
-def ranks_of(
+def rank_candidates(
     guesses: Float[np.ndarray, "people columns"],
     candidates: Float[np.ndarray, "people columns"],
     precision: Float[np.ndarray, " columns"] | None = None,
@@ -81,7 +81,7 @@ def ranks_of(
 
     Examples
     --------
-    >>> ranks_of(np.array([[0.1], [0.9], [0.2]]), np.array([[0.0], [1.0], [5.0]])).tolist()
+    >>> rank_candidates(np.array([[0.1], [0.9], [0.2]]), np.array([[0.0], [1.0], [5.0]])).tolist()
     [0, 0, 2]
     """
     weight = np.ones(guesses.shape[1]) if precision is None else precision
@@ -97,7 +97,7 @@ def ranks_of(
     return found
 
 
-def hits_of(ranks: Int[np.ndarray, "repeats people"]) -> int:
+def count_hits(ranks: Int[np.ndarray, "repeats people"]) -> int:
     """Return how many people are of rank 0, as a mean over the repeats.
 
     Repeats ask the same people again: for an interval they are no further people.

@@ -33,7 +33,7 @@ from cofill.attack._discriminant import direction_of
 from cofill.attack._mixture import fit_mixtures
 from cofill.attack._spread import spread_of
 
-__all__ = ["Share", "share_of"]
+__all__ = ["ShareEstimate", "estimate_share"]
 
 _SHARES = 150
 _LEAST = 0.003
@@ -44,7 +44,7 @@ _TELLING = 0.25  # width of an interval that still tells something
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareEstimate:
     """An estimated share of positives.
 
     Parameters
@@ -71,9 +71,9 @@ class Share:
         return f"{self.value:.3f} (95 % interval {self.low:.3f} to {self.high:.3f})"
 
 
-def share_of(
+def estimate_share(
     records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None = None
-) -> Share:
+) -> ShareEstimate:
     """Estimate the share of positives.
 
     Examples
@@ -81,7 +81,7 @@ def share_of(
     >>> rng = np.random.default_rng(0)
     >>> truth = np.arange(1000) < 300
     >>> records = rng.normal(size=(1000, 5)) + 2 * truth[:, None]
-    >>> found = share_of(records, records[truth].mean(axis=0))
+    >>> found = estimate_share(records, records[truth].mean(axis=0))
     >>> found.low < 0.3 < found.high, round(found.value, 1)
     (True, 0.3)
     """
@@ -90,7 +90,7 @@ def share_of(
     places = np.sort(line.places(records))
     scale = float(places.std())
     if line.expected <= _NOTHING * scale:
-        return Share(0.5, 0.0, 1.0, 1.0)
+        return ShareEstimate(0.5, 0.0, 1.0, 1.0)
     places, place, error = places / scale, line.expected / scale, line.error / scale
     most = _most(places, place - 2 * error)
     tried: list[tuple[float, float]] = []
@@ -106,7 +106,7 @@ def share_of(
     # from it, on either side, says how much shapes and noise matter, which mixtures only guess.
     doubt = max(abs(most - mode) for mode in modes)
     low = max(min(*ends, value) - doubt, _LEAST)
-    return Share(value, float(low), float(min(max(*ends, value) + doubt, most)), most)
+    return ShareEstimate(value, float(low), float(min(max(*ends, value) + doubt, most)), most)
 
 
 def _rounding(mean: Float[np.ndarray, " features"]) -> Noise | None:

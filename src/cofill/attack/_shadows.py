@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from cofill.attack._leak import Leak
 from cofill.attack._membership import METHODS, likelihood_ratios, membership_leaks
-from cofill.attack._people import check_varied, matrix_of
+from cofill.attack._people import as_matrix, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
 
@@ -63,7 +63,7 @@ def train_shadows(
     >>> shadows.losses.shape, shadows.inside.sum(axis=0).tolist() == [2] * 20
     ((4, 20), True)
     """
-    x = matrix_of("rows", rows, least=4).astype(np.float32)
+    x = as_matrix("rows", rows, least=4).astype(np.float32)
     check_varied("rows", x)
     if count < 2 or count % 2:
         raise SettingError(f"count of shadow networks must be even and 2 or more, got {count}")

@@ -29,7 +29,7 @@ from cofill.attack._leak import Leak, share_leak
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError
 
-__all__ = ["LocalRound", "first_layer_row", "invert_updates", "update_of"]
+__all__ = ["LocalRound", "first_layer_row", "invert_updates", "simulate_update"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class _Simulation:
         return jax.vmap(lambda own: self.local.change(network, own))(rows).mean(axis=0)
 
 
-def update_of(
+def simulate_update(
     network: Any, rows: Float[np.ndarray, "sites n d"], local: LocalRound
 ) -> Float[np.ndarray, " size"]:
     """Return the mean change of the sites' weights: what secure aggregation reveals of them.
@@ -117,7 +117,7 @@ def update_of(
     --------
     >>> from cofill.nets import MLP
     >>> network = MLP((3, 2, 3), key=jax.random.key(0))
-    >>> update_of(network, np.ones((1, 4, 3)), LocalRound()).shape
+    >>> simulate_update(network, np.ones((1, 4, 3)), LocalRound()).shape
     (17,)
     """
     return np.asarray(_changed(_Simulation(local), jnp.asarray(rows, jnp.float32), network))
@@ -169,7 +169,7 @@ def invert_updates(
     network
         Before the round.
     changes
-        Trials × weights: each a site's change, or the mean over several sites (`update_of`).
+        Trials × weights: each a site's change, or the mean over several sites (`simulate_update`).
     rows
         Trials × sites × rows × features: the truth, for the judge. The attacker knows the numbers.
     local
@@ -189,7 +189,7 @@ def invert_updates(
     >>> from cofill.nets import Autoencoder
     >>> network = Autoencoder((4, 3), key=jax.random.key(0), activation="tanh")
     >>> rows = np.random.default_rng(0).normal(size=(5, 1, 1, 4))
-    >>> seen = np.stack([update_of(network, r, LocalRound()) for r in rows])
+    >>> seen = np.stack([simulate_update(network, r, LocalRound()) for r in rows])
     >>> invert_updates(network, seen, rows, local=LocalRound())[0].attack
     1.0
     """

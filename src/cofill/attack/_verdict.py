@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 
 from cofill.metrics import clustering_accuracy
 
-__all__ = ["exact_interval", "verdict"]
+__all__ = ["exact_interval", "judge_guesses"]
 
 
 def exact_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def exact_interval(right: int, count: int, level: float = 0.95) -> tuple[float, 
     return low, high
 
 
-def verdict(
+def judge_guesses(
     records: Float[np.ndarray, "records features"],
     truth: Shaped[np.ndarray, " records"],
     guesses: Shaped[np.ndarray, " records"],

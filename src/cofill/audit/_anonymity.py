@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.attack._people import check_varied, matrix_of
+from cofill.attack import as_matrix, check_varied
 from cofill.errors import SettingError
 
 __all__ = ["Anonymity", "anonymity"]
@@ -67,7 +67,7 @@ def anonymity(
         raise SettingError(f"k must be at least 2, got {k}")
     if any(step < 0 for step in steps):
         raise SettingError(f"steps must be 0 or more, got {tuple(steps)}")
-    matrix = matrix_of("the release", values)
+    matrix = as_matrix("the release", values)
     check_varied("the release", matrix)
     deviation = matrix.std(axis=0)
     varied = matrix[:, deviation > 0] / deviation[deviation > 0]

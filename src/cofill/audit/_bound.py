@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack import Leak
-from cofill.attack._verdict import exact_interval
+from cofill.attack import Leak, exact_interval
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Event, GaussianEvent, LaplaceEvent
 

@@ -11,19 +11,21 @@ from cofill.attack import (
     DecoderSettings,
     Leak,
     LinkageSettings,
+    PairCount,
+    as_matrix,
+    check_same_people,
+    check_varied,
     infer_attribute,
     invert_codes,
     link_codes,
 )
-from cofill.attack._decoders import Pairs
-from cofill.attack._people import check_varied, matrix_of, same_people
 from cofill.audit._anonymity import anonymity
 from cofill.audit._audit import Audit
 from cofill.audit._release import AuditedRelease
 
 __all__ = ["CodeAuditSettings", "audit_codes", "code_leaks"]
 
-_PAIRS: tuple[Pairs, ...] = (0, 10, 100, "all")
+_PAIRS: tuple[PairCount, ...] = (0, 10, 100, "all")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class CodeAuditSettings:
     (0, 10, 100, 'all')
     """
 
-    pairs: tuple[Pairs, ...] = _PAIRS
+    pairs: tuple[PairCount, ...] = _PAIRS
     decoders: DecoderSettings = field(default_factory=lambda: DecoderSettings(repeats=1))
     linkage: LinkageSettings = field(default_factory=lambda: LinkageSettings(repeats=1))
     k: int = 5
@@ -97,7 +99,7 @@ def audit_codes(
     """
     settings = settings or CodeAuditSettings()
     started = time.perf_counter()
-    matrix = matrix_of("codes", codes, least=10)
+    matrix = as_matrix("codes", codes, least=10)
     check_varied("codes", matrix)
     leaks, notes = code_leaks(matrix, rows, settings, known=known, public=public)
     if attribute is not None:
@@ -139,8 +141,8 @@ def code_leaks(
     public: Any = None,
 ) -> tuple[tuple[Leak, ...], tuple[str, ...]]:
     """Return what inversion gets out of codes, and what could not be tried."""
-    z, x = matrix_of("codes", codes, least=10), matrix_of("rows", rows, least=10)
-    same_people(codes=z, rows=x)
+    z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
+    check_same_people(codes=z, rows=x)
     pairs, notes = _possible(settings.pairs, len(z), settings.decoders.folds)
     if 0 in settings.pairs:
         if public is None:
@@ -171,7 +173,9 @@ def named(leaks: Sequence[Leak], words: str, *notes: str) -> tuple[Leak, ...]:
     )
 
 
-def _possible(pairs: Sequence[Pairs], people: int, folds: int) -> tuple[list[Pairs], list[str]]:
+def _possible(
+    pairs: Sequence[PairCount], people: int, folds: int
+) -> tuple[list[PairCount], list[str]]:
     """Return the numbers of pairs above 0 that so many people allow, and a note about others."""
     pool = people - -(-people // folds)
     wanted = [p for p in pairs if p != 0]

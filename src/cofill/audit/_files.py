@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack._files import flags_of, numbers_of
+from cofill.attack import flag_column, number_column
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Box
 from cofill.views import Scaler, Source, View, read_views
@@ -144,7 +144,7 @@ def mean_files(
         )
     if not table.num_rows:
         raise DataError(f"{Source(records).label} is empty; there is nothing to release")
-    rows = np.column_stack([numbers_of(table, name, records) for name in names])
+    rows = np.column_stack([number_column(table, name, records) for name in names])
     if limits:
         box = Box(tuple(limits[n][0] for n in names), tuple(limits[n][1] for n in names))
     elif low is None or high is None:
@@ -154,8 +154,8 @@ def mean_files(
         )
     else:
         box = Box(low, high)
-    inside = None if contributed is None else flags_of(table, contributed, "1", records)
-    return rows, flags_of(table, truth, positive, records), inside, box
+    inside = None if contributed is None else flag_column(table, contributed, "1", records)
+    return rows, flag_column(table, truth, positive, records), inside, box
 
 
 def training_rows(rows: str, *, id: str) -> Float[np.ndarray, "people width"]:  # noqa: A002

@@ -15,9 +15,18 @@ from typing import Any, get_args
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.attack import MEAN_ATTACKS, AttackFailed, Leak, Noise, share_leak
-from cofill.attack._people import check_varied, matrix_of, same_people
-from cofill.attack._verdict import exact_interval, verdict
+from cofill.attack import (
+    MEAN_ATTACKS,
+    AttackFailed,
+    Leak,
+    Noise,
+    as_matrix,
+    check_same_people,
+    check_varied,
+    exact_interval,
+    judge_guesses,
+    share_leak,
+)
 from cofill.audit._audit import Audit, Curve
 from cofill.audit._bound import CONFIDENCE
 from cofill.audit._mechanism import prove_epsilon
@@ -221,7 +230,7 @@ def audit_mean(
 def _case(
     records: Any, labels: Any, bounds: Box, contributed: Any, settings: MeanAuditSettings
 ) -> _Case:
-    rows = matrix_of("records", records, least=20)
+    rows = as_matrix("records", records, least=20)
     check_varied("records", rows)
     truth = _flags("labels", labels, rows)
     rng = np.random.default_rng([settings.seed, 0x3EA2])
@@ -238,7 +247,7 @@ def _case(
         )
     units = bounds.in_units(rows)
     check_varied("records within the bounds", units)
-    judged = verdict(units, truth, truth, {}, seed=settings.seed)
+    judged = judge_guesses(units, truth, truth, {}, seed=settings.seed)
     return _Case(
         units,
         rows,
@@ -254,7 +263,7 @@ def _case(
 
 def _flags(what: str, values: Any, rows: np.ndarray) -> Bool[np.ndarray, " people"]:
     flags = np.asarray(values)
-    same_people(records=rows, **{what: flags})
+    check_same_people(records=rows, **{what: flags})
     if flags.ndim != 1 or flags.dtype != np.bool_:
         raise DataError(
             f"{what} must be one truth value a person, got the shape {flags.shape} of type "

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from cofill.attack import Leak
-from cofill.attack._membership import membership_leaks
+from cofill.attack import Leak, membership_leaks
 from cofill.errors import SettingError
 from cofill.federate import AbstractLearner, Batch, FederatedCompletion, RowSite
 from cofill.federate._aggregation import Lesson

@@ -21,11 +21,12 @@ from cofill.attack import (
     Leak,
     LocalRound,
     MatchingSettings,
+    as_matrix,
     attack_training,
+    check_varied,
     invert_updates,
-    update_of,
+    simulate_update,
 )
-from cofill.attack._people import check_varied, matrix_of
 from cofill.audit._audit import Audit
 from cofill.audit._bound import bound_of_leak
 from cofill.audit._release import AuditedRelease, Claim
@@ -134,7 +135,7 @@ def audit_update(
     """
     settings = settings or UpdateAuditSettings()
     started = time.perf_counter()
-    matrix = matrix_of("rows", rows, least=20)
+    matrix = as_matrix("rows", rows, least=20)
     check_varied("rows", matrix)
     if len(matrix) > settings.most_people:
         rng = np.random.default_rng([settings.seed, 0x0DA7])
@@ -200,7 +201,7 @@ def inverted(
         truth = np.stack(
             [own[rng.permutation(len(own))[: sites * count]] for _ in range(settings.trials)]
         ).reshape(*shape, -1)
-        changes = np.stack([update_of(network, one, local) for one in truth])
+        changes = np.stack([simulate_update(network, one, local) for one in truth])
         if noised:
             changes = np.stack([noise.protect(np.asarray(c, np.float64), rng=rng) for c in changes])
         leaks = invert_updates(

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.attack._intervals import bootstrap, ends_of
-from cofill.attack._people import check_varied
+from cofill.attack import bootstrap_people, check_varied, percentile_interval
 from cofill.audit._anonymity import anonymity
 from cofill.audit._code_trial import (
     Attacked,
@@ -262,4 +261,4 @@ def _growth_ends(
     def growth(counts: np.ndarray) -> np.ndarray:
         return (counts @ with_it) / np.maximum(counts @ without, 1e-300) - 1
 
-    return ends_of(bootstrap(growth, len(people), seed=seed)[1])
+    return percentile_interval(bootstrap_people(growth, len(people), seed=seed)[1])
