@@ -209,7 +209,7 @@ def test_folders_that_are_no_run_are_refused(tmp_path):
 
 @pytest.mark.full
 def test_a_real_federation_is_audited_whole(tmp_path):
-    from cofill.network._local import run_local
+    from cofill.network import run_local
 
     run_local(tmp_path / "trial", sites=3)
     audit = audit_run(tmp_path / "trial")

@@ -212,7 +212,7 @@ def test_a_reader_that_goes_away_is_not_talked_of(tmp_path, capfd):
 
 
 def test_a_coordinator_shows_its_page_when_asked(tmp_path, monkeypatch, capsys):
-    from cofill.network import _kits, _processes
+    from cofill.network import Kit
 
     seen = []
 
@@ -222,8 +222,8 @@ def test_a_coordinator_shows_its_page_when_asked(tmp_path, monkeypatch, capsys):
         seen.append(ask(url))
 
     found = type("Kit", (), {"federation": type("F", (), {"address": "here", "port": 1})})
-    monkeypatch.setattr(_processes, "serve", serve)
-    monkeypatch.setattr(_kits.Kit, "read", lambda folder, kind: found)
+    monkeypatch.setattr("cofill.network.serve", serve)
+    monkeypatch.setattr(Kit, "read", lambda folder, kind: found)
     kit(tmp_path)
     assert run(["coordinator", "--kit", str(tmp_path / "coordinator"), "--watch", "0"]) == 0
     ((status, page),) = seen

@@ -162,11 +162,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(kits, tmp_path, capsys, words
 
 def test_an_absent_coordinator_is_named(kits, capsys):
     kit = str(kits / "people" / "ada@clinic.example")
-    from cofill.network._session import FederationError, desk
+    from cofill.network._session import FederationError, open_session
 
     with (
         pytest.raises(FederationError, match=r"localhost:9001 cannot be reached"),
-        desk(Kit.read(Path(kit), "person"), timeout=1.0),
+        open_session(Kit.read(Path(kit), "person"), timeout=1.0),
     ):
         raise AssertionError("there is none")
 

@@ -25,7 +25,7 @@ from cofill.network._order import RunOrder, new_run
 from cofill.network._parcels import MAGIC, Address, open_parcel, read_address
 from cofill.network._processes import free_port
 from cofill.network._releases import releases_from
-from cofill.network._session import desk, write_job
+from cofill.network._session import open_session, write_job
 from cofill.privacy import Ledger
 from cofill.views import drop_rows, load, read_views
 
@@ -258,13 +258,13 @@ def test_rows_stay_at_their_sites(running, first):
 
 def test_who_may_only_look_cannot_submit(running, first, both):
     federation, _ = running
-    with desk(federation.person(VIEWER)) as opened:
+    with open_session(federation.person(VIEWER)) as opened:
         assert opened.sites() == sorted(federation.federation.names)
         runs = {first[0].run, *(order.run for order, _ in both)}
         assert {r.run for r in opened.runs()} >= runs
     with (
         pytest.raises(SettingError, match="may not do this; its role is 'look'"),
-        desk(federation.person(VIEWER)) as opened,
+        open_session(federation.person(VIEWER)) as opened,
     ):
         opened.submit(RunOrder(new_run(), "cooperate", FAST))
 
@@ -275,7 +275,7 @@ def test_a_kit_of_another_federation_is_refused(running, tmp_path):
     stranger = Kit.read(tmp_path / "kits" / "people" / federation.person().name, "person")
     with (
         pytest.raises(CofillError, match=r"cannot be reached|does not accept"),
-        desk(stranger, timeout=3.0),
+        open_session(stranger, timeout=3.0),
     ):
         raise AssertionError("a stranger came in")
 

@@ -7,7 +7,7 @@ from nvflare.fuel.flare_api import api_spec
 
 from cofill.network import _local
 from cofill.network._config import FederationConfig, Member
-from cofill.network._session import Desk, FederationError
+from cofill.network._session import FederationError, Session
 
 
 class Coordinator:
@@ -24,10 +24,10 @@ class Coordinator:
 
 
 def asking(*answers):
-    """Return a desk whose coordinator answers so; waiting needs no kit."""
-    desk = object.__new__(Desk)
-    desk.session = Coordinator(*answers)
-    return desk
+    """Return a session whose coordinator answers so; waiting needs no kit."""
+    session = object.__new__(Session)
+    session.session = Coordinator(*answers)
+    return session
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +37,15 @@ def _quickly(monkeypatch):
 
 def test_a_lost_connection_is_waited_for():
     lost = api_spec.NoConnection("gone")
-    desk = asking("RUNNING", lost, lost, "RUNNING", lost, "FINISHED:COMPLETED")
-    assert desk.wait("job") == "FINISHED:COMPLETED"
+    session = asking("RUNNING", lost, lost, "RUNNING", lost, "FINISHED:COMPLETED")
+    assert session.wait("job") == "FINISHED:COMPLETED"
 
 
 def test_a_coordinator_that_stays_away_is_given_up(monkeypatch):
     monkeypatch.setattr("cofill.network._session._PATIENCE_S", 0.05)
-    desk = asking("RUNNING", api_spec.NoConnection("gone"))
+    session = asking("RUNNING", api_spec.NoConnection("gone"))
     with pytest.raises(api_spec.NoConnection):
-        desk.wait("job")
+        session.wait("job")
 
 
 def test_a_run_that_does_not_end_is_given_up():
@@ -58,7 +58,7 @@ def test_a_session_is_opened_again_until_sites_are_there_but_its_use_is_not_repe
 ):
     opened, closed = [], []
 
-    class Reached(Desk):
+    class Reached(Session):
         def __init__(self):
             pass
 
@@ -68,7 +68,7 @@ def test_a_session_is_opened_again_until_sites_are_there_but_its_use_is_not_repe
             return ["a"]
 
     @contextmanager
-    def desk(kit):
+    def open_session(kit):
         opened.append(len(opened))
         try:
             yield Reached()
@@ -77,7 +77,7 @@ def test_a_session_is_opened_again_until_sites_are_there_but_its_use_is_not_repe
         finally:
             closed.append(len(opened))
 
-    monkeypatch.setattr(_local, "desk", desk)
+    monkeypatch.setattr(_local, "open_session", open_session)
     monkeypatch.setattr(_local, "wait_for_port", lambda *_, **__: None)
     monkeypatch.setattr(_local.LocalFederation, "person", lambda self: None)
     federation = _local.LocalFederation(

@@ -33,7 +33,7 @@ anything is sent), `audit_views` (what defences of codes would cost), `audit_led
 """
 
 from cofill.audit._anonymity import Anonymity, anonymity
-from cofill.audit._audit import Audit, Curve
+from cofill.audit._audit import Audit, Curve, joined
 from cofill.audit._auditors import AUDITORS
 from cofill.audit._bound import (
     EpsilonBound,
@@ -45,6 +45,7 @@ from cofill.audit._bound import (
 from cofill.audit._code_trial import TrialSettings
 from cofill.audit._codes import CodeAuditSettings, audit_codes
 from cofill.audit._evidence import Evidence, evidence_of
+from cofill.audit._files import CodeFiles, code_files, mean_files, training_rows
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
 from cofill.audit._mechanism import prove_epsilon
@@ -65,6 +66,7 @@ __all__ = [
     "AuditedRelease",
     "Claim",
     "CodeAuditSettings",
+    "CodeFiles",
     "Curve",
     "EpsilonBound",
     "Evidence",
@@ -86,7 +88,11 @@ __all__ = [
     "bound_from_scores",
     "bound_of_event",
     "bound_of_leak",
+    "code_files",
     "evidence_of",
+    "joined",
     "level_of",
+    "mean_files",
     "prove_epsilon",
+    "training_rows",
 ]

@@ -110,8 +110,7 @@ def codes(
     quiet: Quiet = False,
 ) -> None:
     """Audit saved codes: rows behind them, attributes, linkage, who looks alike."""
-    from cofill.audit import CodeAuditSettings, audit_codes
-    from cofill.audit._files import code_files
+    from cofill.audit import CodeAuditSettings, audit_codes, code_files
 
     def made() -> Audit:
         found = code_files(
@@ -177,8 +176,7 @@ def mean(
     quiet: Quiet = False,
 ) -> None:
     """Audit the mean of a class before it is released, plain and with noise."""
-    from cofill.audit import MeanAuditSettings, audit_mean
-    from cofill.audit._files import mean_files
+    from cofill.audit import MeanAuditSettings, audit_mean, mean_files
 
     chosen: dict[str, Any] = {"mechanisms": tuple(mechanism)} if mechanism else {}
     settings = MeanAuditSettings(
@@ -231,8 +229,7 @@ def update(
     quiet: Quiet = False,
 ) -> None:
     """Audit updates and trained networks before they are sent: rows behind them, and members."""
-    from cofill.audit import UpdateAuditSettings, audit_update
-    from cofill.audit._files import training_rows
+    from cofill.audit import UpdateAuditSettings, audit_update, training_rows
     from cofill.nets import TrainSettings
 
     settings = UpdateAuditSettings(

@@ -18,7 +18,7 @@ from cofill.errors import SettingError
 if TYPE_CHECKING:
     from typer import Context
 
-    from cofill.network._local import LocalResult
+    from cofill.network import LocalResult
 else:
     # What typer hands over is of the class below its own, and tests check annotations.
     Context = typer.Context.__mro__[1]
@@ -52,8 +52,7 @@ def coordinator(
     quiet: Quiet = False,
 ) -> None:
     """Run the coordinator: it sequences sites and forwards what it cannot read."""
-    from cofill.network._kits import Kit
-    from cofill.network._processes import serve
+    from cofill.network import Kit, serve
 
     found = Kit.read(kit, "coordinator")
     where = f"{found.federation.address}:{found.federation.port}"
@@ -91,10 +90,7 @@ def run_site(
         return
     if kit is None or config is None:
         raise SettingError("cofill site needs --kit KIT and --config site.toml")
-    from cofill.network._config import SiteConfig
-    from cofill.network._kits import Kit
-    from cofill.network._processes import serve
-    from cofill.network._tables import read_people, read_site_views
+    from cofill.network import Kit, SiteConfig, read_people, read_site_views, serve
 
     found = Kit.read(kit, "site")
     given = SiteConfig.read(config)
@@ -124,7 +120,7 @@ def keys(
     ] = None,
 ) -> None:
     """Make keys that nobody else has held, or pin the new keys of another party."""
-    from cofill.network._kits import Kit, pin_keys, renew_keys
+    from cofill.network import Kit, pin_keys, renew_keys
 
     if (out is None) == (pin is None):
         raise SettingError("cofill site keys needs either --out FILE or --pin FILE")
@@ -169,8 +165,7 @@ def run_experiment(
     quiet: Quiet = False,
 ) -> None:
     """Start a run at all sites."""
-    from cofill.network import Kit, RunOrder, new_run
-    from cofill.network._experiments import experiment_of
+    from cofill.network import Kit, RunOrder, experiment_of, new_run
 
     order = RunOrder(new_run(), experiment, {**_settings(setting), "seed": seed})
     experiment_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
@@ -186,28 +181,26 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run from the last step that every site had done."""
-    from cofill.network._kits import Kit
-    from cofill.network._session import desk
+    from cofill.network import Kit, open_session
 
-    with desk(Kit.read(kit, "person")) as opened:
-        state = opened.find(run)
+    with open_session(Kit.read(kit, "person")) as session:
+        state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended ({state.status}); stop it first")
         if state.completed:
             raise SettingError(f"run {run} has finished; there is nothing to resume")
-        order = opened.order(run)
+        order = session.order(run)
     _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet, again=True)
 
 
 @examples("cofill federation status --kit kits/people/ada")
 def status(kit: PersonKit, as_json: AsJson = False) -> None:
     """Say which sites are connected and how runs stand."""
-    from cofill.network._kits import Kit
-    from cofill.network._session import desk
+    from cofill.network import Kit, open_session
 
-    with desk(Kit.read(kit, "person")) as opened:
-        there, runs = opened.sites(), opened.runs()
-        expected = opened.kit.federation.names
+    with open_session(Kit.read(kit, "person")) as session:
+        there, runs = session.sites(), session.runs()
+        expected = session.kit.federation.names
     if as_json:
         shown = {"sites": {n: n in there for n in expected}, "runs": [vars(r) for r in runs]}
         typer.echo(json.dumps(shown, indent=2))
@@ -225,32 +218,30 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """Show how a run went; completed rows are at the sites, not here."""
-    from cofill.network._kits import Kit
-    from cofill.network._session import desk
+    from cofill.network import Kit, open_session
 
-    with desk(Kit.read(kit, "person")) as opened:
-        state = opened.find(run)
+    with open_session(Kit.read(kit, "person")) as session:
+        state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended yet ({state.status})")
-        outcome = opened.outcome(state.job)
+        outcome = session.outcome(state.job)
     _show_outcome(outcome, as_json)
 
 
 @examples("cofill federation stop RUN --kit kits/people/ada")
 def stop(run: Annotated[str, typer.Argument(help="Name of a run.")], kit: PersonKit) -> None:
     """Stop a run; results of other runs stay where they are."""
-    from cofill.network._kits import Kit
-    from cofill.network._session import desk
+    from cofill.network import Kit, open_session
 
-    with desk(Kit.read(kit, "person")) as opened:
-        opened.stop(run)
+    with open_session(Kit.read(kit, "person")) as session:
+        session.stop(run)
     typer.echo(f"run {run} is being stopped")
 
 
 @examples("cofill federation ledger --kit kits/sites/lab")
 def ledger(kit: KitOption, as_json: AsJson = False) -> None:
     """Show what has left this site, and check that no line was changed."""
-    from cofill.network._kits import Kit
+    from cofill.network import Kit
     from cofill.privacy import Ledger
 
     found = Kit.read(kit, "site")
@@ -296,7 +287,7 @@ def local(
     quiet: Quiet = False,
 ) -> None:
     """Try a whole federation on this machine: coordinator and sites as processes, mutual TLS."""
-    from cofill.network._local import run_local
+    from cofill.network import run_local
 
     with progress_line(quiet or as_json) as report_progress:
         result = run_local(
@@ -327,22 +318,21 @@ federation_commands = {
 def _submit(
     kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, again: bool = False
 ) -> None:
-    from cofill.network._kits import Kit
-    from cofill.network._session import FederationError, desk
+    from cofill.network import FederationError, Kit, open_session
 
-    with desk(Kit.read(kit, "person")) as opened:
-        there = opened.sites()
-        missing = sorted(set(opened.kit.federation.names) - set(there))
+    with open_session(Kit.read(kit, "person")) as session:
+        there = session.sites()
+        missing = sorted(set(session.kit.federation.names) - set(there))
         # A run that has begun may go on without a site, where the method allows.
         if missing and not (again and order.goes_on and there):
             raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
-        job = opened.submit(order, there)
+        job = session.submit(order, there)
         if not quiet and not as_json:
             typer.echo(f"run {order.run} was submitted")
         if not wait:
             return
-        opened.wait(job)
-        outcome = opened.outcome(job)
+        session.wait(job)
+        outcome = session.outcome(job)
     if outcome["state"] != "finished":
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
     if as_json or not quiet:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.attack import DecoderSettings
-from cofill.audit import Audit, CodeAuditSettings, Evidence, audit_ledger, audit_run
-from cofill.audit._audit import joined
+from cofill.audit import Audit, CodeAuditSettings, Evidence, audit_ledger, audit_run, joined
 from cofill.completion import CompletionResult, Progress
 from cofill.demo._clinics import Clinics, clinics
 from cofill.demo._hospitals import hospitals

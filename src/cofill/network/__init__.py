@@ -1,7 +1,60 @@
-"""The federation over a real network: kits, coordinator and sites on NVIDIA FLARE."""
+"""The federation over a real network: kits, coordinator and sites on NVIDIA FLARE.
 
-from cofill.network._config import FederationConfig, SiteConfig
-from cofill.network._kits import Kit, make_kits
-from cofill.network._order import RunOrder, new_run
+Names are imported when they are used, so that a command that only reads a kit does not wait for
+the methods, the databases and the engine.
+"""
 
-__all__ = ["FederationConfig", "Kit", "RunOrder", "SiteConfig", "make_kits", "new_run"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofill.network._config import FederationConfig, SiteConfig
+    from cofill.network._experiments import experiment_of
+    from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
+    from cofill.network._local import LocalResult, run_local
+    from cofill.network._order import RunOrder, new_run
+    from cofill.network._processes import serve
+    from cofill.network._session import FederationError, Session, open_session
+    from cofill.network._tables import read_people, read_site_views
+
+__all__ = [
+    "FederationConfig",
+    "FederationError",
+    "Kit",
+    "LocalResult",
+    "RunOrder",
+    "Session",
+    "SiteConfig",
+    "experiment_of",
+    "make_kits",
+    "new_run",
+    "open_session",
+    "pin_keys",
+    "read_people",
+    "read_site_views",
+    "renew_keys",
+    "run_local",
+    "serve",
+]
+
+_EXPORTS = {
+    "_config": ("FederationConfig", "SiteConfig"),
+    "_experiments": ("experiment_of",),
+    "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
+    "_local": ("LocalResult", "run_local"),
+    "_order": ("RunOrder", "new_run"),
+    "_processes": ("serve",),
+    "_session": ("FederationError", "Session", "open_session"),
+    "_tables": ("read_people", "read_site_views"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _EXPORTS.items():
+        if name in names:
+            return getattr(import_module(f"cofill.network.{module}"), name)
+    raise AttributeError(f"module 'cofill.network' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -32,7 +32,7 @@ from cofill.network._processes import (
     start_party,
     wait_for_port,
 )
-from cofill.network._session import Desk, FederationError, desk
+from cofill.network._session import FederationError, Session, open_session
 from cofill.views import (
     MultiView,
     View,
@@ -121,7 +121,7 @@ class LocalFederation:
         self.processes.clear()
 
     @contextmanager
-    def session(self) -> Iterator[Desk]:
+    def session(self) -> Iterator[Session]:
         """Log in once every site is there."""
         wait_for_port(self.federation.port, timeout=_START_S, alive=self.check)
         until = time.monotonic() + _START_S
@@ -129,7 +129,7 @@ class LocalFederation:
             while True:
                 try:
                     with ExitStack() as trial:
-                        opened = trial.enter_context(desk(self.person()))
+                        opened = trial.enter_context(open_session(self.person()))
                         self._await_sites(opened, until)
                         kept.enter_context(trial.pop_all())
                     break
@@ -140,7 +140,7 @@ class LocalFederation:
                     time.sleep(0.5)
             yield opened
 
-    def _await_sites(self, opened: Desk, until: float) -> None:
+    def _await_sites(self, opened: Session, until: float) -> None:
         while True:
             there = set(opened.sites())
             if there >= set(self.federation.names):

@@ -19,7 +19,7 @@ from cofill.network._identity import read_json, write_json
 from cofill.network._kits import Kit, needs_extra
 from cofill.network._order import RunOrder
 
-__all__ = ["Desk", "RunState", "desk"]
+__all__ = ["FederationError", "RunState", "Session", "open_session", "write_job"]
 
 _POLL_S = 0.5
 _PATIENCE_S = 30.0
@@ -50,7 +50,7 @@ class RunState:
         return self.status == "FINISHED:COMPLETED"
 
 
-class Desk:
+class Session:
     """An open session with the coordinator."""
 
     def __init__(self, session: Any, kit: Kit) -> None:
@@ -162,7 +162,7 @@ class Desk:
 
 
 @contextmanager
-def desk(kit: Kit, *, timeout: float = 10.0) -> Iterator[Desk]:
+def open_session(kit: Kit, *, timeout: float = 10.0) -> Iterator[Session]:
     """Log in at the coordinator with a person's kit."""
     try:
         from nvflare.fuel.flare_api import api_spec
@@ -190,7 +190,7 @@ def desk(kit: Kit, *, timeout: float = 10.0) -> Iterator[Desk]:
     try:
         if interrupted:
             raise KeyboardInterrupt
-        yield Desk(session, kit)
+        yield Session(session, kit)
     except api_spec.AuthorizationError:
         raise SettingError(f"{kit.name} may not do this; its role is {_role(kit)!r}") from None
     except (api_spec.NoConnection, api_spec.SessionClosed, api_spec.InternalError) as error:
