@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cofill.cli._app import run
-from cofill.errors import DataError
+from cofill.errors import DataError, StoreError
 from cofill.pages import Section
 from cofill.privacy import Ledger, LedgerEntry
 from cofill.report import SECTIONS as MAKERS
@@ -144,6 +144,6 @@ def test_an_empty_or_missing_folder_is_one_sentence(tmp_path, capsys):
 
 
 def test_nothing_half_written(everything, tmp_path):
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written"):
         write_report(everything, tmp_path / "no" / "report.html")
     assert not list(tmp_path.iterdir())

@@ -158,15 +158,11 @@ def text_column(table: pa.Table, column: str, where: str) -> np.ndarray:
 
 
 def write_guesses(guesses: pa.Table, out: Path) -> None:
-    """Write beside the target, then rename: a reader finds all guesses or none."""
-    beside = out.with_name(f".{out.stem}.part{out.suffix}")
+    """Write the guesses as a table, all of them or none."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_table(guesses, beside)
-        beside.replace(out)
     except OSError as error:
         raise DataError(
             f"{out} cannot be written ({error.strerror}); nothing was written"
         ) from None
-    finally:
-        beside.unlink(missing_ok=True)
+    write_table(guesses, out)

@@ -12,8 +12,8 @@ from typing import Any
 from cofill.audit._release import AuditedRelease
 from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, worst_of
 from cofill.errors import SettingError
+from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
-from cofill.views import new_folder
 
 __all__ = ["Audit", "Curve"]
 

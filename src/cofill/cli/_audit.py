@@ -323,7 +323,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 def _finish(make: Callable[[], Audit], out: Path) -> None:
     """Make an audit and write it, all or nothing; a place that is taken is told at once."""
-    from cofill.views import check_new_folder
+    from cofill.files import check_new_folder
 
     check_new_folder(out)
     make().write(out)

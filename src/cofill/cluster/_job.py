@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -19,12 +18,11 @@ from cofill.cluster._estimator import DeepClustering, FederatedKMeans
 from cofill.cluster._map import PlaneMap, map_picture, plane_map
 from cofill.cluster._rows import ONE
 from cofill.errors import SettingError
+from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
 from cofill.views import (
     MultiView,
     Source,
-    check_new_folder,
-    new_folder,
     read_views,
     write_table,
 )
@@ -150,7 +148,7 @@ def run_cluster(
     ending = ".csv" if Source(next(iter(job.sources.values()))).form == "csv" else ".parquet"
     with new_folder(Path(job.out)) as folder:
         write_table(table, folder / f"assignments{ending}")
-        (folder / "clustering.json").write_text(json.dumps(facts, indent=2) + "\n")
+        write_json(folder / "clustering.json", facts, sync=False)
         if picture is not None:
             (folder / "map.svg").write_text(picture, encoding="utf-8")
         files = tuple(sorted(path.name for path in folder.iterdir()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,14 @@ from cofill.completion._evaluate import evaluate
 from cofill.completion._intervals import with_intervals
 from cofill.completion._registry import check_settings, find, make
 from cofill.errors import DataError, SettingError
+from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import ResultRecord, versions
 from cofill.privacy import Ledger
 from cofill.views import (
     MultiView,
     Source,
-    check_new_folder,
     check_new_tables,
     is_database,
-    new_folder,
     read_views,
     write_sql,
     write_table,
@@ -209,7 +207,7 @@ def _write_folder(
             ending = ".csv" if Source(source).form == "csv" else ".parquet"
             write_table(completed.table(view), folder / f"{view}{ending}")
             write_table(completed.origin_table(view), folder / f"{view}_origin{ending}")
-        (folder / "completion.json").write_text(json.dumps(facts, indent=2) + "\n")
+        write_json(folder / "completion.json", facts, sync=False)
         if record is not None:
             record.write(folder / "evaluation.json")
             write_table(feature_errors(record), folder / "evaluation_features.csv")

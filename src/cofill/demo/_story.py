@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from cofill.demo._clinics import Clinics, clinics
 from cofill.demo._hospitals import hospitals
 from cofill.demo._release import release
 from cofill.errors import DataError
+from cofill.files import write_json
 from cofill.nets import FusionSettings
 from cofill.report import write_report
 from cofill.views import MultiView
@@ -147,7 +147,7 @@ def run_demo(
         "subtitle": "Real data, one machine: what was completed, how well, and what leaked.",
         "chapters": [vars(chapter) for chapter in CHAPTERS],
     }
-    (out / "story.json").write_text(json.dumps(story, indent=2) + "\n", encoding="utf-8")
+    write_json(out / "story.json", story)
     return Demo(patients, completion, images, mean, audit, write_report(out))
 
 

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import statistics
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import SettingError, StoreError
+from cofill.files import write_atomically
 from cofill.metrics._json import finite_or_word, plain
 
 FORMAT = "cofill-result"
@@ -143,27 +143,7 @@ class ResultRecord:
         StoreError
             When the folder is missing or cannot be written to.
         """
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise StoreError(
-                f"the folder {str(target.parent)!r} of the record {target.name!r} does not exist; "
-                "make it first."
-            )
-        # In the same folder, so that the rename cannot cross to another disk.
-        draft = target.with_name(f".{uuid.uuid4().hex}.tmp")
-        try:
-            with draft.open("x", encoding="utf-8") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        except OSError as error:
-            raise StoreError(
-                f"the record {str(target)!r} could not be written ({error.strerror}); "
-                "choose another place."
-            ) from error
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomically(Path(path), self.to_json().encode())
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "ResultRecord":

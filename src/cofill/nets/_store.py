@@ -7,8 +7,6 @@ decides what code runs.
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from cofill.errors import StoreError
+from cofill.files import write_atomically
 
 __all__ = ["load", "load_arrays", "read_metadata", "save"]
 
@@ -64,21 +63,7 @@ def save(path: str | Path, tree: PyTree, metadata: Mapping[str, Any] | None = No
         described = json.dumps(header, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise StoreError(f"metadata must be what JSON can hold: {error}.") from None
-    whole = to_bytes(arrays, {HEADER: described})
-    path = Path(path)
-    try:
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(whole)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    write_atomically(Path(path), to_bytes(arrays, {HEADER: described}), private=True)
 
 
 def load(path: str | Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:

@@ -19,8 +19,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from cofill.errors import CofillError, DataError
+from cofill.files import write_json
 from cofill.network._executor import TASK, end_with_parent, to_wire
-from cofill.network._identity import write_json
 from cofill.network._kits import Kit
 from cofill.network._order import RunOrder
 from cofill.network._place import Route, plain_fault

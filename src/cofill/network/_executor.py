@@ -19,8 +19,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from cofill.errors import CofillError, DataError, SettingError
+from cofill.files import write_json
 from cofill.network._config import SiteConfig
-from cofill.network._identity import write_json
 from cofill.network._kits import Kit
 from cofill.network._order import RunOrder
 from cofill.network._place import Place, Route, plain_fault

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import SettingError, StoreError
+from cofill.files import write_json
 from cofill.privacy import identity_of
 from cofill.privacy._sealing import public_of
 
-__all__ = ["Identity", "PublicKeysOf", "read_json", "write_json"]
+__all__ = ["Identity", "PublicKeysOf", "read_json"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Identity:
     def save(self, folder: Path) -> None:
         """Write the private keys, readable by their owner alone, and the pinned public ones."""
         private = {"name": self.name, "seal": self.seal.hex(), "sign": self.sign.hex()}
-        write_json(folder / "identity.json", private, secret=True)
+        write_json(folder / "identity.json", private, private=True)
         pinned = {name: keys.to_json() for name, keys in self.others.items()}
         write_json(folder / "directory.json", pinned)
 
@@ -114,15 +115,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise StoreError(f"{path} must be a JSON object")
     return found
-
-
-def write_json(path: Path, value: Mapping[str, Any], *, secret: bool = False) -> None:
-    """Write a JSON file whole or not at all; a secret one is its owner's alone from the start."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o644)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

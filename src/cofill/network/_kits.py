@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cofill.errors import SettingError, StoreError
+from cofill.files import new_folder, write_json
 from cofill.network._config import FederationConfig, Member
-from cofill.network._identity import Identity, PublicKeysOf, read_json, write_json
+from cofill.network._identity import Identity, PublicKeysOf, read_json
 from cofill.protocol import COORDINATOR
-from cofill.views import new_folder
 
 __all__ = ["Kit", "make_kits", "pin_keys", "renew_keys"]
 

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import DataError, SettingError
+from cofill.files import write_json
 from cofill.network._config import EXPERIMENTS, FederationConfig, Member, Person, ViewSource
 from cofill.network._database import throw_away_database
-from cofill.network._identity import read_json, write_json
+from cofill.network._identity import read_json
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
 from cofill.network._processes import (

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import CofillError, DataError, SettingError, StoreError
+from cofill.files import new_folder, write_atomically
 from cofill.network._config import FederationConfig, SiteConfig
 from cofill.network._experiment import AbstractExperiment
 from cofill.network._identity import Identity
@@ -33,9 +34,9 @@ from cofill.network._releases import releases_from, releases_to
 from cofill.network._tables import read_people, read_site_views
 from cofill.privacy import Budget, Gate, Ledger, Release
 from cofill.protocol import COORDINATOR
-from cofill.views import Source, View, new_folder
+from cofill.views import Source, View
 
-__all__ = ["Mail", "Place", "Route", "mail_path", "note_time", "plain_fault", "write_file"]
+__all__ = ["Mail", "Place", "Route", "mail_path", "note_time", "plain_fault"]
 
 Mail = Mapping[tuple[int, str], bytes]
 """Parcels for a place, by the step they were sent in and their sender."""
@@ -375,7 +376,7 @@ class Place:
             for receiver, parcel in parcels.items():
                 path = mail_path(self.folder, number, self.name, receiver)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_file(path, parcel, sync=False)
+                write_atomically(path, parcel, private=True, sync=False)
             sent = {}
         state = {
             "done": number,
@@ -385,7 +386,7 @@ class Place:
             "sent": sent,
             "notes": self.notes,
         }
-        write_file(self.folder / "state.bin", pack(state, {}))
+        write_atomically(self.folder / "state.bin", pack(state, {}), private=True)
         self.done, self.parties, self.sent = number, parties, sent
 
     def _kept(self, number: int) -> dict[str, bytes]:
@@ -435,23 +436,6 @@ def _save(ledger: Ledger, path: Path) -> None:
         with suppress(OSError):
             os.truncate(path, size)
         raise StoreError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write a file that appears whole or not at all; `sync` has it survive a power cut."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise StoreError(f"{path.parent} cannot be written: {error.strerror}") from None
 
 
 @contextmanager

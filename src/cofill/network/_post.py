@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.network._identity import Identity, read_json, write_json
+from cofill.files import write_atomically, write_json
+from cofill.network._identity import Identity, read_json
 from cofill.network._parcels import Address, open_parcel, read_address
-from cofill.network._place import Mail, Place, Route, mail_path, note_time, write_file
+from cofill.network._place import Mail, Place, Route, mail_path, note_time
 from cofill.network._releases import releases_from
 from cofill.privacy import Figures
 from cofill.protocol import COORDINATOR
@@ -151,7 +152,7 @@ class PostOffice:
             path = self._path(step, sender, receiver)
             path.parent.mkdir(parents=True, exist_ok=True)
             # In a star every sender still has its last parcels: these need not survive a power cut.
-            write_file(path, parcel, sync=not self.route.star)
+            write_atomically(path, parcel, private=True, sync=not self.route.star)
 
     def leave_out(self, name: str, why: str) -> None:
         """Note that a run goes on without a site's answer."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, SettingError
-from cofill.network._identity import read_json, write_json
+from cofill.files import write_json
+from cofill.network._identity import read_json
 from cofill.network._kits import Kit, needs_extra
 from cofill.network._order import RunOrder
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cofill.errors import CofillError, DataError
+from cofill.files import write_atomically
 from cofill.metrics import versions
 from cofill.pages import Page, Part, Section, note
 from cofill.report._attacks import attacks
@@ -113,15 +114,7 @@ def write_report(
     """
     page = report_page(folder, title=title, sections=sections).html()
     target = Path(folder) / "report.html" if out is None else Path(out)
-    draft = target.with_name(f".{target.name}.part")
-    try:
-        draft.write_text(page, encoding="utf-8")
-        draft.replace(target)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise DataError(
-            f"{target} cannot be written ({error.strerror}); give another --out"
-        ) from None
+    write_atomically(target, page.encode())
     return target
 
 

@@ -12,7 +12,7 @@ from cofill.views._scaling import EncodedBlock, Scaler
 from cofill.views._sources import Source, is_database, read_views
 from cofill.views._sql import check_new_tables, write_sql
 from cofill.views._view import View
-from cofill.views._writers import check_new_folder, new_folder, write_table
+from cofill.views._writers import write_table
 
 __all__ = [
     "ColumnRules",
@@ -30,7 +30,6 @@ __all__ = [
     "by_row_paired",
     "by_view",
     "by_view_and_row",
-    "check_new_folder",
     "check_new_tables",
     "datasets",
     "drop_cells",
@@ -39,7 +38,6 @@ __all__ = [
     "fetch",
     "is_database",
     "load",
-    "new_folder",
     "pair_up",
     "read_ids",
     "read_views",

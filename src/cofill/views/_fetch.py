@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import tempfile
+import io
 import warnings
 import zipfile
 import zlib
@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cofill.errors import DataError, SettingError
+from cofill.errors import DataError, SettingError, StoreError
+from cofill.files import write_atomically
 from cofill.paths import data_folder
 
 __all__ = ["fetch", "read_idx", "read_npz"]
@@ -215,22 +216,18 @@ def _credit(openml: OpenML) -> dict[str, np.ndarray]:
 
 
 def _store(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the arrays and their checksum beside, each under a passing name until it is whole."""
+    """Write the arrays, and their checksum beside them."""
+    packed = io.BytesIO()
+    # The stubs take every keyword of savez_compressed for its allow_pickle.
+    np.savez_compressed(packed, **dict[str, Any](arrays))
+    content = packed.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetch-") as passing:
-            whole = Path(passing) / path.name
-            # The stubs take every keyword of savez_compressed for its allow_pickle.
-            np.savez_compressed(whole, **dict[str, Any](arrays))
-            seal = Path(passing) / (path.name + ".sha256")
-            seal.write_text(f"{_digest(whole, 'sha256')}  {path.name}\n")
-            whole.replace(path)
-            seal.replace(path.with_name(seal.name))
-    except OSError as error:
-        raise DataError(
-            f"{path.name} could not be written to {path.parent} ({error.strerror}); choose a "
-            "folder you may write to (folder=, COFILL_DATA)"
-        ) from error
+        write_atomically(path, content)
+        write_atomically(path.with_name(f"{path.name}.sha256"), f"{digest}  {path.name}\n".encode())
+    except (OSError, StoreError) as error:
+        raise DataError(f"{error}; choose a folder you may write to (COFILL_DATA)") from error
 
 
 def _digest(path: Path, method: str) -> str:

@@ -1,0 +1,137 @@
+"""Files and folders that a reader finds whole or not at all.
+
+Everything is written under a passing name beside its target and renamed once it is whole, so that
+a full disk, an interrupt or a crash never leaves half a file under the name people look for.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cofill.errors import DataError, StoreError
+
+__all__ = ["check_new_folder", "draft_of", "new_folder", "write_atomically", "write_json"]
+
+
+def write_atomically(
+    path: Path, content: bytes, *, private: bool = False, sync: bool = True
+) -> None:
+    """Write a file that appears whole or not at all; an older file is replaced.
+
+    Parameters
+    ----------
+    path
+        Where to; its folder must exist.
+    content
+        The whole file.
+    private
+        Whether only the owner may read the file, from its first byte on.
+    sync
+        Whether the file must survive a power cut; off is faster for what can be made again.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be written; what was there before is left as it was.
+    """
+    with draft_of(path, private=private, sync=sync) as draft:
+        draft.write_bytes(content)
+
+
+def write_json(path: Path, value: Any, *, private: bool = False, sync: bool = True) -> None:
+    """Write a value as readable JSON, as `write_atomically` does."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode(), private=private, sync=sync)
+
+
+@contextmanager
+def draft_of(path: Path, *, private: bool = False, sync: bool = True) -> Iterator[Path]:
+    """Give an empty file to write to, which becomes `path` when the block ends without an error.
+
+    For writers that want a file name; parameters and errors are those of `write_atomically`.
+    """
+    # In the same folder, so that the rename cannot cross to another disk. The ending matches no
+    # pattern (*.parquet, *.json) by which finished files are looked for.
+    draft = path.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        # Made with its final rights, not given them afterwards: a key is never readable by others.
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644))
+        yield draft
+        if sync:
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise _fault(path, error) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder that becomes `path` when the block ends without an error.
+
+    After an error or an interrupt the temporary folder is removed and `path` does not exist.
+
+    Examples
+    --------
+    >>> target = Path(tempfile.mkdtemp()) / "completed"
+    >>> with new_folder(target) as folder:
+    ...     _ = (folder / "note.txt").write_text("done")
+    >>> (target / "note.txt").read_text()
+    'done'
+    """
+    check_new_folder(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    except OSError as error:
+        raise _fault(path, error) from error
+    try:
+        yield folder
+        folder.chmod(0o755)
+        if path.exists():  # an empty folder: check_new_folder allowed it
+            path.rmdir()
+        os.replace(folder, path)  # noqa: PTH105  the atomic one
+    except OSError as error:
+        raise _fault(path, error) from error
+    except StoreError as error:
+        # A file inside could not be written: name the folder the user asked for, not the draft.
+        if isinstance(error.__cause__, OSError):
+            raise _fault(path, error.__cause__) from error.__cause__
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_new_folder(path: Path) -> None:
+    """Raise a `DataError` unless `path` can become a new folder."""
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    if path.exists():
+        raise DataError(
+            f"{path} exists already and is left as it is; give another --out or remove it first"
+        )
+
+
+def _fault(path: Path, error: OSError) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        why = "the disk is full; nothing was written, free some space and run it again"
+        return StoreError(f"{path}: {why}")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreError(
+            f"{path} may not be written; check the folder's permissions or choose another folder"
+        )
+    if error.errno == errno.ENOENT:
+        return StoreError(f"{path} cannot be written: its folder does not exist; make it first")
+    reason = os.strerror(error.errno or 0)
+    return StoreError(f"{path} cannot be written ({reason}); nothing was written")
