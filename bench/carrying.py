@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 
+from cofill.codec import decode, encode
 from cofill.network._experiment import AbstractExperiment
-from cofill.network._packing import pack, unpack
-from cofill.privacy import EncryptedIds, Model, Update
+from cofill.privacy import EncryptedIds, ModelWeights, Update
 from cofill.protocol import COORDINATOR, Step
 
 
@@ -26,10 +26,10 @@ class Carrying(AbstractExperiment):
         return {me.name: me.name}
 
     def keep(self, party):
-        return pack(party, {})
+        return encode(party, format="cofill.state")
 
     def restore(self, name, kept, views, people, me):
-        return unpack(kept, {})
+        return decode(kept, format="cofill.state")
 
     def finish(self, party, people, folder, form):
         return None
@@ -48,7 +48,7 @@ class Echo(Carrying):
     def steps(self):
         def invite(parties, inboxes, report_progress):
             letters = [
-                Model(sender=COORDINATOR, receiver=name, round=0, weights=parties[0])
+                ModelWeights(sender=COORDINATOR, receiver=name, round=0, weights=parties[0])
                 for name in self.federation.names
             ]
             return [(parties[0], letters)]

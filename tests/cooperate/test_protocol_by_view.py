@@ -399,7 +399,7 @@ def test_codes_of_a_view_that_was_no_link_are_refused(fitted):
 
 
 class _Rows(Release):
-    kind = "rows"
+    """It has no kind, so it is not registered."""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from cofill.errors import DataError
 from cofill.federate import Scaffold, run_rounds
-from cofill.privacy import Figures, Update
+from cofill.privacy import RunFigures, Update
 from cofill.protocol import run_steps
 
 
@@ -42,7 +42,7 @@ FAULTS = {
     "no rows": (lambda u: [replace(u, rows=0)], "has no individual that this model"),
     "nothing": (lambda u: [], "did not answer"),
     "something else": (
-        lambda u: [Figures(sender=u.sender, receiver=u.receiver, rows=1, figures={})],
+        lambda u: [RunFigures(sender=u.sender, receiver=u.receiver, rows=1, figures={})],
         "sent figures where an update was asked for",
     ),
 }

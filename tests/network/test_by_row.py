@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cofill.cluster import FederatedKMeans
+from cofill.codec import encode
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
 from cofill.network._order import RunOrder, new_run
-from cofill.network._packing import pack
 from cofill.network._parcels import Address, open_parcel, seal_parcel
-from cofill.network._releases import TYPES, releases_from
-from cofill.privacy import Ledger, MaskedVector, Update
+from cofill.privacy import Ledger, MaskedVector, Update, decode_releases
 from cofill.protocol import COORDINATOR
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
@@ -196,7 +195,7 @@ def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
     address = Address(federation.order.run, mask, "a", COORDINATOR)
     key = federation.identities[COORDINATOR]
     content = open_parcel(parcels[COORDINATOR], address, key, most=2**30)
-    (sent,) = releases_from(content, "a")
+    (sent,) = decode_releases(content, "a")
     assert isinstance(sent, MaskedVector)
     for kind in ("<f4", "<f8"):
         values = (lesson.change * lesson.rows).astype(kind)
@@ -212,12 +211,16 @@ def lie(federation, number: int, change) -> object:
 
     def forge(parcels):
         content = open_parcel(parcels[COORDINATOR], address, keys[COORDINATOR], most=2**30)
-        (update,) = releases_from(content, "b")
+        (update,) = decode_releases(content, "b")
         assert isinstance(update, Update)
         broken = object.__new__(Update)
         for name, value in vars(update).items():
             object.__setattr__(broken, name, change(update).get(name, value))
-        return {COORDINATOR: seal_parcel(pack([broken], TYPES), address, keys["b"], most=2**30)}
+        return {
+            COORDINATOR: seal_parcel(
+                encode([broken], format="cofill.releases"), address, keys["b"], most=2**30
+            )
+        }
 
     return forge
 

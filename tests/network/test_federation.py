@@ -24,9 +24,8 @@ from cofill.network._local import VIEWER, LocalFederation, local_federation, run
 from cofill.network._order import RunOrder, new_run
 from cofill.network._parcels import MAGIC, Address, open_parcel, read_address
 from cofill.network._processes import free_port
-from cofill.network._releases import releases_from
 from cofill.network._session import open_session, write_job
-from cofill.privacy import Ledger
+from cofill.privacy import Ledger, decode_releases
 from cofill.views import drop_rows, load, read_views
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
@@ -230,7 +229,7 @@ def test_ledgers_and_wire_agree(running, first, both):
         for address, parcel in carried.items():
             if address.run == order.run:
                 content = open_parcel(parcel, address, keys[address.receiver], most=2**30)
-                crossed[address.sender] += releases_from(content, address.sender)
+                crossed[address.sender] += decode_releases(content, address.sender)
         for name in names:
             path = federation.kit(name) / "cofill" / "ledger.jsonl"
             ledger = [e for e in Ledger.load(path) if order.run in e.step] if path.exists() else []

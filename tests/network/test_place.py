@@ -7,17 +7,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from cofill.codec import decode, encode
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._agreement import AGREE, OFFER, common_secret
 from cofill.network._experiments import AbstractExperiment, experiment_of
 from cofill.network._order import RunOrder, new_run
-from cofill.network._packing import pack, unpack
 from cofill.network._parcels import Address, open_parcel, seal_parcel
 from cofill.network._place import Place, Route
 from cofill.network._post import run_here
-from cofill.network._releases import releases_from, releases_to
-from cofill.privacy import BlindedIds, Codes, Figures, Ledger, Model, Release, Update
+from cofill.privacy import (
+    BlindedIds,
+    Codes,
+    Ledger,
+    ModelWeights,
+    Release,
+    RunFigures,
+    Update,
+    decode_releases,
+    encode_releases,
+)
 from cofill.protocol import COORDINATOR, Step, run_steps
 from cofill.views import MultiView
 
@@ -162,7 +171,7 @@ def test_ledgers_list_exactly_the_releases_in_the_parcels(here):
         content = open_parcel(
             path.read_bytes(), address, federation.identities[receiver], most=2**30
         )
-        sent[sender] += releases_from(content, sender)
+        sent[sender] += decode_releases(content, sender)
     for name, releases in sent.items():
         ledger = Ledger.load(federation.ledger(name))
         assert len(ledger) == len(releases) == 12
@@ -271,7 +280,9 @@ def test_a_site_that_lost_its_state_cannot_skip_steps(here):
 
 def forged(federation, place, step: int, releases: list[Release], sender: str = "b") -> bytes:
     address = Address(federation.order.run, step, sender, place.name)
-    return seal_parcel(releases_to(releases), address, federation.identities[sender], most=2**30)
+    return seal_parcel(
+        encode_releases(releases), address, federation.identities[sender], most=2**30
+    )
 
 
 def test_a_missing_parcel_and_one_too_many_are_refused(here):
@@ -314,7 +325,7 @@ def test_codes_for_people_never_asked_for_change_nothing(here):
     honest = {(8, s): office.mail("a")[8, s] for s in "bc"}
     address = Address(federation.order.run, 8, "b", "a")
     content = open_parcel(honest[8, "b"], address, federation.identities["a"], most=2**30)
-    (codes,) = releases_from(content, "b")
+    (codes,) = decode_releases(content, "b")
     assert isinstance(codes, Codes)
     strangers = np.array([f"{k:032x}".encode() for k in range(5)])
     more = replace(
@@ -425,7 +436,10 @@ class Averaging(AbstractExperiment):
     def steps(self):
         def invite(parties, inboxes, report_progress):
             (weights,) = parties
-            out = [Model(sender=COORDINATOR, receiver=n, round=0, weights=weights) for n in "abc"]
+            out = [
+                ModelWeights(sender=COORDINATOR, receiver=n, round=0, weights=weights)
+                for n in "abc"
+            ]
             return [(weights, out)]
 
         def train(parties, inboxes, report_progress):
@@ -460,13 +474,13 @@ class Averaging(AbstractExperiment):
         return {name: (name, float(len(view))) for name, view in views.items()}
 
     def keep(self, party):
-        return pack(party, {})
+        return encode(party, format="cofill.state")
 
     def restore(self, name, kept, views, people, me):
-        return unpack(kept, {})
+        return decode(kept, format="cofill.state")
 
     def finish(self, party, people, folder, form):
-        return Figures(sender=party[0], receiver=COORDINATOR, rows=1, figures={"n": party[1]})
+        return RunFigures(sender=party[0], receiver=COORDINATOR, rows=1, figures={"n": party[1]})
 
     def result(self, party):
         return {"mean": party.tolist()}

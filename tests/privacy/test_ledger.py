@@ -17,7 +17,7 @@ from cofill.privacy import (
     GroupSums,
     LaplaceEvent,
     Ledger,
-    Model,
+    ModelWeights,
     NoisyMean,
     PublicKeys,
     SampledGaussianEvent,
@@ -314,7 +314,7 @@ def test_a_site_can_send_only_what_carries_a_guarantee(release, words):
     keys = PublicKeys(sender="clinic", receiver="c", round=0, seal_key=b"a", mask_key=b"b")
     gate.pass_on(keys, "send")
     gate.pass_on(ids("bank"), "send")
-    weights = Model(sender="coordinator", receiver="clinic", round=0, weights=np.ones(2))
+    weights = ModelWeights(sender="coordinator", receiver="clinic", round=0, weights=np.ones(2))
     gate.pass_on(weights, "send")
 
 

@@ -130,7 +130,7 @@ def test_the_gate_writes_what_passes():
 def test_an_undeclared_type_does_not_pass_and_is_not_written():
     @dataclass(frozen=True, eq=False, kw_only=True)
     class Rows(Release):
-        kind = "codes"
+        """It has no kind, so it is not registered."""
 
     @dataclass(frozen=True, eq=False, kw_only=True)
     class MoreThanCodes(Codes):

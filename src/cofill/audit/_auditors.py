@@ -391,6 +391,14 @@ AUDITORS: Mapping[str, Auditor] = {
         "the common model",
         "made from the sites' updates and from nothing else: what it tells of people, they tell",
     ),
+    "column-scales": _without(
+        "how columns are scaled",
+        "made from the sites' summaries and from nothing else: what it tells of people, they tell",
+    ),
+    "group-centres": _without(
+        "centres of groups",
+        "made from the sites' sums and from nothing else: what they tell of people, the sums tell",
+    ),
     "needs": _without(
         "directions of others' codes that a site uses",
         "weights learned from a pilot's codes and the site's own rows, not noised; not attacked",

@@ -27,7 +27,7 @@ from cofill.federate import AbstractLearner, Batch, FederatedCompletion, RowSite
 from cofill.federate._aggregation import Lesson
 from cofill.federate._learner import unravel_of
 from cofill.federate._lessons import taught
-from cofill.privacy import LedgerEntry, Model
+from cofill.privacy import LedgerEntry, ModelWeights
 from cofill.protocol import COORDINATOR
 
 __all__ = ["RoundWatch"]
@@ -105,7 +105,9 @@ class RoundWatch:
         for number, weights, sites in list(self._seen)[:-1]:
             every = list(sites.values())
             models = {
-                k: Model(sender=COORDINATOR, receiver=s.name, round=number + 1, weights=weights)
+                k: ModelWeights(
+                    sender=COORDINATOR, receiver=s.name, round=number + 1, weights=weights
+                )
                 for k, s in enumerate(every)
                 if not s.controls
             }

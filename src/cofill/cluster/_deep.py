@@ -31,7 +31,7 @@ from cofill.cluster._rounds import Held, Plan, new_weights, probabilities, train
 from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
 from cofill.cluster._starts import joined_starts, local_groups
 from cofill.errors import DataError, TrainingError
-from cofill.privacy import GroupSums, Model, Release, Update
+from cofill.privacy import GroupSums, ModelWeights, Release, Update
 from cofill.protocol import COORDINATOR, Step
 
 __all__ = ["deep_steps"]
@@ -163,7 +163,7 @@ def _train(
 
 
 def _trained(
-    sites: Sequence[ClusterSite], models: Sequence[Model], *, apart: bool = False
+    sites: Sequence[ClusterSite], models: Sequence[ModelWeights], *, apart: bool = False
 ) -> list[Any]:
     """Train at all sites, those of one shape together."""
     calls: dict[Any, list[int]] = {}
@@ -182,7 +182,11 @@ def _trained(
 
 
 def _train_alike(
-    plan: Plan, number: int, restarts: int, sites: Sequence[ClusterSite], models: Sequence[Model]
+    plan: Plan,
+    number: int,
+    restarts: int,
+    sites: Sequence[ClusterSite],
+    models: Sequence[ModelWeights],
 ) -> list[tuple[ClusterSite, list[Release]]]:
     weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
     common = np.stack([model.extras["shares"] for model in models])
@@ -213,7 +217,7 @@ def _train_alike(
     return results
 
 
-def _held(plan: Plan, site: ClusterSite, model: Model, size: int) -> Held:
+def _held(plan: Plan, site: ClusterSite, model: ModelWeights, size: int) -> Held:
     """Return what the site holds for the restarts that are still there."""
     restarts = model.extras["restarts"]
     if site.memory is None:
@@ -313,7 +317,7 @@ def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
     return [told[site] for site in sorted(sizes)]
 
 
-def _expected(site: ClusterSite, inbox: Inbox) -> Model:
+def _expected(site: ClusterSite, inbox: Inbox) -> ModelWeights:
     model = told_model(inbox)
     if model is None:
         raise DataError(f"site {site.name!r} has got no model; the coordinator must send one")

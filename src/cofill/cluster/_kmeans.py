@@ -24,8 +24,9 @@ from cofill.cluster._lloyd import add_up_starts, nearest
 from cofill.cluster._noise import GroupNoise
 from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
 from cofill.cluster._starts import data_free_starts, joined_starts, local_groups
+from cofill.codec import storable
 from cofill.errors import SettingError
-from cofill.privacy import GroupSums, Model, Release
+from cofill.privacy import GroupSums, ModelWeights, Release
 from cofill.protocol import COORDINATOR, Step
 
 __all__ = ["KMeansSettings", "KMeansState", "kmeans_steps", "pooled_kmeans", "sureness"]
@@ -96,6 +97,7 @@ class KMeansSettings:
         return self.rounds if self.noise is None else self.noise.rounds
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class KMeansState:
     """What the coordinator knows.
@@ -207,7 +209,7 @@ def _sent(conductor: Conductor, state: KMeansState) -> list[Release]:
     )
 
 
-def _centers_in(model: Model) -> np.ndarray:
+def _centers_in(model: ModelWeights) -> np.ndarray:
     return model.weights.reshape(tuple(int(size) for size in model.extras["shape"]))
 
 

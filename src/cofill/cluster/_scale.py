@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy import GroupSums
 
@@ -23,6 +24,7 @@ __all__ = ["METHODS", "Scaling", "add_scaling", "chosen_method", "scaling_sums"]
 METHODS = ("auto", "standard", "robust", "overall", "none")
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """How numeric columns are scaled: ``(x − center) / scale``, then arcsinh where robust.

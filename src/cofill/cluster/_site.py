@@ -13,7 +13,7 @@ from jaxtyping import Float
 from cofill.cluster._rows import Kinds
 from cofill.cluster._scale import Scaling, add_scaling, scaling_sums
 from cofill.errors import DataError
-from cofill.privacy import GroupSums, Model, Release
+from cofill.privacy import GroupSums, ModelWeights, Release
 from cofill.protocol import COORDINATOR, Step
 
 __all__ = ["SCALING", "ClusterSite", "Conductor", "sums_of", "told_model"]
@@ -84,14 +84,14 @@ class Conductor:
 
     def to_one(self, site: str, number: int, weights: np.ndarray, **extras: np.ndarray) -> Release:
         """Return a model for one site."""
-        return Model(
+        return ModelWeights(
             sender=COORDINATOR, receiver=site, round=number, weights=weights, extras=extras
         )
 
 
-def told_model(inbox: Inbox) -> Model | None:
+def told_model(inbox: Inbox) -> ModelWeights | None:
     """Return the model that came from the coordinator, if one came."""
-    models = [release for release in inbox if isinstance(release, Model)]
+    models = [release for release in inbox if isinstance(release, ModelWeights)]
     return models[-1] if models else None
 
 

@@ -21,6 +21,7 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, guarantee, noise_for
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
@@ -37,6 +38,7 @@ _ASSUMED = (
 )
 
 
+@storable
 @dataclass(frozen=True)
 class CodeDefence:
     """What a site does to its codes before they leave; nothing unless told.

@@ -16,6 +16,7 @@ from operator import add
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 
 __all__ = [
@@ -33,6 +34,7 @@ _AT_ONCE = 256  # patterns solved together
 _ROWS = 1 << 15  # rows summed up together
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class MaskStatistics:
     """Sums over rows from which masks are made; those of more rows are simply added.

@@ -12,12 +12,15 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
+from cofill.codec import storable
+
 __all__ = ["Residuals"]
 
 _MOST = 4096
 _ENOUGH = 1 << 17  # rows, of which the order statistics of more are taken
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Residuals:
     """Residuals of out-of-sample predictions, per encoded column.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cofill.codec import storable
 from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
 from cofill.nets import FusionSettings, TrainSettings
@@ -15,6 +16,7 @@ MASKS = ("closed", "gradient", "iteration", "equal")
 SCALES = ("standard", "robust", "none")
 
 
+@storable
 @dataclass(frozen=True)
 class Architecture:
     """Widths of the networks: of the encoder behind its input, and of a link between its ends.
@@ -38,6 +40,7 @@ ARCHITECTURES = {
 """Table I of the paper: "NF 15 NF" is an encoder (15,), "15 15 10 NF" a link (15, 10)."""
 
 
+@storable
 @dataclass(frozen=True)
 class CooperativeSettings:
     """What all sites do alike.

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from cofill.codec import storable
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._settings import CooperativeSettings
@@ -25,6 +26,7 @@ __all__ = ["Answer", "CooperativeSite", "Encoder", "Link", "Model"]
 _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Encoder:
     """A site's autoencoder, and what others need to know of its codes.
@@ -37,6 +39,7 @@ class Encoder:
     awaits_needs: bool = False
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Link:
     """What makes local cells of one peer's codes: the paper's network, or a one-group fusion.
@@ -58,6 +61,7 @@ class Link:
         return (codes - self.center) / self.scale
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Model:
     """What a site has learned to reconstruct its view from its peers' codes.
@@ -90,6 +94,7 @@ class Model:
     seen: np.ndarray = field(default_factory=no_tokens)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What a site has reconstructed: a row for everyone of whom some peer sent a code.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from cofill.codec import storable
 from cofill.errors import DataError, SettingError
 from cofill.privacy import (
     Event,
@@ -80,6 +81,7 @@ class SecureSum:
         return None
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Lesson:
     """What a site's training of a round made: nothing of it has left the site yet.
@@ -193,6 +195,7 @@ class Packing:
         return [self.size * (k + 1) for k in range(len(self.extras))]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Summing:
     """Where a secure sum stands at the coordinator: who is in it, what has come."""

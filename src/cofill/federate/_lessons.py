@@ -19,7 +19,7 @@ from cofill.federate._aggregation import Lesson
 from cofill.federate._learner import Phase
 from cofill.federate._local import Local, Plan, Work, plan, train_sites
 from cofill.federate._parties import RowSite
-from cofill.privacy import Event, Model, compose, sgd_event
+from cofill.privacy import Event, ModelWeights, compose, sgd_event
 
 __all__ = ["answers", "taught"]
 
@@ -40,7 +40,7 @@ class _Course:
     """One site's way through the phases of a round."""
 
     site: RowSite
-    model: Model
+    model: ModelWeights
     weights: Float[np.ndarray, " P"]
     moments: Any
     steps: int = 0
@@ -137,7 +137,7 @@ def _event(site: RowSite, phase: Phase, drawn: Plan) -> Event | None:
 
 
 def taught(
-    sites: Sequence[RowSite], models: Mapping[int, Model], *, pretrain: bool
+    sites: Sequence[RowSite], models: Mapping[int, ModelWeights], *, pretrain: bool
 ) -> dict[int, tuple[RowSite, Lesson | None]]:
     """Train the sites that have been sent a model, and return them with what they learned.
 

@@ -22,7 +22,7 @@ from cofill.federate._aggregation import Lesson, Means
 from cofill.federate._lessons import answers, taught
 from cofill.federate._parties import Coordinator, RowSite
 from cofill.federate._secure import NOTHING, SUMMING, joined, opened
-from cofill.privacy import Model, Release, Update
+from cofill.privacy import ModelWeights, Release, Update
 from cofill.protocol import COORDINATOR, Federation, Step, run_steps
 
 __all__ = ["round_steps", "run_rounds"]
@@ -111,7 +111,7 @@ def _invite(
             invited = sorted(rng.permutation(invited)[:wanted].tolist())
         extras = {"control": party.state["control"]} if party.strategy.controls else {}
         letters = [
-            Model(
+            ModelWeights(
                 sender=COORDINATOR,
                 receiver=name,
                 round=party.round,
@@ -130,7 +130,7 @@ def _train(
     """Train at every invited site that has rows for it, and answer."""
     models = {}
     for k, (site, inbox) in enumerate(zip(sites, inboxes, strict=True)):
-        model = next((r for r in inbox if isinstance(r, Model)), None)
+        model = next((r for r in inbox if isinstance(r, ModelWeights)), None)
         # In a secure sum a site leaves later: after it has shared its keys.
         if model is not None and (site.settings.secure or answers(site, model.round)):
             models[k] = model

@@ -22,7 +22,7 @@ from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RoundSettings, RowSite, coordinator_of, site_of
 from cofill.federate._rows import Shape, rows_of
 from cofill.federate._strategies import AbstractStrategy
-from cofill.privacy import Budget, ColumnSummary, Model, Release
+from cofill.privacy import Budget, ColumnSummary, ModelWeights, Release
 from cofill.protocol import COORDINATOR, Federation, Step
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
@@ -184,7 +184,7 @@ def _agree(
             party.names, learner, design.settings, design.strategy, design.seed
         )
         letters = [
-            Model(
+            ModelWeights(
                 sender=COORDINATOR,
                 receiver=name,
                 round=0,
@@ -204,7 +204,7 @@ def _encode(
     learners: dict[int, AbstractLearner] = {}
     for site, inbox in zip(sites, inboxes, strict=True):
         design = site.design
-        (model,) = (r for r in inbox if isinstance(r, Model))
+        (model,) = (r for r in inbox if isinstance(r, ModelWeights))
         scalers = design.scalers(model.extras)
         shape = design.shape(scalers)
         # Equal learners are one: what is compiled for the first serves all.

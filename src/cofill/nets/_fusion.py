@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.errors import DataError
 from cofill.nets._forward import forward
 from cofill.nets._linear import Moments, patterns_of, ridge_predict
@@ -122,6 +123,7 @@ class FusionProblem:
         return self.draw(1)[:, 0]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Fusion:
     """A learned fusion.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.nets._settings import TrainSettings
 
@@ -38,6 +39,7 @@ _SOME = _FEW._replace(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, 
 _MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
 
 
+@storable
 @dataclass(frozen=True)
 class FusionSettings:
     """How a fusion is learned; what is None depends on the number of rows.

@@ -16,9 +16,12 @@ from itertools import accumulate
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
+
 __all__ = ["Moments", "patterns_of", "ridge_predict", "side_by_side"]
 
 
+@storable
 @dataclass(frozen=True)
 class Moments:
     """Means and covariances of grouped inputs and targets, over the rows that know both.

@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Array, Float, PyTree
 from scipy.special import expit, softmax
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
@@ -26,6 +27,7 @@ __all__ = ["BatchLoss", "Block", "CellLoss", "Loss", "SquaredError", "expectatio
 KINDS = ("squared", "bernoulli", "categorical")
 
 
+@storable
 @dataclass(frozen=True)
 class Block:
     """Columns ``start:stop`` of the encoded table whose cells are of one kind.

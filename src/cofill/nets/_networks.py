@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.nets._dense import flip, product
 
@@ -56,6 +57,7 @@ class AbstractNetwork(eqx.Module):
         return self.columns(x[:, None], keys=None if key is None else key[None])[:, 0]
 
 
+@storable
 class MLP(AbstractNetwork):
     """A multilayer perceptron.
 
@@ -138,6 +140,7 @@ class MLP(AbstractNetwork):
         return hidden
 
 
+@storable
 class Autoencoder(AbstractNetwork):
     """An encoder and a decoder; the code layer has the hidden activation ("NF 15 NF").
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 
 __all__ = ["DPSettings", "TrainSettings", "optimizer_of", "schedule_at"]
@@ -17,6 +18,7 @@ SCHEDULES = ("constant", "cosine", "warmup-cosine")
 WARMUP_SHARE = 0.1
 
 
+@storable
 @dataclass(frozen=True)
 class DPSettings:
     """Differentially private steps (DP-SGD, Abadi et al. 2016, Algorithm 1).
@@ -50,6 +52,7 @@ class DPSettings:
         _one_of("sampling", self.sampling, ("poisson",))
 
 
+@storable
 @dataclass(frozen=True)
 class TrainSettings:
     """Settings of the training loop.

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cofill.codec import decode, encode
 from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, SecureSum
-from cofill.federate._aggregation import Lesson, Summing
 from cofill.federate._estimator import _MODELS
 from cofill.federate._parties import Coordinator, RowSite, site_of
 from cofill.federate._rounds import round_steps
@@ -31,11 +31,9 @@ from cofill.network._config import FederationConfig
 from cofill.network._experiment import AbstractExperiment, lifted
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
-from cofill.network._packing import pack, unpack
-from cofill.network._releases import TYPES
-from cofill.privacy import Columns, Figures, Member, Model, Release, SiteNoise
+from cofill.privacy import Columns, Member, ModelWeights, Release, RunFigures, SiteNoise
 from cofill.protocol import COORDINATOR, Step
-from cofill.views import MultiView, Scaler, View, write_table
+from cofill.views import MultiView, View, write_table
 
 __all__ = ["Rounds", "RowParty"]
 
@@ -44,7 +42,6 @@ _DESCRIBE, _AGREE, _ENCODE = SURVEY
 _SETTINGS = ("participation", "min_sites", "pretrain", "secure", "site_noise")
 _TRAINING = ("epochs", "batch", "learning_rate")
 _SURVEYED = 5  # steps before the rounds, none of which can miss a site
-_TYPES = {**TYPES, **{t.__name__: t for t in (Lesson, Scaler, Summing)}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +180,7 @@ class Rounds(AbstractExperiment):
             kept["own"] = _kept_site(inner)
         if isinstance(party, RowParty):
             kept["weights"] = party.weights
-        return pack(kept, _TYPES)
+        return encode(kept, format="cofill.state")
 
     def restore(
         self,
@@ -193,7 +190,7 @@ class Rounds(AbstractExperiment):
         people: np.ndarray | None,
         me: Identity,
     ) -> RowParty | Chair:
-        found = unpack(kept, _TYPES)
+        found = decode(kept, format="cofill.state")
         columns, stage = found["columns"], found["stage"]
         if name == COORDINATOR:
             chair = replace(self.coordinator, columns=columns)
@@ -218,7 +215,7 @@ class Rounds(AbstractExperiment):
 
     def finish(
         self, party: RowParty, people: np.ndarray | None, folder: Path, form: str
-    ) -> Figures:
+    ) -> RunFigures:
         site, columns = party.site, party.columns
         if not isinstance(site, RowSite) or columns is None or party.weights is None:
             raise DataError(f"site {party.name!r} has not been handed the common model")
@@ -235,7 +232,7 @@ class Rounds(AbstractExperiment):
             counts = done.counts(name)
             total = {key: value + int(counts[key]) for key, value in total.items()}
         (folder / "notes.txt").write_text("".join(f"{note}\n" for note in site.notes))
-        return Figures(
+        return RunFigures(
             sender=party.name, receiver=COORDINATOR, rows=done.views.n_individuals, figures=total
         )
 
@@ -290,7 +287,7 @@ def _hand_out(
         last = chair.party
         assert isinstance(last, Coordinator)  # noqa: S101
         letters = [
-            Model(sender=COORDINATOR, receiver=name, round=last.round, weights=last.weights)
+            ModelWeights(sender=COORDINATOR, receiver=name, round=last.round, weights=last.weights)
             for name in chair.names
         ]
         made.append((chair, letters))
@@ -302,7 +299,7 @@ def _take(
 ) -> list[tuple[RowParty, Outbox]]:
     made = []
     for party, inbox in zip(parties, inboxes, strict=True):
-        model = next((r for r in inbox if isinstance(r, Model)), None)
+        model = next((r for r in inbox if isinstance(r, ModelWeights)), None)
         made.append((party if model is None else replace(party, weights=model.weights), []))
     return made
 

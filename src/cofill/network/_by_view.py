@@ -10,36 +10,23 @@ from typing import Any
 
 import numpy as np
 
+from cofill.codec import decode, encode
 from cofill.completion import Completed
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._estimator import ASKING, fit_steps
-from cofill.cooperate._masks import MaskStatistics
-from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._settings import Architecture
-from cofill.cooperate._site import Answer, CooperativeSite, Encoder, Link, Model
+from cofill.cooperate._site import Answer, CooperativeSite
 from cofill.cooperate._store import _restored
 from cofill.cooperate._tables import feature_r2
 from cofill.errors import SettingError, StoreError
-from cofill.nets import (
-    MLP,
-    Autoencoder,
-    Block,
-    Fusion,
-    FusionSettings,
-    Moments,
-    TrainSettings,
-)
 from cofill.network._agreement import AGREE, OFFER
 from cofill.network._config import FederationConfig
 from cofill.network._experiment import AbstractExperiment, settings_as
 from cofill.network._identity import Identity
 from cofill.network._intersection import MetSite, named, with_intersection
 from cofill.network._order import RunOrder
-from cofill.network._packing import pack, unpack
-from cofill.network._releases import TYPES
-from cofill.privacy import Figures, blind, rows_of
+from cofill.privacy import RunFigures, blind, rows_of
 from cofill.protocol import COORDINATOR, Federation, Step
-from cofill.views import MultiView, Scaler, View, to_table, write_table
+from cofill.views import MultiView, View, to_table, write_table
 
 __all__ = ["ALIGNMENTS", "Cooperation"]
 
@@ -114,7 +101,7 @@ class Cooperation(AbstractExperiment):
         again = ("view", "settings")  # read, or made, once more
         kept = {f.name: getattr(site, f.name) for f in fields(site) if f.name not in again}
         met = {"key": party.key, "shared": party.shared} if isinstance(party, MetSite) else None
-        return pack({"site": kept, "met": met}, _COOPERATE)
+        return encode({"site": kept, "met": met}, format="cofill.state")
 
     def restore(
         self,
@@ -127,13 +114,13 @@ class Cooperation(AbstractExperiment):
         view = views.get(name)
         if view is None:
             raise StoreError(f"view {name!r} is not at this site any more; start a new run")
-        found = unpack(kept, _COOPERATE)
+        found = decode(kept, format="cofill.state")
         site = CooperativeSite(view=view, settings=self.settings, **found["site"])
         return site if found["met"] is None else MetSite(site, named(view, people), **found["met"])
 
     def finish(
         self, party: CooperativeSite | MetSite, people: np.ndarray | None, folder: Path, form: str
-    ) -> Figures:
+    ) -> RunFigures:
         party = party.site if isinstance(party, MetSite) else party
         name, view = party.name, party.view
         answer = party.answer or Answer(party.tokens[:0], np.zeros((0, 0)))
@@ -167,7 +154,7 @@ class Cooperation(AbstractExperiment):
         (folder / f"{name}_notes.txt").write_text("".join(f"{n}\n" for n in estimator.notes_))
         counts = done.counts(name)
         r2 = feature_r2(party)
-        return Figures(
+        return RunFigures(
             sender=name,
             receiver=COORDINATOR,
             rows=counts["observed_rows"],
@@ -179,25 +166,3 @@ class Cooperation(AbstractExperiment):
                 "mean_r2": float(np.mean(np.clip(r2, 0.0, 1.0))),
             },
         )
-
-
-_COOPERATE: dict[str, type] = TYPES | {
-    t.__name__: t
-    for t in (
-        Answer,
-        Architecture,
-        Autoencoder,
-        Block,
-        Encoder,
-        Fusion,
-        FusionSettings,
-        Link,
-        MaskStatistics,
-        MLP,
-        Model,
-        Moments,
-        Residuals,
-        Scaler,
-        TrainSettings,
-    )
-}

@@ -18,7 +18,7 @@ from cofill.errors import SettingError
 from cofill.network._config import FederationConfig
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
-from cofill.privacy import Figures
+from cofill.privacy import RunFigures
 from cofill.protocol import Step
 from cofill.views import View
 
@@ -103,7 +103,7 @@ class AbstractExperiment(ABC):
     @abstractmethod
     def finish(
         self, party: Any, people: np.ndarray | None, folder: Path, form: str
-    ) -> Figures | None:
+    ) -> RunFigures | None:
         """Write what a party has made to a folder and return figures for the coordinator, if any.
 
         None where every figure would tell more than what the site has paid for.

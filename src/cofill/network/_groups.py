@@ -19,17 +19,16 @@ import pyarrow as pa
 from cofill.cluster import FederatedKMeans, GroupNoise
 from cofill.cluster._kmeans import KMeansState
 from cofill.cluster._rows import Kinds, kinds_of, table_of
-from cofill.cluster._scale import Scaling, chosen_method
+from cofill.cluster._scale import chosen_method
 from cofill.cluster._site import SCALING, ClusterSite, Conductor
+from cofill.codec import decode, encode
 from cofill.errors import DataError, SettingError
 from cofill.network._columns import INTRODUCE, SETTLE, told_columns, whole_views
 from cofill.network._config import FederationConfig
 from cofill.network._experiment import AbstractExperiment, lifted
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
-from cofill.network._packing import pack, unpack
-from cofill.network._releases import TYPES
-from cofill.privacy import Columns, Figures, Release
+from cofill.privacy import Columns, Release, RunFigures
 from cofill.protocol import COORDINATOR, Step
 from cofill.views import View, write_table
 
@@ -37,7 +36,6 @@ __all__ = ["GroupParty", "Grouping"]
 
 Outbox = Sequence[Release]
 _MEASURE = SCALING[0]
-_TYPES = {**TYPES, **{t.__name__: t for t in (KMeansState, Scaling)}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +154,7 @@ class Grouping(AbstractExperiment):
         if isinstance(party, GroupParty) and party.site is not None:
             names = ("scaling", "labels", "sureness", "memory")
             kept["own"] = {name: getattr(party.site, name) for name in names}
-        return pack(kept, _TYPES)
+        return encode(kept, format="cofill.state")
 
     def restore(
         self,
@@ -166,7 +164,7 @@ class Grouping(AbstractExperiment):
         people: np.ndarray | None,
         me: Identity,
     ) -> GroupParty | GroupChair:
-        found = unpack(kept, _TYPES)
+        found = decode(kept, format="cofill.state")
         columns, own = found["columns"], found.get("own")
         if name == COORDINATOR:
             chair = replace(self.coordinator, columns=columns)
@@ -183,7 +181,7 @@ class Grouping(AbstractExperiment):
 
     def finish(
         self, party: GroupParty, people: np.ndarray | None, folder: Path, form: str
-    ) -> Figures | None:
+    ) -> RunFigures | None:
         site, columns = party.site, party.columns
         if site is None or columns is None or site.labels is None or site.sureness is None:
             raise DataError(f"site {party.name!r} has not been told the groups")
@@ -202,7 +200,7 @@ class Grouping(AbstractExperiment):
         if self.settings.noise is not None:
             return None  # an exact number of rows is not what the noise pays for
         rows = len(site.labels)
-        return Figures(
+        return RunFigures(
             sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
         )
 

@@ -124,7 +124,7 @@ def _reply(
                     receiver=asked.sender,
                     purpose="answer",
                     content=content,
-                    own=own.SerializeToString(),
+                    answering_ids=own.SerializeToString(),
                     individuals=len(known),
                 )
             )
@@ -147,7 +147,7 @@ def _meet(
                 continue
             try:
                 own, content = library.ServerSetup(), library.Response()
-                own.ParseFromString(answer.own)
+                own.ParseFromString(answer.answering_ids)
                 content.ParseFromString(answer.content)
                 found = np.array(sorted(client.GetIntersection(own, content)), dtype=np.int64)
                 rows = np.sort(order[found])

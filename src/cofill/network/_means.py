@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from cofill.codec import decode, encode
 from cofill.errors import DataError, SettingError
 from cofill.network._config import FederationConfig
 from cofill.network._experiment import AbstractExperiment
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder
-from cofill.network._packing import pack, unpack
-from cofill.network._releases import TYPES
 from cofill.privacy import Box, MeanDefence, NoisyMean, Release
 from cofill.protocol import COORDINATOR, Step
 from cofill.views import View
@@ -143,7 +142,7 @@ class Means(AbstractExperiment):
 
     def keep(self, party: MeanParty | MeanTable) -> bytes:
         kept = party.means if isinstance(party, MeanTable) else (party.view.name, party.sent)
-        return pack(kept, TYPES)
+        return encode(kept, format="cofill.state")
 
     def restore(
         self,
@@ -153,7 +152,7 @@ class Means(AbstractExperiment):
         people: np.ndarray | None,
         me: Identity,
     ) -> MeanParty | MeanTable:
-        found = unpack(kept, TYPES)
+        found = decode(kept, format="cofill.state")
         if name == COORDINATOR:
             return MeanTable(found)
         return MeanParty(name, views[found[0]], found[1])

@@ -23,16 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.files import new_folder, write_atomically
 from cofill.network._config import FederationConfig, SiteConfig
 from cofill.network._experiment import AbstractExperiment
 from cofill.network._identity import Identity
-from cofill.network._packing import pack, unpack
 from cofill.network._parcels import Address, open_parcel, seal_parcel
-from cofill.network._releases import releases_from, releases_to
 from cofill.network._tables import read_people, read_site_views
-from cofill.privacy import Budget, Gate, Ledger, Release
+from cofill.privacy import Budget, Gate, Ledger, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR
 from cofill.views import Source, View
 
@@ -162,7 +161,7 @@ class Place:
             )
             return
         try:
-            state = unpack(kept.read_bytes(), {})
+            state = decode(kept.read_bytes(), format="cofill.state")
             if state["views"] != self._digests:
                 raise StoreError(
                     f"the rows of site {self.name!r} have changed since run "
@@ -175,7 +174,7 @@ class Place:
                 name: self.experiment.restore(name, content, self.views, self.people, self.identity)
                 for name, content in state["parties"].items()
             }
-            self.local = releases_from(state["local"], self.name)
+            self.local = decode_releases(state["local"], self.name)
         except (KeyError, TypeError) as error:
             raise StoreError(
                 f"what site {self.name!r} kept of run {self.experiment.order.run} is damaged "
@@ -257,7 +256,7 @@ class Place:
         """Open a parcel, and refuse what its sender may not send here."""
         address = Address(self.experiment.order.run, step, sender, self.name)
         content = open_parcel(parcel, address, self.identity, most=self.limit)
-        found = releases_from(content, sender)
+        found = decode_releases(content, sender)
         for release in found:
             if self._home_of(release.sender) != sender:
                 raise DataError(f"site {sender!r} may not send as {release.sender!r}; refused")
@@ -353,7 +352,7 @@ class Place:
             own = [r for r in outbox if self._home_of(r.receiver) == receiver]
             if self.name == COORDINATOR and not own:
                 continue  # it knows anyway whom it has nothing to say to
-            content = releases_to(own)
+            content = encode_releases(own)
             address = Address(self.experiment.order.run, number, self.name, receiver)
             parcels[receiver] = seal_parcel(content, address, self.identity, most=self.limit)
         stray = [r for r in outbox if self._home_of(r.receiver) not in parcels]
@@ -381,12 +380,13 @@ class Place:
         state = {
             "done": number,
             "views": self._digests,
-            "local": releases_to(self.local),
+            "local": encode_releases(self.local),
             "parties": {name: self.experiment.keep(p) for name, p in parties.items()},
             "sent": sent,
             "notes": self.notes,
         }
-        write_atomically(self.folder / "state.bin", pack(state, {}), private=True)
+        content = encode(state, format="cofill.state")
+        write_atomically(self.folder / "state.bin", content, private=True)
         self.done, self.parties, self.sent = number, parties, sent
 
     def _kept(self, number: int) -> dict[str, bytes]:

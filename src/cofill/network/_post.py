@@ -19,8 +19,7 @@ from cofill.files import write_atomically, write_json
 from cofill.network._identity import Identity, read_json
 from cofill.network._parcels import Address, open_parcel, read_address
 from cofill.network._place import Mail, Place, Route, mail_path, note_time
-from cofill.network._releases import releases_from
-from cofill.privacy import Figures
+from cofill.privacy import RunFigures, decode_releases
 from cofill.protocol import COORDINATOR
 
 __all__ = ["PostOffice"]
@@ -207,9 +206,9 @@ class PostOffice:
                 continue
             address = Address(self.order.run, self.next, sender, COORDINATOR)
             content = open_parcel(path.read_bytes(), address, self.identity, most=self.limit)
-            for release in releases_from(content, sender):
+            for release in decode_releases(content, sender):
                 home = self.route.experiment.homes.get(release.sender)
-                if not isinstance(release, Figures) or home != sender:
+                if not isinstance(release, RunFigures) or home != sender:
                     raise DataError(f"site {sender!r} must report figures of its own; refused")
                 self.metrics[release.sender] = {"site": sender, **release.figures}
 

@@ -25,14 +25,21 @@ from cofill.privacy._mechanisms import (
     laplace_per_coordinate,
 )
 from cofill.privacy._release import (
-    BlindedIds,
-    BlindingPart,
-    Codes,
-    CodeSpec,
-    Columns,
-    EncryptedIds,
-    Needs,
     Release,
+    checked,
+    decode_releases,
+    digest_of,
+    encode_releases,
+    release_types,
+)
+from cofill.privacy._row_releases import (
+    ColumnScales,
+    ColumnSummary,
+    GroupCentres,
+    GroupSums,
+    ModelWeights,
+    RunFigures,
+    Update,
 )
 from cofill.privacy._sealing import identity_of
 from cofill.privacy._secure_releases import (
@@ -54,9 +61,18 @@ from cofill.privacy._secure_sum import (
     tell_survivors,
     unmask,
 )
+from cofill.privacy._sent import SentLog, SentStep
 from cofill.privacy._sgd import sgd_event, shuffled_event, training_event
 from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
-from cofill.privacy._updates import ColumnSummary, Figures, GroupSums, Model, Update
+from cofill.privacy._view_releases import (
+    BlindedIds,
+    BlindingPart,
+    Codes,
+    CodeSpec,
+    Columns,
+    EncryptedIds,
+    Needs,
+)
 
 __all__ = [
     "Ball",
@@ -67,15 +83,16 @@ __all__ = [
     "Budget",
     "CodeSpec",
     "Codes",
+    "ColumnScales",
     "ColumnSummary",
     "Columns",
     "ComposedEvent",
     "EncryptedIds",
     "Event",
-    "Figures",
     "FixedPoint",
     "Gate",
     "GaussianEvent",
+    "GroupCentres",
     "GroupSums",
     "Guarantee",
     "LaplaceEvent",
@@ -85,7 +102,7 @@ __all__ = [
     "MeanDefence",
     "Member",
     "Method",
-    "Model",
+    "ModelWeights",
     "Needs",
     "Neighbours",
     "NoisyMean",
@@ -93,8 +110,11 @@ __all__ = [
     "Release",
     "RevealedShares",
     "Roster",
+    "RunFigures",
     "SampledGaussianEvent",
     "SealedShares",
+    "SentLog",
+    "SentStep",
     "SiteNoise",
     "Survivors",
     "Unit",
@@ -102,9 +122,13 @@ __all__ = [
     "advertise",
     "blind",
     "call_roll",
+    "checked",
     "clip_norm",
     "compose",
+    "decode_releases",
     "deliver",
+    "digest_of",
+    "encode_releases",
     "epsilon",
     "gaussian",
     "guarantee",
@@ -115,6 +139,7 @@ __all__ = [
     "mask",
     "no_tokens",
     "noise_for",
+    "release_types",
     "reveal",
     "rows_of",
     "sgd_event",

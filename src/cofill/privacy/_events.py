@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
+from cofill.codec import storable
 from cofill.errors import SettingError, StoreError
 from cofill.privacy._checks import (
     require_delta,
@@ -103,6 +104,7 @@ class _Noise(Event):
         require_one_of("unit", self.unit, get_args(Unit))
 
 
+@storable
 @dataclass(frozen=True)
 class GaussianEvent(_Noise):
     """Gaussian noise of a standard deviation in units of the L2 sensitivity.
@@ -125,6 +127,7 @@ class GaussianEvent(_Noise):
     kind: ClassVar[str] = "gaussian"
 
 
+@storable
 @dataclass(frozen=True)
 class LaplaceEvent(_Noise):
     """Laplace noise of a scale in units of the L1 sensitivity: one has ε = 1 / noise_multiplier.
@@ -152,6 +155,7 @@ class LaplaceEvent(_Noise):
         return self.count / self.noise_multiplier
 
 
+@storable
 @dataclass(frozen=True)
 class SampledGaussianEvent(Event):
     """Gaussian noise on Poisson samples, step after step: DP-SGD (Abadi et al. 2016).
@@ -205,6 +209,7 @@ class SampledGaussianEvent(Event):
         )
 
 
+@storable
 @dataclass(frozen=True)
 class ComposedEvent(Event):
     """Several events about the same people.

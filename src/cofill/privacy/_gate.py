@@ -14,57 +14,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, get_args
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy._accounting import epsilon, rough_epsilon
 from cofill.privacy._checks import require_delta, require_one_of, require_positive
 from cofill.privacy._events import Event, Neighbours, Unit
 from cofill.privacy._ledger import Ledger, LedgerEntry
-from cofill.privacy._mechanisms import NoisyMean
-from cofill.privacy._release import (
-    BlindedIds,
-    BlindingPart,
-    Codes,
-    Columns,
-    EncryptedIds,
-    Needs,
-    Release,
-)
-from cofill.privacy._secure_releases import (
-    MaskedVector,
-    PublicKeys,
-    RevealedShares,
-    Roster,
-    SealedShares,
-    Survivors,
-)
-from cofill.privacy._updates import ColumnSummary, Figures, GroupSums, Model, Update
+from cofill.privacy._release import Release, release_types
 
 __all__ = ["Budget", "Gate"]
 
-_DECLARED: tuple[type[Release], ...] = (
-    BlindedIds,
-    BlindingPart,
-    Codes,
-    Columns,
-    ColumnSummary,
-    EncryptedIds,
-    Figures,
-    GroupSums,
-    MaskedVector,
-    Model,
-    Needs,
-    NoisyMean,
-    PublicKeys,
-    RevealedShares,
-    Roster,
-    SealedShares,
-    Survivors,
-    Update,
-)
 # At which ε of a site without a budget is written.
 _DELTA = 1e-5
 
 
+@storable
 @dataclass(frozen=True)
 class Budget:
     """What a site may spend on its people, over all its releases together.
@@ -128,7 +92,7 @@ class Gate:
 
     def pass_on(self, release: Release, step: str) -> Release:
         """Return the release, now in the ledger, or raise a `SettingError`."""
-        if type(release) not in _DECLARED:
+        if release_types().get(getattr(release, "kind", "")) is not type(release):
             raise SettingError(
                 f"step {step!r}: {type(release).__name__} is no declared type of release and may "
                 "not leave a site"

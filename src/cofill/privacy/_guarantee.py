@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy._accounting import epsilon, relation_of
 from cofill.privacy._checks import require_delta, require_one_of
@@ -14,6 +15,7 @@ from cofill.privacy._events import Event, Neighbours, Unit
 __all__ = ["Guarantee", "guarantee"]
 
 
+@storable
 @dataclass(frozen=True)
 class Guarantee:
     """What a release promises, in figures and in words.

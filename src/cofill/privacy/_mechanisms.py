@@ -34,7 +34,8 @@ from cofill.privacy._checks import (
 from cofill.privacy._events import Event, GaussianEvent, LaplaceEvent, Neighbours
 from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._noise import NoiseKind, Source, draw, grid_for, source_of
-from cofill.privacy._release import Release, digest_of
+from cofill.privacy._release import Release, checked
+from cofill.privacy._wire import is_integer, is_text, of_floats, of_type
 
 __all__ = ["MeanDefence", "NoisyMean", "gaussian", "laplace", "laplace_per_coordinate"]
 
@@ -65,28 +66,22 @@ class NoisyMean(Release):
     """
 
     kind: ClassVar[str] = "noisy-mean"
-    mean: Float[np.ndarray, " features"]
-    rows: int
-    noise: NoiseKind
-    scale: Float[np.ndarray, " features"]
-    guarantee: Guarantee
-    # A field where others have a property: a frozen one, and read alike.
-    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    noised: ClassVar[bool] = True
+    parts: ClassVar[tuple[type, ...]] = (Guarantee,)
+    mean: Float[np.ndarray, " features"] = checked(of_floats(1))
+    rows: int = checked(is_integer)
+    noise: NoiseKind = checked(is_text)
+    scale: Float[np.ndarray, " features"] = checked(of_floats(1))
+    guarantee: Guarantee = checked(of_type(Guarantee))
 
     @property
     def n_individuals(self) -> int:
         """How many individuals the mean is of, as released."""
         return max(self.rows, 0)
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of the mean and of the noise's scales."""
-        return self.mean.nbytes + self.scale.nbytes
-
-    @property
-    def digest(self) -> str | None:
-        """A hash of the mean: the same noisy mean to a second receiver costs nothing more."""
-        return digest_of(self.mean)
+    def misfit(self) -> str | None:
+        """Return what it must have, if the noise's scales do not fit the mean."""
+        return None if len(self.mean) == len(self.scale) else "one scale a feature"
 
     def facts(self) -> dict[str, Any]:
         """Return the noise and the guarantee."""

@@ -1,62 +1,111 @@
-"""The types of things that may leave a site; whatever is not one of these cannot be sent."""
+"""The base of everything that may leave a site: a release type is one class that declares itself.
+
+A subclass states its ``kind`` (the name in ledgers), its fields with the check that each must pass
+on the wire (`checked`), how many individuals it tells of, and what the ledger keeps of it
+(`facts`). Subclassing registers the type; gate, messages and audits look types up here and refuse
+whatever is not registered.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
-from cofill.errors import DataError
-from cofill.privacy._events import Event
-from cofill.views import Feature
+from cofill.codec import decode, encode, storable
+from cofill.errors import DataError, StoreError
+from cofill.privacy._events import (
+    ComposedEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    SampledGaussianEvent,
+)
+from cofill.privacy._wire import Check, is_text
 
 __all__ = [
-    "BlindedIds",
-    "BlindingPart",
-    "CodeSpec",
-    "Codes",
-    "Columns",
-    "EncryptedIds",
-    "Needs",
     "Release",
+    "checked",
+    "decode_releases",
     "digest_of",
+    "encode_releases",
+    "release_types",
 ]
+
+_MAX_RELEASES = 10_000  # in one message
+_EVENTS = (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
+_TYPES: dict[str, type[Release]] = {}
+
+
+def checked(
+    check: Check,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    repr: bool = True,  # noqa: A002
+) -> Any:
+    """Return a field of a release with the check that its value must pass on the wire."""
+    options: dict[str, Any] = {"metadata": {"check": check}, "repr": repr}
+    if default is not MISSING:
+        options["default"] = default
+    if default_factory is not MISSING:
+        options["default_factory"] = default_factory
+    return field(**options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release:
     """Something that leaves a site, from a sender to a receiver.
 
-    ``personal`` says whether it was made from people's records; keys and shares were not.
+    ``event`` is what it costs in differential privacy, None where it carries no guarantee.
+
+    Class attributes
+    ----------------
+    kind
+        Name of the type in ledgers, audits and messages.
+    personal
+        Whether it was made from people's records; keys and shares were not.
+    noised
+        Whether releases of this type may carry an event.
+    parts
+        Data classes that occur inside its fields.
     """
 
     kind: ClassVar[str]
     personal: ClassVar[bool] = True
+    noised: ClassVar[bool] = False
+    parts: ClassVar[tuple[type, ...]] = ()
     sender: str
     receiver: str
+    event: Event | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "kind" not in cls.__dict__:
+            return  # a base of several types
+        known = _TYPES.get(cls.kind)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise TypeError(f"{cls.kind!r} is the kind of two release types; rename one of them")
+        if cls.personal is True and cls.n_individuals is Release.n_individuals:
+            raise TypeError(f"{cls.__name__} must say how many individuals it tells of")
+        _TYPES[cls.kind] = storable(cls)
 
     @property
     def n_individuals(self) -> int:
         """How many individuals it tells something about."""
-        raise NotImplementedError
+        return 0
 
     @property
     def n_bytes(self) -> int:
-        """Size of what is sent."""
-        raise NotImplementedError
+        """Size of what is sent: arrays, byte strings and figures."""
+        return sum(_size(value) for _, value in self._values())
 
     def facts(self) -> dict[str, Any]:
-        """Return what the ledger keeps of it beside sizes: no value, no id."""
+        """Return what the ledger keeps of it beside sizes: no value of a person, no id."""
         return {}
-
-    @property
-    def event(self) -> Event | None:
-        """What it costs in differential privacy; None where it carries no guarantee."""
-        return None
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -65,232 +114,75 @@ class Release:
 
     @property
     def digest(self) -> str | None:
-        """A hash by which the gate knows the very same noisy values again; None without event."""
+        """A hash by which the gate knows the same noisy values again; None without event."""
+        if self.event is None:
+            return None
+        return digest_of(*(array for _, value in self._values() for array in _arrays(value)))
+
+    def misfit(self) -> str | None:
+        """Return what does not fit together between the fields, as "must have …"; else None."""
         return None
 
+    def fault(self) -> str | None:
+        """Return why the release may not travel, without showing a value; None if it may."""
+        if _TYPES.get(getattr(type(self), "kind", "")) is not type(self):
+            return f"{type(self).__name__} is no type of release that may travel"
+        if not (is_text(self.sender) and is_text(self.receiver)):
+            return "its sender and receiver must be names"
+        if self.event is not None and not (self.noised and isinstance(self.event, _EVENTS)):
+            return "it claims a guarantee that releases of its type do not have"
+        for declared in fields(self):
+            check: Callable[[Any], bool] | None = declared.metadata.get("check")
+            if check is not None and not check(getattr(self, declared.name)):
+                return (
+                    f"its field {declared.name!r} is not of the right type and shape, or not finite"
+                )
+        misfit = self.misfit()
+        return None if misfit is None else f"it must have {misfit}"
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlindedIds(Release):
-    """Who is here, or whose codes are asked for, as keyed hashes."""
-
-    kind: ClassVar[str] = "blinded-ids"
-    tokens: np.ndarray
-    purpose: str
-
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals are named."""
-        return len(self.tokens)
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the tokens."""
-        return self.tokens.nbytes
-
-    def facts(self) -> dict[str, Any]:
-        """Return what the ids are for."""
-        return {"purpose": self.purpose}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BlindingPart(Release):
-    """A site's part of the secret that blinds ids: random bytes, for the other sites alone."""
-
-    kind: ClassVar[str] = "blinding-part"
-    personal: ClassVar[bool] = False
-    part: bytes = field(repr=False)
-
-    @property
-    def n_individuals(self) -> int:
-        """Nobody: it was not made from records."""
-        return 0
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the part."""
-        return len(self.part)
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        for declared in fields(self):
+            if declared.name not in ("sender", "receiver", "event"):
+                yield declared.name, getattr(self, declared.name)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Columns(Release):
-    """What columns there are: per view their names, kinds and categories, and a shape of images.
-
-    Categories are values that somebody has; columns of numbers tell nothing of anybody.
-    """
-
-    kind: ClassVar[str] = "columns"
-    features: Mapping[str, tuple[Feature, ...]]
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-    @property
-    def personal(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether categories are told, which come from records."""
-        return any(f.categories for own in self.features.values() for f in own)
-
-    @property
-    def n_individuals(self) -> int:
-        """Nobody in particular."""
-        return 0
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the names and categories."""
-        words = (w for own in self.features.values() for f in own for w in (f.name, *f.categories))
-        return sum(len(str(word).encode()) for word in words)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the numbers of views, columns and categories."""
-        every = [f for own in self.features.values() for f in own]
-        return {
-            "views": len(self.features),
-            "columns": len(every),
-            "categories": sum(len(f.categories) for f in every),
-        }
+def release_types() -> Mapping[str, type[Release]]:
+    """Return every registered release type by its kind."""
+    return dict(_TYPES)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EncryptedIds(Release):
-    """One message of a private set intersection: ids under a key that stays with its maker.
-
-    ``content`` is a request, or the answer to one with ``own``, the answering site's own ids.
-    """
-
-    kind: ClassVar[str] = "encrypted-ids"
-    purpose: str
-    content: bytes
-    own: bytes = b""
-    individuals: int = 0
-
-    @property
-    def n_individuals(self) -> int:
-        """How many ids the sender has put in."""
-        return self.individuals
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the encrypted ids."""
-        return len(self.content) + len(self.own)
-
-    def facts(self) -> dict[str, Any]:
-        """Return whether it asks or answers."""
-        return {"purpose": self.purpose}
-
-
-@dataclass(frozen=True)
-class CodeSpec:
-    """What a receiver may rely on: the view, the width and the version of its encoder."""
-
-    view: str
-    width: int
-    version: str
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Codes(Release):
-    """Codes of individuals, one row a token.
-
-    ``event`` is what noisy codes cost, given the encoder. All noisy codes of one ``table`` were
-    drawn once a person, so that any part of it, to anybody, is paid for once.
-    """
-
-    kind: ClassVar[str] = "codes"
-    spec: CodeSpec
-    tokens: np.ndarray
-    codes: Float[np.ndarray, "individuals width"]
-    # A field where others have a property: a frozen one, and read alike.
-    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
-    table: str = ""
-
-    @property
-    def uncovered(self) -> tuple[str, ...]:
-        """The training of the encoder that made the codes: noise on codes does not pay for it."""
-        return ("encoder training",)
-
-    @property
-    def digest(self) -> str | None:
-        """The table that noisy codes are a part of."""
-        return None if self.event is None else self.table
-
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals' codes these are."""
-        return len(self.tokens)
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of tokens and codes."""
-        return self.tokens.nbytes + self.codes.nbytes
-
-    def facts(self) -> dict[str, Any]:
-        """Return the view, width and version of the codes."""
-        return {
-            "view": self.spec.view,
-            "width": self.spec.width,
-            "version": self.spec.version,
-        }
-
-    def check(self, expected: CodeSpec | None) -> None:
-        """Raise a `DataError` unless these are sound codes of the expected kind."""
-        where = f"codes from {self.sender!r} to {self.receiver!r}"
-        if len(self.tokens) != len(self.codes):
+def encode_releases(releases: list[Release]) -> bytes:
+    """Return releases as bytes; raise a `DataError` for one that may not travel."""
+    for release in releases:
+        fault = release.fault()
+        if fault is not None:
             raise DataError(
-                f"{where}: {len(self.tokens)} individuals for {len(self.codes)} codes; refused"
+                f"a release from {release.sender!r} to {release.receiver!r} may not leave: {fault}"
             )
-        if expected is not None and self.spec.view != expected.view:
-            raise DataError(
-                f"{where} are of view {self.spec.view!r}, which is not known here; refused"
-            )
-        if self.codes.shape[1] != self.spec.width:
-            raise DataError(
-                f"{where} have width {self.codes.shape[1]}, announced were {self.spec.width}; "
-                "refused"
-            )
-        if expected is not None and self.spec.width != expected.width:
-            raise DataError(
-                f"{where} have width {self.spec.width}, the links were trained on "
-                f"{expected.width}; refused, fit again"
-            )
-        if expected is not None and self.spec.version != expected.version:
-            raise DataError(
-                f"{where} are by another version of the encoder than the links were trained on; "
-                "refused, fit again"
-            )
-        if not np.isfinite(self.codes).all():
-            rows = int((~np.isfinite(self.codes)).any(axis=1).sum())
-            raise DataError(f"{where}: {rows} codes are not finite numbers; refused")
+    return encode(releases, format="cofill.releases", types=_wire_types())
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Needs(Release):
-    """Which directions of a peer's codes a site uses, learned from a pilot: weights, nobody's row.
+def decode_releases(content: bytes, sender: str) -> list[Release]:
+    """Return the releases in a message; raise a `DataError` that names the sender."""
+    try:
+        releases = decode(content, format="cofill.releases", types=_wire_types())
+    except StoreError as error:
+        raise DataError(f"a message from site {sender!r} is malformed: {error}; refused") from None
+    if not isinstance(releases, list) or len(releases) > _MAX_RELEASES:
+        raise DataError(f"a message from site {sender!r} is no list of releases; refused")
+    for release in releases:
+        fault = (
+            release.fault()
+            if isinstance(release, Release)
+            else f"{type(release).__name__} is no type of release that may travel"
+        )
+        if fault is not None:
+            raise DataError(f"a release from site {sender!r} is refused: {fault}")
+    return releases
 
-    A column of ``directions`` is a linear combination of the code's numbers; their squared length
-    is the share of the site's variance they explain. They were learned from the pilot's codes and
-    the site's own rows and carry no guarantee.
-    """
 
-    kind: ClassVar[str] = "needs"
-    spec: CodeSpec
-    directions: Float[np.ndarray, "width directions"]
-    people: int
-
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals they were learned from."""
-        return self.people
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the directions."""
-        return self.directions.nbytes
-
-    def facts(self) -> dict[str, Any]:
-        """Return whose codes are meant, and the number of directions."""
-        return {
-            "view": self.spec.view,
-            "version": self.spec.version,
-            "directions": self.directions.shape[1],
-        }
+def _wire_types() -> list[type]:
+    return [*_EVENTS, *(cls for kind in _TYPES.values() for cls in (kind, *kind.parts))]
 
 
 def digest_of(*arrays: np.ndarray) -> str:
@@ -301,8 +193,27 @@ def digest_of(*arrays: np.ndarray) -> str:
     >>> digest_of(np.zeros(2)) == digest_of(np.zeros(2)) != digest_of(np.zeros((2, 1)))
     True
     """
-    hashed = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
-        hashed.update(f"{array.dtype.str}{array.shape}".encode())
-        hashed.update(np.ascontiguousarray(array).tobytes())
-    return hashed.hexdigest()
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, Release):
+        return value.n_bytes
+    if isinstance(value, Mapping):
+        # Named figures are sent as eight bytes each; counts and rounds beside arrays are not told.
+        return sum(8 if isinstance(v, int | float) else _size(v) for v in value.values())
+    return sum(map(_size, value)) if isinstance(value, tuple) else 0
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    if isinstance(value, Mapping):
+        return [array for name in sorted(value) for array in _arrays(value[name])]
+    return [value] if isinstance(value, np.ndarray) else []

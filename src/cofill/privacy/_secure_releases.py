@@ -1,4 +1,4 @@
-"""What travels in a secure sum: keys, sealed shares, masked vectors, who is left, opened shares."""
+"""What crosses in a secure sum: keys, sealed shares, masked vectors, survivors, opened shares."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import UInt64
 
-from cofill.privacy._events import Event
-from cofill.privacy._release import Release, digest_of
+from cofill.privacy._release import Release, checked
+from cofill.privacy._wire import is_count, is_integer, is_key, is_texts, is_words, map_of
 
 __all__ = [
     "MaskedVector",
@@ -21,18 +21,15 @@ __all__ = [
     "Survivors",
 ]
 
+_SHARE_BYTES = 33  # of one opened share: an element of the field
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _OfRound(Release):
     """A message of one round that was not made from anybody's records."""
 
     personal: ClassVar[bool] = False
-    round: int
-
-    @property
-    def n_individuals(self) -> int:
-        """Nobody: it was not made from records."""
-        return 0
+    round: int = checked(is_count)
 
     def facts(self) -> dict[str, Any]:
         """Return the round."""
@@ -44,28 +41,24 @@ class PublicKeys(_OfRound):
     """A site's two X25519 public keys of a round, signed if it has an identity."""
 
     kind: ClassVar[str] = "public-keys"
-    seal_key: bytes
-    mask_key: bytes
-    signature: bytes = b""
+    seal_key: bytes = checked(is_key)
+    mask_key: bytes = checked(is_key)
+    signature: bytes = checked(is_key, default=b"")
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of keys and signature."""
-        return len(self.seal_key) + len(self.mask_key) + len(self.signature)
+
+def _are_keys(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(keys, PublicKeys) and keys.fault() is None for keys in value
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Roster(_OfRound):
-    """Everybody's keys of a round and how many must stay, from the coordinator to a site."""
+    """All sites' keys of a round and how many must stay, from the coordinator to a site."""
 
     kind: ClassVar[str] = "roster"
-    keys: tuple[PublicKeys, ...]
-    threshold: int
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the keys."""
-        return sum(keys.n_bytes for keys in self.keys)
+    keys: tuple[PublicKeys, ...] = checked(_are_keys)
+    threshold: int = checked(is_count)
 
     def facts(self) -> dict[str, Any]:
         """Return the round, the number of sites and the threshold."""
@@ -80,13 +73,8 @@ class SealedShares(_OfRound):
     """
 
     kind: ClassVar[str] = "sealed-shares"
-    boxes: Mapping[str, bytes]
-    commitment: bytes = b""
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the boxes."""
-        return sum(map(len, self.boxes.values())) + len(self.commitment)
+    boxes: Mapping[str, bytes] = checked(map_of(is_key))
+    commitment: bytes = checked(is_key, default=b"")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,26 +86,15 @@ class MaskedVector(Release):
     """
 
     kind: ClassVar[str] = "masked-vector"
-    round: int
-    words: UInt64[np.ndarray, " size"]
-    rows: int = 0
-    # A field where others have a property: a frozen one, and read alike.
-    event: Event | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    @property
-    def digest(self) -> str | None:
-        """A hash of the words."""
-        return digest_of(self.words)
+    noised: ClassVar[bool] = True
+    round: int = checked(is_count)
+    words: UInt64[np.ndarray, " size"] = checked(is_words)
+    rows: int = checked(is_count, default=0)
 
     @property
     def n_individuals(self) -> int:
         """How many individuals the vector was made from."""
         return self.rows
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the words."""
-        return self.words.nbytes
 
     def facts(self) -> dict[str, Any]:
         """Return the round and the size."""
@@ -126,10 +103,10 @@ class MaskedVector(Release):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Survivors(_OfRound):
-    """Whose masked vectors arrived, from the coordinator to a site."""
+    """The sites whose masked vectors arrived, from the coordinator to a site."""
 
     kind: ClassVar[str] = "survivors"
-    names: tuple[str, ...]
+    names: tuple[str, ...] = checked(is_texts)
 
     @property
     def n_bytes(self) -> int:
@@ -142,10 +119,10 @@ class RevealedShares(_OfRound):
     """A site's shares of others' secrets: of survivors' own masks, of dropped sites' keys."""
 
     kind: ClassVar[str] = "revealed-shares"
-    own_masks: Mapping[str, int]
-    mask_keys: Mapping[str, int]
+    own_masks: Mapping[str, int] = checked(map_of(is_integer))
+    mask_keys: Mapping[str, int] = checked(map_of(is_integer))
 
     @property
     def n_bytes(self) -> int:
         """Size of the shares."""
-        return 33 * (len(self.own_masks) + len(self.mask_keys))
+        return _SHARE_BYTES * (len(self.own_masks) + len(self.mask_keys))

@@ -1,5 +1,47 @@
-"""How sites work together: steps over (site, inbox), and the driver that runs them in a process."""
+"""How sites work together: the protocol object, its steps, and the driver for one process."""
 
-from cofill.protocol._driver import COORDINATOR, Federation, Step, run_steps
+from cofill.protocol._columns import (
+    agree_on_columns,
+    agreed_columns,
+    describe_columns,
+    views_with_columns,
+)
+from cofill.protocol._driver import (
+    COORDINATOR,
+    Federation,
+    Inbox,
+    Outbox,
+    Step,
+    check_sender,
+    run_protocol,
+    run_steps,
+)
+from cofill.protocol._protocol import (
+    PROTOCOLS,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    tuples_in,
+)
 
-__all__ = ["COORDINATOR", "Federation", "Step", "run_steps"]
+__all__ = [
+    "COORDINATOR",
+    "PROTOCOLS",
+    "AbstractProtocol",
+    "Federation",
+    "Inbox",
+    "LocalData",
+    "Membership",
+    "Outbox",
+    "SiteResult",
+    "Step",
+    "agree_on_columns",
+    "agreed_columns",
+    "check_sender",
+    "describe_columns",
+    "run_protocol",
+    "run_steps",
+    "tuples_in",
+    "views_with_columns",
+]

@@ -11,13 +11,22 @@ party's inbox holds what has arrived since it last acted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from cofill.errors import SettingError
-from cofill.privacy import Budget, Gate, Ledger, Release
+from cofill.privacy import Budget, Gate, Ledger, Release, SentLog
 
-__all__ = ["COORDINATOR", "Federation", "Step", "run_steps"]
+__all__ = [
+    "COORDINATOR",
+    "Federation",
+    "Inbox",
+    "Outbox",
+    "Step",
+    "check_sender",
+    "run_protocol",
+    "run_steps",
+]
 
 COORDINATOR = "coordinator"
 
@@ -43,13 +52,30 @@ class Step(Generic[Site]):
 class Federation(Generic[Site]):
     """Sites that work together, their coordinator if they have one, and the ledger of releases.
 
-    ``budgets`` says what sites may spend on privacy: the gate refuses a release beyond that.
+    Parameters
+    ----------
+    sites
+        Parties by name.
+    ledger
+        What crossed a border so far.
+    coordinator
+        The coordinator's party, or None.
+    budgets
+        What sites may spend on privacy: the gate refuses a release beyond that.
+    sent
+        Where the releases themselves are kept for an audit, or None to keep none.
+    next_step, inboxes
+        Where the protocol stands: the number of the next step, and what has arrived and was not
+        read yet.
     """
 
     sites: dict[str, Site]
     ledger: Ledger = field(default_factory=Ledger)
     coordinator: Any = None
     budgets: Mapping[str, Budget] = field(default_factory=dict)
+    sent: SentLog | None = None
+    next_step: int = 0
+    inboxes: dict[str, list[Release]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if COORDINATOR in self.sites:
@@ -58,6 +84,102 @@ class Federation(Generic[Site]):
             if name not in self.sites:
                 raise SettingError(f"budgets: there is no site {name!r}")
 
+    def party(self, name: str) -> Any:
+        """Return a site's party, or the coordinator's."""
+        return self.coordinator if name == COORDINATOR else self.sites[name]
+
+    @property
+    def party_names(self) -> tuple[str, ...]:
+        """The sites in their order, then the coordinator if there is one."""
+        return (*self.sites, *(() if self.coordinator is None else (COORDINATOR,)))
+
+    def _copy(self) -> Federation[Site]:
+        return replace(
+            self,
+            sites=dict(self.sites),
+            ledger=Ledger(list(self.ledger)),
+            inboxes={name: list(inbox) for name, inbox in self.inboxes.items()},
+        )
+
+    def _become(self, other: Federation[Site]) -> None:
+        for name in ("sites", "ledger", "coordinator", "next_step", "inboxes"):
+            setattr(self, name, getattr(other, name))
+
+
+@runtime_checkable
+class HasSteps(Protocol):
+    """The part of a protocol that the in-process driver needs."""
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        """All steps, in order."""
+        ...
+
+    def next_step(self, number: int, coordinator: Any) -> int:
+        """Return the step after one of the coordinator's."""
+        ...
+
+
+def run_protocol(
+    protocol: HasSteps,
+    federations: Sequence[Federation[Any]],
+    *,
+    progress: Callable[[str, float], None] | None = None,
+    after_step: Callable[[int, Federation[Any]], None] | None = None,
+    until: int | None = None,
+) -> None:
+    """Run the steps that are still to come in every federation.
+
+    Federations that are at the same step run it as one batch; one that is behind catches up first.
+    After an error or an interrupt every federation is as it was before the call.
+
+    Parameters
+    ----------
+    protocol
+        Whose steps to run.
+    federations
+        All of the same protocol; seeds and data may differ.
+    progress
+        Called with a step's name and the share done.
+    after_step
+        Called with the number of a step that has ended and a federation, for checkpoints.
+    until
+        Stop before this step; run all of them unless stated.
+    """
+    steps = protocol.steps
+    end = len(steps) if until is None else until
+    copies = [federation._copy() for federation in federations]
+    while any(copy.next_step < end for copy in copies):
+        number = min(copy.next_step for copy in copies)
+        step = steps[number]
+        acting = [copy for copy in copies if copy.next_step == number]
+
+        def report_progress(share: float, at: int = number, name: str = step.name) -> None:
+            if progress is not None:
+                progress(name, (at + share) / len(steps))
+
+        report_progress(0.0)
+        _run_step(step, number, acting, report_progress)
+        for copy in acting:
+            at_sites = step.at == "sites"
+            copy.next_step = (
+                number + 1 if at_sites else protocol.next_step(number, copy.coordinator)
+            )
+            if after_step is not None:
+                after_step(number, copy)
+    for federation, copy in zip(federations, copies, strict=True):
+        federation._become(copy)
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """Steps one after another."""
+
+    steps: tuple[Step[Any], ...]
+
+    def next_step(self, number: int, coordinator: Any) -> int:
+        return number + 1
+
 
 def run_steps(
     steps: Sequence[Step[Any]],
@@ -65,52 +187,59 @@ def run_steps(
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
-    """Run steps one after another in every federation, carrying releases through the gate.
+    """Run some steps one after another in every federation, whatever it has run before."""
+    for federation in federations:
+        federation.next_step, federation.inboxes = 0, {}
+    run_protocol(_Sequence(tuple(steps)), federations, progress=progress)
 
-    Parties are replaced in place only when the last step has ended: after an error or an interrupt
-    every federation is as it was.
-    """
-    parties: dict[tuple[int, str], Any] = {}
-    for f, federation in enumerate(federations):
-        for name, site in federation.sites.items():
-            parties[f, name] = site
-        if federation.coordinator is not None:
-            parties[f, COORDINATOR] = federation.coordinator
-    ledgers = [Ledger(list(federation.ledger)) for federation in federations]
-    gates = [Gate(ledger, f.budgets) for ledger, f in zip(ledgers, federations, strict=True)]
-    inboxes: dict[tuple[int, str], list[Release]] = {place: [] for place in parties}
-    for number, step in enumerate(steps):
 
-        def report_progress(share: float, at: int = number, name: str = step.name) -> None:
-            if progress is not None:
-                progress(name, (at + share) / len(steps))
+def _run_step(
+    step: Step[Any],
+    number: int,
+    federations: Sequence[Federation[Any]],
+    report_progress: ReportProgress,
+) -> None:
+    """Run a step of all these federations as one call and carry what it sends through the gates."""
+    at_coordinator = step.at == "coordinator"
+    actors = [
+        (federation, name)
+        for federation in federations
+        for name in federation.party_names
+        if (name == COORDINATOR) == at_coordinator
+    ]
+    results = step.run(
+        [federation.party(name) for federation, name in actors],
+        [tuple(federation.inboxes.pop(name, ())) for federation, name in actors],
+        report_progress,
+    )
+    outboxes: dict[int, list[Release]] = {}
+    for (federation, name), (party, outbox) in zip(actors, results, strict=True):
+        if name == COORDINATOR:
+            federation.coordinator = party
+        else:
+            federation.sites[name] = party
+        for release in outbox:
+            check_sender(release, name, federation.party_names, step.name)
+        outboxes.setdefault(id(federation), []).extend(outbox)
+    for federation in federations:
+        gate = Gate(federation.ledger, federation.budgets)
+        sent = outboxes.get(id(federation), [])
+        for release in sent:
+            federation.inboxes.setdefault(release.receiver, []).append(
+                gate.pass_on(release, step.name)
+            )
+        if federation.sent is not None and sent:
+            federation.sent.write(number, step.name, sent)
 
-        report_progress(0.0)
-        acting = [p for p in parties if (p[1] == COORDINATOR) == (step.at == "coordinator")]
-        results = step.run(
-            [parties[p] for p in acting], [tuple(inboxes[p]) for p in acting], report_progress
+
+def check_sender(release: Any, sender: str, parties: Sequence[str], step: str) -> None:
+    """Raise a `SettingError` unless a party may send this release in this federation."""
+    if not isinstance(release, Release):
+        raise SettingError(
+            f"step {step!r}: {type(release).__name__} is no declared type of release and may "
+            "not leave a site"
         )
-        for place in acting:
-            inboxes[place] = []
-        for (f, name), (party, outbox) in zip(acting, results, strict=True):
-            parties[f, name] = party
-            for release in outbox:
-                if not isinstance(release, Release):
-                    raise SettingError(
-                        f"step {step.name!r}: {type(release).__name__} is no declared type of "
-                        "release and may not leave a site"
-                    )
-                if release.sender != name:
-                    raise SettingError(
-                        f"step {step.name!r}: site {name!r} may not send as {release.sender!r}"
-                    )
-                if (f, release.receiver) not in parties or release.receiver == name:
-                    raise SettingError(
-                        f"step {step.name!r}: there is no other site {release.receiver!r} to send "
-                        "to"
-                    )
-                inboxes[f, release.receiver].append(gates[f].pass_on(release, step.name))
-    for f, federation in enumerate(federations):
-        federation.sites = {name: parties[f, name] for name in federation.sites}
-        federation.coordinator = parties.get((f, COORDINATOR))
-        federation.ledger = ledgers[f]
+    if release.sender != sender:
+        raise SettingError(f"step {step!r}: site {sender!r} may not send as {release.sender!r}")
+    if release.receiver not in parties or release.receiver == sender:
+        raise SettingError(f"step {step!r}: there is no other site {release.receiver!r} to send to")

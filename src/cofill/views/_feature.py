@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 
 __all__ = ["Feature", "Kind"]
 
 
+@storable
 class Kind(StrEnum):
     """How a cell is read, scored and completed."""
 
@@ -20,6 +22,7 @@ class Kind(StrEnum):
     CATEGORICAL = "categorical"
 
 
+@storable
 @dataclass(frozen=True)
 class Feature:
     """One column of a view.

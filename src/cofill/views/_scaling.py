@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from cofill.codec import storable
 from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
 from cofill.views._view import View
@@ -32,6 +33,7 @@ class EncodedBlock:
     stop: int
 
 
+@storable
 @dataclass(frozen=True, repr=False)
 class Scaler:
     """How the cells of one view are encoded; made by `Scaler.fit`.

@@ -1,0 +1,276 @@
+"""What crosses between sites that hold different views: ids, codes, columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.codec import storable
+from cofill.errors import DataError
+from cofill.privacy._release import Release, checked
+from cofill.privacy._wire import (
+    is_bytes,
+    is_count,
+    is_text,
+    is_tokens,
+    map_of,
+    of_floats,
+    one_of,
+)
+from cofill.views import Feature, Kind
+
+__all__ = [
+    "BlindedIds",
+    "BlindingPart",
+    "CodeSpec",
+    "Codes",
+    "Columns",
+    "EncryptedIds",
+    "Needs",
+]
+
+
+@storable
+@dataclass(frozen=True)
+class CodeSpec:
+    """What a receiver of codes relies on: the view, the width and the version of its encoder."""
+
+    view: str
+    width: int
+    version: str
+
+
+def _is_spec(value: Any) -> bool:
+    return (
+        isinstance(value, CodeSpec)
+        and is_text(value.view)
+        and is_count(value.width)
+        and is_text(value.version)
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlindedIds(Release):
+    """The individuals that a site has or asks for, as keyed hashes of their ids."""
+
+    kind: ClassVar[str] = "blinded-ids"
+    tokens: np.ndarray = checked(is_tokens)
+    purpose: str = checked(one_of("present", "ask"))
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals are named."""
+        return len(self.tokens)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the ids are for."""
+        return {"purpose": self.purpose}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlindingPart(Release):
+    """A site's part of the secret that blinds ids: 32 random bytes, for the other sites only."""
+
+    kind: ClassVar[str] = "blinding-part"
+    personal: ClassVar[bool] = False
+    part: bytes = checked(lambda v: is_bytes(v) and len(v) == 32, repr=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncryptedIds(Release):
+    """One message of a private set intersection: ids under a key that stays with its maker.
+
+    ``content`` is a request, or the answer to one; with an answer, ``answering_ids`` are the
+    answering site's own ids, encrypted.
+    """
+
+    kind: ClassVar[str] = "encrypted-ids"
+    purpose: str = checked(one_of("ask", "answer"))
+    content: bytes = checked(is_bytes)
+    answering_ids: bytes = checked(is_bytes, default=b"")
+    individuals: int = checked(is_count, default=0)
+
+    @property
+    def n_individuals(self) -> int:
+        """How many ids the sender has put in."""
+        return self.individuals
+
+    def facts(self) -> dict[str, Any]:
+        """Return whether it asks or answers."""
+        return {"purpose": self.purpose}
+
+
+def _are_features(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(f, Feature)
+        and is_text(f.name)
+        and isinstance(f.kind, Kind)
+        and isinstance(f.categories, tuple)
+        and all(v is None or isinstance(v, str | int | float) for v in f.categories)
+        and (f.kind is Kind.NUMERIC) == (not f.categories)
+        and is_text(f.dtype)
+        and isinstance(f.dictionary, bool)
+        for f in value
+    )
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(is_count(n) and n > 0 for n in value)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Columns(Release):
+    """The columns of each view: names, kinds and categories, and the shape of images.
+
+    Categories are values that somebody has; columns of numbers tell nothing of anybody.
+    """
+
+    kind: ClassVar[str] = "columns"
+    parts: ClassVar[tuple[type, ...]] = (Feature, Kind)
+    features: Mapping[str, tuple[Feature, ...]] = checked(map_of(_are_features))
+    shapes: Mapping[str, tuple[int, ...]] = checked(map_of(_is_shape), default_factory=dict)
+
+    @property
+    def personal(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether categories are told, which come from records."""
+        return any(f.categories for f in self._all())
+
+    @property
+    def n_individuals(self) -> int:
+        """Nobody in particular."""
+        return 0
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the names and categories."""
+        words = (word for f in self._all() for word in (f.name, *f.categories))
+        return sum(len(str(word).encode()) for word in words)
+
+    def _all(self) -> list[Feature]:
+        return [feature for features in self.features.values() for feature in features]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers of views, columns and categories."""
+        every = self._all()
+        return {
+            "views": len(self.features),
+            "columns": len(every),
+            "categories": sum(len(f.categories) for f in every),
+        }
+
+    def misfit(self) -> str | None:
+        """Return what an image's shape must have, if one does not fit its columns."""
+        fits = all(
+            view in self.features and np.prod(shape) == len(self.features[view])
+            for view, shape in self.shapes.items()
+        )
+        return None if fits else "images with a pixel a column"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Codes(Release):
+    """Codes of individuals, one row a token.
+
+    ``event`` is what noisy codes cost, given the encoder. All noisy codes of one ``table`` were
+    drawn once a person, so that any part of it, to anybody, is paid for once.
+    """
+
+    kind: ClassVar[str] = "codes"
+    noised: ClassVar[bool] = True
+    parts: ClassVar[tuple[type, ...]] = (CodeSpec,)
+    spec: CodeSpec = checked(_is_spec)
+    tokens: np.ndarray = checked(is_tokens)
+    codes: Float[np.ndarray, "individuals width"] = checked(of_floats(2))
+    table: str = checked(is_text, default="")
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The training of the encoder that made the codes: noise on codes does not pay for it."""
+        return ("encoder training",)
+
+    @property
+    def digest(self) -> str | None:
+        """The table that noisy codes are a part of."""
+        return None if self.event is None else self.table
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals' codes these are."""
+        return len(self.tokens)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the view, width and version of the codes."""
+        return vars(self.spec).copy()
+
+    def misfit(self) -> str | None:
+        """Return what the codes must have, if their shape is not as announced."""
+        fits = self.codes.shape == (len(self.tokens), self.spec.width)
+        return None if fits else "one row a token, as wide as announced"
+
+    def check(self, expected: CodeSpec | None) -> None:
+        """Raise a `DataError` unless these are sound codes of the expected view and encoder."""
+        where = f"codes from {self.sender!r} to {self.receiver!r}"
+        if len(self.tokens) != len(self.codes):
+            raise DataError(
+                f"{where}: {len(self.tokens)} individuals for {len(self.codes)} codes; refused"
+            )
+        if expected is not None and self.spec.view != expected.view:
+            raise DataError(
+                f"{where} are of view {self.spec.view!r}, which is not known here; refused"
+            )
+        if self.codes.shape[1] != self.spec.width:
+            raise DataError(
+                f"{where} have width {self.codes.shape[1]}, announced were {self.spec.width}; "
+                "refused"
+            )
+        if expected is not None and self.spec.width != expected.width:
+            raise DataError(
+                f"{where} have width {self.spec.width}, the links were trained on "
+                f"{expected.width}; refused, fit again"
+            )
+        if expected is not None and self.spec.version != expected.version:
+            raise DataError(
+                f"{where} are by another version of the encoder than the links were trained on; "
+                "refused, fit again"
+            )
+        if not np.isfinite(self.codes).all():
+            rows = int((~np.isfinite(self.codes)).any(axis=1).sum())
+            raise DataError(f"{where}: {rows} codes are not finite numbers; refused")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Needs(Release):
+    """Which directions of a peer's codes a site uses, learned from a pilot: weights, nobody's row.
+
+    A column of ``directions`` is a linear combination of the code's numbers; their squared length
+    is the share of the site's variance they explain. They were learned from the pilot's codes and
+    the site's own rows and carry no guarantee.
+    """
+
+    kind: ClassVar[str] = "needs"
+    parts: ClassVar[tuple[type, ...]] = (CodeSpec,)
+    spec: CodeSpec = checked(_is_spec)
+    directions: Float[np.ndarray, "width directions"] = checked(of_floats(2))
+    people: int = checked(is_count)
+
+    @property
+    def n_individuals(self) -> int:
+        """How many individuals they were learned from."""
+        return self.people
+
+    def facts(self) -> dict[str, Any]:
+        """Return whose codes are meant, and the number of directions."""
+        return {
+            "view": self.spec.view,
+            "version": self.spec.version,
+            "directions": self.directions.shape[1],
+        }
+
+    def misfit(self) -> str | None:
+        """Return what the directions must have, if they do not fit the code."""
+        fits = len(self.directions) == self.spec.width
+        return None if fits else "one row a number of the code"

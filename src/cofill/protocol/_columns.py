@@ -1,0 +1,112 @@
+"""How sites that hold the same views agree on columns, before anything is made from their rows.
+
+Each site describes the columns of its views; the coordinator, which has no row to look at, checks
+that they are the same and sends the agreed columns to every site, so that a site that lacks a view
+altogether knows its columns too. Only names, kinds, categories and shapes are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cofill.errors import DataError
+from cofill.privacy import Columns, Release
+from cofill.protocol._driver import COORDINATOR
+from cofill.views import Feature, MultiView, View
+
+__all__ = ["agree_on_columns", "agreed_columns", "describe_columns", "views_with_columns"]
+
+_Description = tuple[str, tuple[Feature, ...], tuple[int, ...]]  # site, columns, image's shape
+
+
+def describe_columns(site: str, views: Mapping[str, View]) -> Columns:
+    """Return what a site tells the coordinator of its columns."""
+    return Columns(
+        sender=site,
+        receiver=COORDINATOR,
+        features={name: view.features for name, view in views.items()},
+        shapes={name: tuple(view.image_shape) for name, view in views.items() if view.image_shape},
+    )
+
+
+def agree_on_columns(
+    sites: Sequence[str], view_order: Sequence[str], inbox: Sequence[Release]
+) -> list[Columns]:
+    """Return the common columns, one release a site, views in a given order.
+
+    Raises a `DataError` that names two sites where they disagree, or one that sent nothing.
+    """
+    descriptions = {r.sender: r for r in inbox if isinstance(r, Columns)}
+    common: dict[str, _Description] = {}
+    for site in sites:
+        if site not in descriptions:
+            raise DataError(f"site {site!r} has not said what columns it has; start again")
+        for view, features in descriptions[site].features.items():
+            description = (site, features, descriptions[site].shapes.get(view, ()))
+            if view not in common:
+                common[view] = description
+                continue
+            _require_alike(view, common[view], description)
+            first, known, shape = common[view]
+            common[view] = (first, tuple(map(_joint_feature, known, features)), shape)
+    absent = [view for view in view_order if view not in common]
+    if absent:
+        raise DataError(f"no site has the view {absent[0]!r}, which the federation names")
+    columns = Columns(
+        sender=COORDINATOR,
+        receiver="",
+        features={view: common[view][1] for view in view_order},
+        shapes={view: common[view][2] for view in view_order if common[view][2]},
+    )
+    return [replace(columns, receiver=site) for site in sites]
+
+
+def _require_alike(view: str, first: _Description, second: _Description) -> None:
+    """Raise a `DataError` unless two sites have the same columns of a view."""
+    (site, features, shape), (other_site, other_features, other_shape) = first, second
+    if shape != other_shape or [f.name for f in features] != [f.name for f in other_features]:
+        raise DataError(
+            f"site {other_site!r}: {view!r} has other columns or another shape "
+            f"({other_shape or len(other_features)}) than at site {site!r} "
+            f"({shape or len(features)})"
+        )
+    if [(f.kind, f.categories) for f in features] != [
+        (f.kind, f.categories) for f in other_features
+    ]:
+        raise DataError(
+            f"site {other_site!r}: {view!r} has other kinds or categories of columns than at "
+            f"site {site!r}; give both the same kinds and categories"
+        )
+
+
+def _joint_feature(feature: Feature, other: Feature) -> Feature:
+    """Return a column that both sites' cells fit: whole numbers and others are numbers."""
+    if feature.dtype == other.dtype:
+        return feature
+    return replace(feature, dtype="double", dictionary=False)
+
+
+def agreed_columns(inbox: Sequence[Release]) -> Columns:
+    """Return the common columns that came from the coordinator."""
+    columns = [release for release in inbox if isinstance(release, Columns)]
+    if len(columns) != 1:
+        raise DataError(f"the coordinator must send the common columns once, got {len(columns)}")
+    return columns[0]
+
+
+def views_with_columns(views: Mapping[str, View], columns: Columns) -> MultiView:
+    """Return a site's views, with an empty one for each that it lacks."""
+    first = next(iter(views.values()), None)
+    no_ids, id_name = (np.zeros(0, int), "id") if first is None else (first.ids[:0], first.id_name)
+    complete = []
+    for name, features in columns.features.items():
+        view = views.get(name)
+        if view is None:
+            no_rows = np.zeros((0, len(features)))
+            shape = columns.shapes.get(name)
+            view = View(name, no_ids, no_rows, features, image_shape=shape, id_name=id_name)
+        complete.append(view)
+    return MultiView(complete)
