@@ -12,9 +12,10 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from bench.picture import completion_picture
+
 from cofill.completion import methods
 from cofill.metrics import ResultRecord
-from cofill.report import completion_picture
 from cofill.reproduce import find_experiment
 
 ROOT = Path(__file__).parents[1]

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
 import cofill.pages as pages
 from cofill.errors import SettingError
 from cofill.pages import (
-    Html,
     Line,
     Page,
     Quantity,
@@ -25,6 +25,7 @@ from cofill.pages import (
     code,
     density,
     details,
+    element,
     flow,
     heading,
     heat_map,
@@ -37,7 +38,6 @@ from cofill.pages import (
     paragraph,
     picture,
     plot,
-    scatter,
     strong,
     table_html,
 )
@@ -51,6 +51,7 @@ PARTS = {
     "choice": choice(EVIL, {EVIL: EVIL, "other": EVIL}),
     "code": code(EVIL),
     "details": details(EVIL, EVIL),
+    "element": element("p", EVIL, title=EVIL),
     "figures": key_figures([(EVIL, EVIL, EVIL)]),
     "heading": heading(EVIL),
     "hint": hint(EVIL, EVIL),
@@ -88,13 +89,13 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_word_becomes_markup(part):
-    made = Page(EVIL, EVIL, [Section(EVIL, PARTS[part], "one", EVIL)], EVIL).html()
-    found = Reader(made)
-    code = [text for attrs, text in found.scripts if "type" not in attrs]
-    assert not any("alert(1)" in text for text in code)
-    assert len(code) == (2 if part == "plot" else 1)
-    assert made.count("<!--") == sum(text.count("<!--") for text in code)
-    for attrs, text in found.scripts:
+    page = Page(EVIL, EVIL, [Section(EVIL, PARTS[part], "one", EVIL)], EVIL).html()
+    reader = Reader(page)
+    scripts = [text for attrs, text in reader.scripts if "type" not in attrs]
+    assert not any("alert(1)" in text for text in scripts)
+    assert len(scripts) == (2 if part == "plot" else 1)
+    assert page.count("<!--") == sum(text.count("<!--") for text in scripts)
+    for attrs, text in reader.scripts:
         if attrs.get("type") == "application/json":
             drawn = json.loads(text)["data"][0]
             assert [unescape(word) for word in (*drawn["x"], drawn["name"])] == [EVIL] * 2
@@ -103,14 +104,14 @@ def test_no_word_becomes_markup(part):
 
 
 def test_a_page_asks_for_nothing_and_runs_only_its_own_scripts():
-    made = Page("t", "", [Section("s", PARTS["plot"])]).html()
-    found = Reader(made)
-    assert [link for link in found.links if not link.startswith(("#", "data:"))] == []
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', made)[1]
+    page = Page("t", "", [Section("s", PARTS["plot"])]).html()
+    reader = Reader(page)
+    assert [link for link in reader.links if not link.startswith(("#", "data:"))] == []
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     assert policy.startswith("default-src 'none'")
     assert "unsafe-eval" not in policy
     assert "http" not in policy
-    scripts = [text for attrs, text in found.scripts if "type" not in attrs]
+    scripts = [text for attrs, text in reader.scripts if "type" not in attrs]
     for text in scripts:
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
@@ -119,7 +120,7 @@ def test_a_page_asks_for_nothing_and_runs_only_its_own_scripts():
 
 
 def test_plotly_is_there_once_and_only_for_plots():
-    plots = Html(PARTS["plot"] * 3)
+    plots = Markup(PARTS["plot"] * 3)
     with_plots = Page("t", "", [Section("s", plots)]).html()
     assert with_plots.count("plotly.js v") == 1
     assert len(with_plots.encode()) < 5_200_000
@@ -129,11 +130,11 @@ def test_plotly_is_there_once_and_only_for_plots():
 
 def test_headings_anchors_and_labels():
     inner = Section("Inner", "x", "inner")
-    made = Page("T", "", [Section("Outer part", "y", parts=[inner])]).html()
-    assert 'href="#outer-part"' in made
-    assert '<h2 id="outer-part-title">' in made
-    assert '<h3 id="inner-title">' in made
-    assert made.index('class="skip"') < made.index("<header>") < made.index("<main")
+    page = Page("T", "", [Section("Outer part", "y", parts=[inner])]).html()
+    assert 'href="#outer-part"' in page
+    assert '<h2 id="outer-part-title">' in page
+    assert '<h3 id="inner-title">' in page
+    assert page.index('class="skip"') < page.index("<header>") < page.index("<main")
     with pytest.raises(SettingError, match="anchor 'inner'"):
         Page("T", "", [inner, Section("Other", "", parts=[inner])])
     with pytest.raises(SettingError, match="title"):
@@ -142,11 +143,11 @@ def test_headings_anchors_and_labels():
 
 def test_tables_align_numbers_and_say_what_they_leave_out():
     rows = [["a", 1, None], ["b", 2.5, "word"], ["c", Quantity(1, 2), None]]
-    made = table_html(["name", "n", "mixed"], rows, most=2, strong_rows=[1])
-    assert made.count('class="n"') == 3  # heading and two cells
-    assert "<td>–</td>" in made
-    assert "1 more rows are not shown" in made
-    assert "<tr class=strong>" in made
+    page = table_html(["name", "n", "mixed"], rows, most=2, strong_rows=[1])
+    assert page.count('class="n"') == 3  # heading and two cells
+    assert "<td>–</td>" in page
+    assert "1 more rows are not shown" in page
+    assert '<tr class="strong">' in page
     with pytest.raises(SettingError, match="3 cells"):
         table_html(["a", "b", "c"], [["x"]])
 
@@ -170,14 +171,13 @@ def test_figures_check_their_shapes_and_hide_what_is_not_finite():
     with pytest.raises(SettingError, match="2 entries"):
         bars(["a", "b"], {"s": [1]}, axis="")
     with pytest.raises(SettingError, match="1 bins"):
-        histogram([0, 1], {"s": [1, 2]}, axis="")
+        histogram([0, 1], {"s": [1, 2]}, axis="", unit="")
     with pytest.raises(SettingError, match="same number"):
         image_rows({"a": np.zeros((1, 2, 2)), "b": np.zeros((2, 2, 2))}, caption="")
     drawn = {
         "lines": lines({"a": Line([1, 2], [np.nan, np.inf], [0, 0], [1, 1])}, x_axis="", y_axis=""),
         "heat": heat_map([[np.nan, 1.0]], ["r"], ["a", "b"], scale="s"),
         "density": density([[0, 5]], [0, 1, 2], [0, 1], x_axis="", y_axis=""),
-        "scatter": scatter({"a": (np.float32([1]), [2])}, x_axis="", y_axis=""),
         "flow": flow([("a", "b", "w", 0)]),
     }
     for figure in drawn.values():

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cofill.pages import Html, Line, Page, Section, choice, lines, plot
+from cofill.pages import Line, Page, Section, choice, lines, paragraph, plot
 from cofill.report import ProgressLog, watching
 
 from .conftest import SECTIONS, trial_ledger
@@ -112,7 +112,7 @@ def test_the_switch_and_the_choices_draw_what_they_show(browser, report_file):
 def test_a_word_of_a_record_is_no_markup_for_plotly_either(browser, tmp_path):
     name = '<b onload="x">bold</b>'
     figure = lines({name: Line([1, 2], [1, 2]), "other": Line([1], [1])}, x_axis=name, y_axis="y")
-    body = choice("which", {name: plot(figure, name, name), "two": Html("<p>two</p>")})
+    body = choice("which", {name: plot(figure, name, name), "two": paragraph("two")})
     path = tmp_path / "page.html"
     path.write_text(Page(name, "", [Section(name, body)]).html())
     browser.open(path.as_uri())

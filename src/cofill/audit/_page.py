@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from markupsafe import Markup
+
 from cofill.attack import Leak
 from cofill.audit._audit import Audit, Curve, shown
 from cofill.audit._release import AuditedRelease
@@ -11,7 +13,6 @@ from cofill.audit._verdict import SCALE_WORDS, Verdict, advantage, is_judged, le
 from cofill.metrics import versions
 from cofill.pages import (
     Cell,
-    Html,
     Line,
     Page,
     Part,
@@ -179,7 +180,7 @@ def _fewer(
     return worst, {kind: f" (worst of {len(some)})" for kind, some in by.items() if len(some) > 1}
 
 
-def _release(release: AuditedRelease) -> Html:
+def _release(release: AuditedRelease) -> Markup:
     inner: list[Part] = [
         paragraph(
             strong(release.what),
@@ -218,7 +219,7 @@ def _release(release: AuditedRelease) -> Html:
     return details(f"{_named(release)}, {release.what}: {release.individual}", *inner)
 
 
-def _leaks(leaks: Sequence[Leak], caption: str) -> Html:
+def _leaks(leaks: Sequence[Leak], caption: str) -> Markup:
     header = [
         "attack",
         "figure",
@@ -252,7 +253,7 @@ def _leaks(leaks: Sequence[Leak], caption: str) -> Html:
     )
 
 
-def _alike(release: AuditedRelease) -> Html:
+def _alike(release: AuditedRelease) -> Markup:
     k = release.anonymity[0].k
     rows: list[list[Cell]] = [
         [
@@ -280,7 +281,7 @@ def _curves(curves: Sequence[Curve]) -> Section:
     return Section("What a defence costs", parts)
 
 
-def _over_strength(some: Sequence[Curve]) -> Html:
+def _over_strength(some: Sequence[Curve]) -> Markup:
     """Draw leak and utility over the strength of defences of one scale."""
     leak, utility = some[0].leak_name, some[0].utility_name
     axis = " / ".join(dict.fromkeys(c.strength for c in some))
@@ -303,7 +304,7 @@ def _over_strength(some: Sequence[Curve]) -> Html:
     )
 
 
-def _trade_off(some: Sequence[Curve]) -> Html:
+def _trade_off(some: Sequence[Curve]) -> Markup:
     """Draw leak against utility, a line a defence, each beginning where there is none."""
     series: dict[str, Line] = {}
     words: dict[str, list[str]] = {}
@@ -343,7 +344,7 @@ def _trade_off(some: Sequence[Curve]) -> Html:
     )
 
 
-def _points(some: Sequence[Curve]) -> Html:
+def _points(some: Sequence[Curve]) -> Markup:
     """Return every point of curves as a table."""
     worst = any(c.worst for c in some)
     header = ["defence", "strength", "", some[0].leak_name, "worst", some[0].utility_name]
@@ -392,7 +393,7 @@ def _made(audit: Audit) -> Section:
     return Section("How it was made", [table_html(["setting", "value"], rows)])
 
 
-def _verdict(verdict: Verdict) -> Html:
+def _verdict(verdict: Verdict) -> Markup:
     tone: object = _TONES[verdict]
     return badge(verdict, tone)  # pyright: ignore[reportArgumentType]
 

@@ -1,49 +1,39 @@
 """Self-contained HTML pages: words, tables, pictures and interactive plots, nothing from outside.
 
-What is not `Html` is escaped wherever it is put, and a page allows only its own two scripts to run,
-by their hashes, so that no name of a column or a site can become markup or code.
+Words that are not `markupsafe.Markup` are escaped wherever they are put, and a page allows only its
+own two scripts to run, by their hashes, so that no name of a column or a site can become markup or
+code.
 """
 
-from cofill.pages._figures import (
-    Line,
-    bars,
-    density,
-    flow,
-    heat_map,
-    histogram,
-    lines,
-    scatter,
-)
+from cofill.pages._figures import Line, bars, histogram, lines
+from cofill.pages._flow import flow
 from cofill.pages._html import (
     Cell,
-    Html,
     Part,
-    Quantity,
     badge,
     bullets,
-    byte_size,
     choice,
     code,
     columns,
     details,
+    element,
     heading,
     hint,
     join,
     key_figures,
     note,
-    number,
     paragraph,
     strong,
-    text,
 )
 from cofill.pages._images import image_rows, picture
+from cofill.pages._maps import density, heat_map
 from cofill.pages._page import Page, Section
 from cofill.pages._plot import plot
-from cofill.pages._table import table_html
+from cofill.pages._quantity import Quantity, byte_size
+from cofill.pages._table import scroll_area, table_html
 
 __all__ = [
     "Cell",
-    "Html",
     "Line",
     "Page",
     "Part",
@@ -58,6 +48,7 @@ __all__ = [
     "columns",
     "density",
     "details",
+    "element",
     "flow",
     "heading",
     "heat_map",
@@ -68,12 +59,10 @@ __all__ = [
     "key_figures",
     "lines",
     "note",
-    "number",
     "paragraph",
     "picture",
     "plot",
-    "scatter",
+    "scroll_area",
     "strong",
     "table_html",
-    "text",
 ]

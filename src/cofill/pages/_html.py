@@ -1,242 +1,157 @@
-"""Pieces of markup: whatever is not markup already is escaped when it becomes part of some."""
+"""Pieces of markup; words that are not `markupsafe.Markup` yet are escaped when they are put in."""
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import Literal, TypeAlias
+
+from markupsafe import Markup, escape
+
+from cofill.pages._quantity import Quantity
 
 __all__ = [
     "Cell",
-    "Html",
     "Part",
-    "Quantity",
     "badge",
     "bullets",
-    "byte_size",
     "choice",
     "code",
     "columns",
     "details",
+    "element",
     "heading",
     "hint",
     "join",
     "key_figures",
     "note",
-    "number",
     "paragraph",
     "strong",
-    "text",
 ]
 
 Tone: TypeAlias = Literal["plain", "good", "warn", "bad"]
 
-
-class Html(str):
-    """Text that is markup already and is put into a page as it is."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A number with its uncertainty, unit and explanation.
-
-    Parameters
-    ----------
-    value
-        The number; a dash is shown for None and for what is not a number.
-    spread
-        Its standard deviation or half-width, shown after ±; `words` should say which.
-    unit
-        Shown after the number.
-    digits
-        Digits after the point; four significant ones when left out.
-    words
-        Explanation, shown on hover.
-
-    Examples
-    --------
-    >>> str(Quantity(0.22345, 0.0601, digits=3)), str(Quantity(1536, unit="bytes"))
-    ('0.223 ± 0.060', '1,536 bytes')
-    """
-
-    value: int | float | None
-    spread: int | float | None = None
-    unit: str = ""
-    digits: int | None = None
-    words: str = ""
-
-    def __str__(self) -> str:
-        shown = number(self.value, self.digits)
-        if shown == "–":
-            return shown
-        spread = "" if self.spread is None else f" ± {number(self.spread, self.digits)}"
-        return f"{shown}{spread}{' ' + self.unit if self.unit else ''}"
-
-
 Part: TypeAlias = str | Quantity
-"""What can stand in a page: words (escaped), `Html` (kept) or a quantity."""
+"""What can stand in a page: words (escaped), `Markup` (kept) or a quantity."""
 
 Cell: TypeAlias = str | int | float | Quantity | None
 """What can stand in a table."""
 
 
-def number(value: int | float | None, digits: int | None = None) -> str:
-    """Write a number for people: thousands apart, a true minus, a dash for none.
+def element(tag: str, *parts: Part, **attributes: str) -> Markup:
+    """Return an element with its attributes and content.
+
+    In the name of an attribute ``_`` stands for ``-``, and is dropped at the end (``class_``).
 
     Examples
     --------
-    >>> number(1234567), number(-0.12345), number(0.5, 3), number(None), number(3.2e-7)
-    ('1,234,567', '−0.1235', '0.500', '–', '3.2e−07')
+    >>> print(element("p", "1 < ", element("b", "2"), class_="note", aria_label='"sum"'))
+    <p class="note" aria-label="&#34;sum&#34;">1 &lt; <b>2</b></p>
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "−∞"
-    if digits is not None:
-        shown = f"{value:,.{digits}f}"
-    elif isinstance(value, numbers.Integral) or (value == int(value) and abs(value) < 1e15):
-        shown = f"{int(value):,}"
-    else:
-        shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return shown.replace("-", "−")
+    names = (name.rstrip("_").replace("_", "-") for name in attributes)
+    written = (
+        Markup(' {}="{}"').format(name, value)
+        for name, value in zip(names, attributes.values(), strict=True)
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(tag, join(*written), join(*parts))
 
 
-def byte_size(count: int | float) -> str:
-    """Write a number of bytes with the unit that suits it.
+def join(*parts: Part) -> Markup:
+    """Return parts one after another.
 
     Examples
     --------
-    >>> byte_size(812), byte_size(30_600), byte_size(4_815_814)
-    ('812 B', '30.6 kB', '4.8 MB')
+    >>> print(join("1 < ", strong("2")))
+    1 &lt; <strong>2</strong>
     """
-    if count < 1000:
-        return f"{count:.0f} B"
-    for unit, size in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if count < 1000 * size or unit == "GB":
-            return f"{count / size:,.1f} {unit}"
-    raise AssertionError  # pragma: no cover
+    # Not Markup("").join: a quantity is no text, and beartype checks what str.join is called with.
+    return Markup("").join(map(escape, parts))
 
 
-def text(words: Part) -> Html:
-    """Return words as markup.
-
-    Examples
-    --------
-    >>> text("a < b"), text(Html("<b>kept</b>"))
-    ('a &lt; b', '<b>kept</b>')
-    """
-    if isinstance(words, Html):
-        return words
-    if isinstance(words, Quantity) and words.words:
-        return Html(f'<span title="{escape(words.words)}">{escape(str(words))}</span>')
-    return Html(escape(str(words)))
-
-
-def join(*parts: Part) -> Html:
-    """Put parts one after another.
-
-    Examples
-    --------
-    >>> join("1 < ", strong("2"))
-    '1 &lt; <strong>2</strong>'
-    """
-    return Html("".join(text(part) for part in parts))
-
-
-def paragraph(*parts: Part) -> Html:
+def paragraph(*parts: Part) -> Markup:
     """Return a paragraph."""
-    return Html(f"<p>{join(*parts)}</p>")
+    return element("p", *parts)
 
 
-def strong(words: Part) -> Html:
+def strong(words: Part) -> Markup:
     """Return words that matter."""
-    return Html(f"<strong>{text(words)}</strong>")
+    return element("strong", words)
 
 
-def code(words: str) -> Html:
+def code(words: str) -> Markup:
     """Return a name of a file, a command or a setting."""
-    return Html(f"<code>{text(words)}</code>")
+    return element("code", words)
 
 
-def hint(words: Part, explanation: str) -> Html:
+def heading(words: str) -> Markup:
+    """Return a heading inside a section, one level below the section's own."""
+    return element("h3", words)
+
+
+def hint(words: Part, explanation: str) -> Markup:
     """Return words that explain themselves on hover, on focus and on a tap.
 
     Examples
     --------
-    >>> hint("MSE", "mean squared error")
-    '<abbr tabindex="0" title="mean squared error" data-hint="mean squared error">MSE</abbr>'
+    >>> print(hint("MSE", "mean squared error"))
+    <abbr tabindex="0" title="mean squared error" data-hint="mean squared error">MSE</abbr>
     """
-    said = escape(explanation)
-    return Html(f'<abbr tabindex="0" title="{said}" data-hint="{said}">{text(words)}</abbr>')
+    return element("abbr", words, tabindex="0", title=explanation, data_hint=explanation)
 
 
-def badge(words: str, tone: Tone = "plain") -> Html:
+def badge(words: str, tone: Tone = "plain") -> Markup:
     """Return a short verdict; the words say it, the colour repeats it."""
-    return Html(f'<span class="badge {tone}">{text(words)}</span>')
+    return element("span", words, class_=f"badge {tone}")
 
 
-def bullets(items: Sequence[Part]) -> Html:
+def bullets(items: Sequence[Part]) -> Markup:
     """Return a list."""
-    return Html(f"<ul>{''.join(f'<li>{text(item)}</li>' for item in items)}</ul>")
+    return element("ul", *(element("li", item) for item in items))
 
 
-def note(*parts: Part, tone: Tone = "plain") -> Html:
+def note(*parts: Part, tone: Tone = "plain") -> Markup:
     """Return a remark set apart."""
-    return Html(f'<p class="note {tone}" role="note">{join(*parts)}</p>')
+    return element("p", *parts, class_=f"note {tone}", role="note")
 
 
-def details(summary: str, *parts: Part) -> Html:
-    """Return what is folded away until it is asked for."""
-    return Html(f"<details><summary>{text(summary)}</summary>{join(*parts)}</details>")
+def details(summary: str, *parts: Part) -> Markup:
+    """Return what is folded away until a reader opens it."""
+    return element("details", element("summary", summary), *parts)
 
 
-def heading(words: str) -> Html:
-    """Return a heading inside a section, one level below the section's own."""
-    return Html(f"<h3>{text(words)}</h3>")
-
-
-def choice(label: str, options: Mapping[str, Part]) -> Html:
+def choice(label: str, options: Mapping[str, Part]) -> Markup:
     """Return several parts of which the reader sees one and chooses which; all without JavaScript.
 
     Examples
     --------
-    >>> made = choice("feature", {"age": "the one", "<pulse>": "the other"})
-    >>> "<option>&lt;pulse&gt;</option>" in made, made.count('<div class="option"')
+    >>> markup = choice("feature", {"age": "the one", "<pulse>": "the other"})
+    >>> "<option>&lt;pulse&gt;</option>" in markup, markup.count('<div class="option"')
     (True, 2)
     """
     if len(options) == 1:
         return join(*options.values())
-    names = "".join(f"<option>{text(name)}</option>" for name in options)
-    bodies = "".join(
-        f'<div class="option" aria-label="{escape(name)}">{text(part)}</div>'
-        for name, part in options.items()
+    names = (element("option", name) for name in options)
+    bodies = (
+        element("div", part, class_="option", aria_label=name) for name, part in options.items()
     )
-    return Html(
-        f'<div class="choice"><label>{text(label)} <select autocomplete="off">{names}</select>'
-        f"</label>{bodies}</div>"
-    )
+    menu = element("label", label, " ", element("select", *names, autocomplete="off"))
+    return element("div", menu, *bodies, class_="choice")
 
 
-def columns(*parts: Part) -> Html:
+def columns(*parts: Part) -> Markup:
     """Return parts side by side where there is room, else one below another."""
-    return Html(f'<div class="columns">{"".join(f"<div>{text(p)}</div>" for p in parts)}</div>')
+    return element("div", *(element("div", part) for part in parts), class_="columns")
 
 
-def key_figures(figures: Sequence[tuple[str, Part, str]]) -> Html:
+def key_figures(figures: Sequence[tuple[str, Part, str]]) -> Markup:
     """Return the figures that matter most: label, value and explanation each.
 
     Examples
     --------
-    >>> key_figures([("rows filled", "513", "over all views")])
-    '<dl class="figures"><div><dt><abbr ...>rows filled</abbr></dt><dd>513</dd></div></dl>'
+    >>> print(key_figures([("rows filled", "513", "over all views")]))
+    <dl class="figures"><div><dt><abbr ...>rows filled</abbr></dt><dd>513</dd></div></dl>
     """
-    shown = (
-        f"<div><dt>{hint(label, why) if why else text(label)}</dt><dd>{text(value)}</dd></div>"
+    pairs = (
+        element("div", element("dt", hint(label, why) if why else label), element("dd", value))
         for label, value, why in figures
     )
-    return Html(f'<dl class="figures">{"".join(shown)}</dl>')
+    return element("dl", *pairs, class_="figures")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from html import escape
 
 import numpy as np
 from jaxtyping import Float
+from markupsafe import Markup
 
 from cofill.charts import png
 from cofill.errors import SettingError
-from cofill.pages._html import Html, Part, text
+from cofill.pages._html import Part, element, join
+from cofill.pages._table import scroll_area
 
 __all__ = ["image_rows", "picture"]
 
@@ -21,7 +22,7 @@ def image_rows(
     *,
     caption: str,
     high: int | float = 1.0,
-) -> Html:
+) -> Markup:
     """Return grey images, one row per name, the same subject above one another.
 
     Parameters
@@ -35,30 +36,26 @@ def image_rows(
 
     Examples
     --------
-    >>> made = image_rows({"original": np.zeros((2, 8, 8))}, caption="two digits")
-    >>> made.count("data:image/png;base64"), 'alt="original, 1 of 2"' in made
+    >>> markup = image_rows({"original": np.zeros((2, 8, 8))}, caption="two digits")
+    >>> markup.count("data:image/png;base64"), 'alt="original, 1 of 2"' in markup
     (2, True)
     """
-    counts = {len(images) for images in rows.values()}
-    if len(counts) != 1:
+    if len({len(images) for images in rows.values()}) != 1:
         raise SettingError("image_rows: every row must have the same number of images")
+    image = Markup('<img src="data:image/png;base64,{}" width="56" height="56" alt="{}, {} of {}">')
     lines = []
     for name, images in rows.items():
         grey = np.rint(255 * np.clip(images / high, 0, 1)).astype(np.uint8)
-        drawn = "".join(
-            f'<img src="data:image/png;base64,{png(image)}" width="56" height="56" '
-            f'alt="{escape(name)}, {k} of {len(grey)}">'
-            for k, image in enumerate(grey, start=1)
+        drawn = (
+            image.format(png(pixels), name, k, len(grey)) for k, pixels in enumerate(grey, start=1)
         )
-        lines.append(f'<tr><th scope="row">{text(name)}</th><td>{drawn}</td></tr>')
-    return Html(
-        f'<figure><div class="scroll images" role="region" tabindex="0" '
-        f'aria-label="{escape(caption)}"><table><tbody>{"".join(lines)}</tbody></table></div>'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+        cells = join(element("th", name, scope="row"), element("td", *drawn))
+        lines.append(element("tr", cells))
+    table = element("table", element("tbody", *lines))
+    return _figure(scroll_area(caption, table, more_class="images"), caption)
 
 
-def picture(svg: str, *, caption: Part, alt: str) -> Html:
+def picture(svg: str, *, caption: Part, alt: str) -> Markup:
     """Return a drawing; as an image it can neither run scripts nor ask for anything.
 
     Examples
@@ -67,8 +64,9 @@ def picture(svg: str, *, caption: Part, alt: str) -> Html:
     1
     """
     data = b64encode(svg.encode()).decode()
-    return Html(
-        f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{escape(alt)}">'
-        f'<img class="drawing" src="data:image/svg+xml;base64,{data}" alt="{escape(alt)}"></div>'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+    image = Markup('<img class="drawing" src="data:image/svg+xml;base64,{}" alt="{}">')
+    return _figure(scroll_area(alt, image.format(data, alt)), caption)
+
+
+def _figure(content: Markup, caption: Part) -> Markup:
+    return element("figure", content, element("figcaption", caption))

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from html import escape
 from importlib.resources import files
 
+from markupsafe import Markup, escape
+
 from cofill.errors import SettingError
-from cofill.pages._html import Html, Part, Quantity, join, text
+from cofill.pages._html import Part, element, join
 from cofill.pages._plot import MARK, plotly_script
+from cofill.pages._quantity import Quantity
 
 __all__ = ["Page", "Section"]
 
@@ -27,7 +29,7 @@ class Section:
     title
         The heading.
     body
-        What stands below: `Html`, or words that are escaped, or several of these.
+        The content: `Markup`, or words that are escaped, or several of these.
     anchor
         Name for links, made from the title when left out.
     lead
@@ -58,20 +60,21 @@ class Section:
         """The names for links in it."""
         return [self.anchor, *(anchor for part in self.parts for anchor in part.anchors)]
 
-    def html(self, level: int = 2) -> Html:
+    def html(self, level: int = 2) -> Markup:
         """Return the section as markup, its heading of a level."""
-        given = [self.body] if isinstance(self.body, str | Quantity) else self.body
-        body = "".join(p if isinstance(p, Html) else f"<p>{text(p)}</p>" for p in given)
+        pieces = [self.body] if isinstance(self.body, str | Quantity) else self.body
+        body = join(*(p if isinstance(p, Markup) else element("p", p) for p in pieces))
         # Escaped words cannot spell a tag, so these are headings of the section's own.
-        for mark in ("<h3>", "</h3>"):
-            body = body.replace(mark, mark.replace("3", str(level + 1)))
-        lead = f'<p class="lead">{text(self.lead)}</p>' if self.lead else ""
-        inside = "".join(part.html(level + 1) for part in self.parts)
-        name = escape(self.anchor)
-        return Html(
-            f'<section id="{name}" aria-labelledby="{name}-title">'
-            f'<h{level} id="{name}-title">{text(self.title)}</h{level}>{lead}{body}{inside}'
-            "</section>"
+        for tag in ("<h3>", "</h3>"):
+            body = body.replace(tag, Markup(tag.replace("3", str(level + 1))))  # noqa: S704
+        return element(
+            "section",
+            element(f"h{level}", self.title, id=f"{self.anchor}-title"),
+            element("p", self.lead, class_="lead") if self.lead else "",
+            body,
+            *(part.html(level + 1) for part in self.parts),
+            id=self.anchor,
+            aria_labelledby=f"{self.anchor}-title",
         )
 
 
@@ -106,42 +109,30 @@ class Page:
 
     def __post_init__(self) -> None:
         anchors = [anchor for section in self.sections for anchor in section.anchors]
-        twice = sorted({a for a in anchors if anchors.count(a) > 1})
-        if twice:
-            raise SettingError(f"two sections of a page have the anchor {twice[0]!r}; name one")
+        repeated = sorted({a for a in anchors if anchors.count(a) > 1})
+        if repeated:
+            raise SettingError(f"two sections of a page have the anchor {repeated[0]!r}; name one")
 
     def html(self) -> str:
         """Return the page as the text of an HTML file."""
         body = join(*(section.html() for section in self.sections))
-        scripts = [_file("page.js")]
-        if MARK in body:
-            scripts = [plotly_script(), *scripts]
-        policy = _policy(scripts)
-        if self.script:
-            scripts = [*scripts, self.script]
-            policy = f"{_policy(scripts)}; connect-src 'self'"
-        subtitle = f"<p>{text(self.subtitle)}</p>" if self.subtitle else ""
-        footer = f"<footer>{text(self.footer)}</footer>" if self.footer else ""
-        contents = "".join(
-            f'<li><a href="#{escape(s.anchor)}">{text(s.title)}</a></li>' for s in self.sections
-        )
-        nav = f'<nav aria-label="Contents"><ul>{contents}</ul></nav>' if contents else ""
-        return (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n'
-            '<meta name="referrer" content="no-referrer">\n'
-            '<link rel="icon" href="data:,">\n'
-            f"<title>{text(self.title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n"
-            '<a class="skip" href="#content">Skip to the content</a>\n'
-            f'<header><div><h1>{text(self.title)}</h1>{subtitle}</div><button type="button" '
-            'id="theme" hidden>Dark</button></header>\n'
-            f'{nav}\n<main id="content" tabindex="-1">\n{body}\n</main>\n{footer}\n'
-            "<noscript><p class=note>The plots of this page need JavaScript; words and tables do "
-            "not.</p></noscript>\n"
-            + "".join(f"<script>{script}</script>\n" for script in scripts)
-            + "</body>\n</html>\n"
+        scripts = [plotly_script()] if MARK in body else []
+        scripts += [_file("page.js"), *([self.script] if self.script else [])]
+        links = [
+            element("li", element("a", section.title, href=f"#{section.anchor}"))
+            for section in self.sections
+        ]
+        contents = element("nav", element("ul", *links), aria_label="Contents") if links else ""
+        # A plain str.format: style and scripts are texts of this package, the rest is markup.
+        return _file("page.html").format(
+            policy=_policy(scripts) + "; connect-src 'self'" * bool(self.script),
+            title=escape(self.title),
+            style=_style(),
+            subtitle=element("p", self.subtitle) if self.subtitle else "",
+            contents=contents,
+            body=body,
+            footer=element("footer", self.footer) if self.footer else "",
+            scripts="".join(f"<script>{script}</script>\n" for script in scripts),
         )
 
 

@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from cofill.pages._html import Html, Part, details, text
+from cofill.pages._html import Part, details, element
 
 __all__ = ["MARK", "plot", "plotly_script"]
 
@@ -21,18 +21,12 @@ MARK = '<script type="application/json" class="figure">'
 _HEIGHT = 340
 
 
-def plot(
-    figure: Mapping[str, Any],
-    caption: Part,
-    alt: str,
-    *,
-    data: Part = "",
-) -> Html:
+def plot(figure: Mapping[str, Any], caption: Part, alt: str, *, data: Part = "") -> Markup:
     """Return a plotly figure with its caption.
 
     Colours may name the page's colours as ``"--s1"`` … ``"--s8"``, ``"--ink"``, ``"--faint"``,
     ``"--line"``, ``"--known"``, ``"--filled"``, ``"--good"``, ``"--warn"``, ``"--bad"``, and a
-    colour scale ``"--sequential"`` or ``"--diverging"``; they follow light and dark.
+    colour scale ``"--diverging"`` or ``"--density"``; they follow light and dark.
 
     Parameters
     ----------
@@ -48,18 +42,21 @@ def plot(
 
     Examples
     --------
-    >>> made = plot({"data": [{"y": [1, float("nan")]}]}, "one < two", "a line")
-    >>> '"y":[1,null]' in made, "one &lt; two" in made
+    >>> markup = plot({"data": [{"y": [1, float("nan")]}]}, "one < two", "a line")
+    >>> '"y":[1,null]' in markup, "one &lt; two" in markup
     (True, True)
     """
     height = figure.get("layout", {}).get("height", _HEIGHT)
     content = json.dumps(_plain(figure), separators=(",", ":"), allow_nan=False)
+    # A script's text knows no entities, so JSON's own escapes keep words from ending the script.
     content = content.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
-    folded = details("The figures as a table", data) if data else ""
-    return Html(
-        f'<figure class="plot"><div class="canvas" role="img" aria-label="{escape(alt)}" '
-        f'style="height:{height:.0f}px"></div>{MARK}{content}</script>'
-        f"<figcaption>{text(caption)}</figcaption>{folded}</figure>"
+    return element(
+        "figure",
+        element("div", class_="canvas", role="img", aria_label=alt, style=f"height:{height:.0f}px"),
+        Markup(f"{MARK}{content}</script>"),  # noqa: S704  escaped above, JSON's way
+        element("figcaption", caption),
+        details("The figures as a table", data) if data else "",
+        class_="plot",
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from cofill.errors import SettingError
-from cofill.pages._html import Cell, Html, Quantity, hint, number, text
+from cofill.pages._html import Cell, Part, element, hint, join
+from cofill.pages._quantity import Quantity, number
 
-__all__ = ["table_html"]
+__all__ = ["scroll_area", "table_html"]
 
-_SENTENCE = 60  # characters, from which on a cell needs room
+_SENTENCE = 60  # characters; the widest verdicts and names of the reports stay on one line below it
 
 
 def table_html(
@@ -21,7 +23,7 @@ def table_html(
     hints: Mapping[str, str] | None = None,
     strong_rows: Sequence[int] = (),
     most: int = 200,
-) -> Html:
+) -> Markup:
     """Return a table that scrolls sideways by itself where it is wider than the screen.
 
     Parameters
@@ -29,8 +31,8 @@ def table_html(
     header
         Headings; units belong here or in a `Quantity`.
     rows
-        Cells: words (escaped), `Html`, numbers, `Quantity` or None for a dash. The first cell of a
-        row names it. A column of numbers is aligned to the right.
+        Cells: words (escaped), `Markup`, numbers, `Quantity` or None for a dash. The first cell of
+        a row names it. A column of numbers is aligned to the right.
     caption
         What the table shows.
     hints
@@ -42,46 +44,53 @@ def table_html(
 
     Examples
     --------
-    >>> made = table_html(["site", "bytes"], [["<lab>", 1200]], hints={"bytes": "as sent"})
-    >>> '&lt;lab&gt;</th><td class="n">1,200' in made, 'title="as sent"' in made
+    >>> markup = table_html(["site", "bytes"], [["<lab>", 1200]], hints={"bytes": "as sent"})
+    >>> '&lt;lab&gt;</th><td class="n">1,200' in markup, 'title="as sent"' in markup
     (True, True)
     """
     if any(len(row) != len(header) for row in rows):
         raise SettingError(f"every row of a table must have {len(header)} cells, as its header has")
     kinds = [_kind([row[k] for row in rows]) for k in range(len(header))]
-    told = hints or {}
-    head = "".join(
-        f'<th scope="col"{kinds[k]}>{hint(name, told[name]) if name in told else text(name)}</th>'
-        for k, name in enumerate(header)
+    headings = (hint(name, hints[name]) if hints and name in hints else name for name in header)
+    head = (
+        element("th", words, scope="col", **kind)
+        for words, kind in zip(headings, kinds, strict=True)
     )
-    body = "".join(
-        _row(row, kinds, strong=position in strong_rows) for position, row in enumerate(rows[:most])
+    body = (_row(row, kinds, strong=k in strong_rows) for k, row in enumerate(rows[:most]))
+    table = element(
+        "table",
+        element("caption", caption) if caption else "",
+        element("thead", element("tr", *head)),
+        element("tbody", *body),
     )
-    named = f"<caption>{text(caption)}</caption>" if caption else ""
-    left = len(rows) - most
-    more = f'<p class="more">{left:,} more rows are not shown.</p>' if left > 0 else ""
-    label = escape(caption or ", ".join(header))
-    return Html(
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>{named}'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    hidden = len(rows) - most
+    more = element("p", f"{hidden:,} more rows are not shown.", class_="more") if hidden > 0 else ""
+    return join(scroll_area(caption or ", ".join(header), table), more)
+
+
+def scroll_area(label: str, content: Part, *, more_class: str = "") -> Markup:
+    """Return content that scrolls by itself, also by keyboard, where it is wider than the page."""
+    return element(
+        "div",
+        content,
+        class_=f"scroll {more_class}".strip(),
+        role="region",
+        tabindex="0",
+        aria_label=label,
     )
 
 
-def _row(row: Sequence[Cell], kinds: Sequence[str], *, strong: bool) -> str:
-    first, *rest = (_cell(cell) for cell in row)
-    cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(rest, kinds[1:], strict=True))
-    mark = " class=strong" * strong
-    return f'<tr{mark}><th scope="row"{kinds[0]}>{first}</th>{cells}</tr>'
+def _row(row: Sequence[Cell], kinds: Sequence[Mapping[str, str]], *, strong: bool) -> Markup:
+    words = [cell if isinstance(cell, str | Quantity) else number(cell) for cell in row]
+    name = element("th", words[0], scope="row", **kinds[0])
+    cells = (element("td", cell, **kind) for cell, kind in zip(words[1:], kinds[1:], strict=True))
+    return element("tr", name, *cells, **({"class_": "strong"} if strong else {}))
 
 
-def _cell(cell: Cell) -> Html:
-    return text(cell) if isinstance(cell, str | Quantity) else Html(number(cell))
-
-
-def _kind(column: Sequence[Cell]) -> str:
-    """Return the attribute of a column's cells: numbers to the right, sentences with room."""
-    known = [cell for cell in column if cell is not None]
-    if known and not any(isinstance(cell, str) for cell in known):
-        return ' class="n"'
-    long = any(isinstance(cell, str) and len(cell) > _SENTENCE for cell in known)
-    return ' class="w"' if long else ""
+def _kind(column: Sequence[Cell]) -> dict[str, str]:
+    """Return the attributes of a column's cells: numbers to the right, sentences with room."""
+    cells = [cell for cell in column if cell is not None]
+    if cells and not any(isinstance(cell, str) for cell in cells):
+        return {"class_": "n"}
+    long = any(isinstance(cell, str) and len(cell) > _SENTENCE for cell in cells)
+    return {"class_": "w"} if long else {}

@@ -2,16 +2,16 @@
 
 ::
 
-    _records     what a folder holds, recognised by what it says it is
+    _records     the records of a folder, recognised by what they say they are
+    _metrics     names and figures of metrics
     _summary …   one file per section: records in, a section of a page out
     _build       the sections in order, onto one page
-    _picture     a completion as plain SVG
-    _live        where a run stands, from its files
+    _progress    the progress file that a run writes
+    _live        the state of a run, from its files
     _watch       the page that follows it, and its server
 """
 
 from cofill.report._build import SECTIONS, SectionMaker, report_page, write_report
-from cofill.report._picture import completion_picture
 from cofill.report._progress import ProgressLog
 from cofill.report._records import Record, Records, find_records
 from cofill.report._watch import WatchServer, watching
@@ -23,7 +23,6 @@ __all__ = [
     "Records",
     "SectionMaker",
     "WatchServer",
-    "completion_picture",
     "find_records",
     "report_page",
     "watching",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from cofill.pages import (
     Cell,
-    Html,
     Line,
     Part,
     Quantity,
@@ -23,9 +24,8 @@ from cofill.pages import (
     paragraph,
     plot,
     table_html,
-    text,
 )
-from cofill.report._records import Records
+from cofill.report._records import Records, headed_section
 
 __all__ = ["TONES", "audit"]
 
@@ -37,34 +37,38 @@ TONES: Mapping[str, Any] = {
     "considerable": "bad",
     "near-total": "bad",
 }
-"""How the places of an audit's scale are coloured."""
+"""How the steps of an audit's scale are coloured, from the best to the worst."""
+
+_LEAK_HINTS = {
+    "attack": "",
+    "on": "",
+    "figure": "",
+    "floor": "what somebody reaches who guesses",
+    "control": "what the same attacker reaches without the release",
+    "reached": "what the attack reached; hover a number for the threat model",
+    "95 % interval": "",
+    "ceiling": "what nobody should exceed",
+    "about": "individual: the release tells of a person; population: of people like these",
+}
+"""Columns of the table of attacks, with their explanations."""
 
 
 def audit(records: Records) -> Section | None:
-    """Return what every audit found."""
-    found = records.of("audit")
-    if not found:
-        return None
-    body: list[Part] = []
-    for record in found:
-        facts = record.content
-        if len(found) > 1:
-            body.append(heading(str(facts["title"])))
-        body += _one(facts)
-    return Section(
+    """Return the verdicts and figures of every audit."""
+    return headed_section(
         "What an attacker learns",
-        body,
         "audit",
         "Every release was attacked, or the reason why not is stated. What people like these are "
         "like is kept apart from what the release tells of a person in it.",
+        [(record.title, _audited(record.content)) for record in records.of("audit")],
     )
 
 
-def _one(facts: Mapping[str, Any]) -> list[Part]:
+def _audited(facts: Mapping[str, Any]) -> list[Part]:
     body: list[Part] = [
         paragraph("Worst verdict about individuals: ", _badge(facts["verdict"])),
         _verdicts(facts["releases"]),
-        _figures(facts["releases"]),
+        *_figures(facts["releases"]),
         details("How to read the verdicts", paragraph(str(facts["scale"]))),
     ]
     if facts["curves"]:
@@ -78,10 +82,12 @@ def _one(facts: Mapping[str, Any]) -> list[Part]:
     return body
 
 
-def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Html:
+def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Markup:
     rows: list[list[Cell]] = []
     for release in releases:
         claim, proof = release.get("claim"), release.get("proof")
+        refuted = join(badge("claim refuted", "bad"), " ") if release["refuted"] else ""
+        advice = release["change"] if release["leaks"] or proof else release["reason"]
         rows.append(
             [
                 release["kind"],
@@ -89,11 +95,7 @@ def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Html:
                 _badge(release["verdict"]["individual"]),
                 None if claim is None else Quantity(claim["epsilon"], digits=2),
                 None if proof is None else Quantity(proof["epsilon"], digits=2),
-                join(
-                    badge("claim refuted", "bad") if release["refuted"] else "",
-                    " " * bool(release["refuted"]),
-                    str(release["change"] if release["leaks"] or proof else release["reason"]),
-                ),
+                join(refuted, str(advice)),
             ]
         )
     return table_html(
@@ -108,10 +110,11 @@ def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Html:
     )
 
 
-def _figures(releases: Sequence[Mapping[str, Any]]) -> Html:
+def _figures(releases: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """Return the figures of all attacks, folded; nothing where there was none."""
     rows: list[list[Cell]] = [
         [
-            join(text(str(leak["name"]))),
+            str(leak["name"]),
             f"{release['kind']} of {release['sender']}",
             str(leak["figure"]),
             Quantity(leak["floor"], digits=3),
@@ -124,69 +127,45 @@ def _figures(releases: Sequence[Mapping[str, Any]]) -> Html:
         for release in releases
         for leak in release["leaks"]
     ]
-    if not rows:
-        return Html("")
-    table = table_html(
-        [
-            "attack",
-            "on",
-            "figure",
-            "floor",
-            "control",
-            "reached",
-            "95 % interval",
-            "ceiling",
-            "about",
-        ],
-        rows,
-        hints={
-            "floor": "what somebody reaches who guesses",
-            "control": "what the same attacker reaches without the release",
-            "reached": "what the attack reached; hover a number for the threat model",
-            "ceiling": "what nobody should exceed",
-            "about": "individual: the release tells of a person; population: of people like these",
-        },
-    )
-    return details(f"The figures of {len(rows)} attack{'s' * (len(rows) != 1)}", table)
+    hints = {name: words for name, words in _LEAK_HINTS.items() if words}
+    table = table_html(list(_LEAK_HINTS), rows, hints=hints)
+    title = f"The figures of {len(rows)} attack{'s' * (len(rows) != 1)}"
+    return [details(title, table)] if rows else []
 
 
-def _curve(curve: Mapping[str, Any]) -> Html:
+def _curve(curve: Mapping[str, Any]) -> Markup:
+    x, strength, floor = curve["x"], str(curve["strength"]), curve.get("floor")
     low, high = curve.get("low") or None, curve.get("high") or None
-    x = curve["x"]
-    logarithmic = all(v > 0 for v in x) and max(x) / min(x) > 50
-    leak = lines(
-        {str(curve["leak_name"]): Line(x, curve["leak"], low, high, marks=True, colour="--bad")},
-        x_axis=str(curve["strength"]),
-        y_axis="leak",
-        log_x=logarithmic,
-        line_at=curve.get("floor"),
-    )
-    worth = lines(
-        {str(curve["utility_name"]): Line(x, curve["utility"], marks=True, colour="--s1")},
-        x_axis=str(curve["strength"]),
-        y_axis="utility",
-        log_x=logarithmic,
-    )
+    is_log = all(v > 0 for v in x) and max(x) / min(x) > 50
+    leak = Line(x, curve["leak"], low, high, marks=True, colour="--bad")
+    utility = Line(x, curve["utility"], marks=True, colour="--s1")
     better = "lower" if curve.get("utility_is_error", True) else "higher"
-    floor = (
-        " The dotted line is what somebody reaches who guesses."
-        if curve.get("floor") is not None
-        else ""
-    )
-    made = columns(
+    dotted = " The dotted line is what somebody reaches who guesses." if floor is not None else ""
+    plots = columns(
         plot(
-            leak,
-            f"What an attacker gets: {curve['leak_name']}; lower is safer.{floor}",
-            f"Leak {_ends(curve['leak'])} over {curve['strength']} {_ends(x)}",
+            lines(
+                {str(curve["leak_name"]): leak},
+                x_axis=strength,
+                y_axis="leak",
+                log_x=is_log,
+                line_at=floor,
+            ),
+            f"What an attacker gets: {curve['leak_name']}; lower is safer.{dotted}",
+            f"Leak {_ends(curve['leak'])} over {strength} {_ends(x)}",
         ),
         plot(
-            worth,
+            lines(
+                {str(curve["utility_name"]): utility},
+                x_axis=strength,
+                y_axis="utility",
+                log_x=is_log,
+            ),
             f"What the release is still worth: {curve['utility_name']}; {better} is better.",
-            f"Utility {_ends(curve['utility'])} over {curve['strength']} {_ends(x)}",
+            f"Utility {_ends(curve['utility'])} over {strength} {_ends(x)}",
         ),
     )
     notes = [str(n) for n in curve.get("notes", ())]
-    return join(made, bullets(notes)) if notes else made
+    return join(plots, bullets(notes)) if notes else plots
 
 
 def _ends(values: Sequence[int | float]) -> str:
@@ -198,5 +177,5 @@ def _interval(ends: Sequence[int | float | None]) -> str:
     return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def _badge(verdict: str) -> Html:
+def _badge(verdict: str) -> Markup:
     return badge(str(verdict), TONES.get(verdict, "plain"))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from cofill.errors import CofillError, DataError
 from cofill.files import write_atomically
 from cofill.metrics import versions
-from cofill.pages import Page, Part, Section, note
+from cofill.pages import Page, Part, Section, bullets, code, details, join, note, paragraph
 from cofill.report._attacks import attacks
 from cofill.report._audit import audit
 from cofill.report._clusters import clusters
@@ -18,9 +18,8 @@ from cofill.report._completion import completion
 from cofill.report._distributions import agreement, distributions
 from cofill.report._errors import errors
 from cofill.report._federation import federation
+from cofill.report._images import images
 from cofill.report._masks import masks
-from cofill.report._others import others
-from cofill.report._pictures import images
 from cofill.report._records import Records, find_records
 from cofill.report._releases import releases
 from cofill.report._rounds import rounds
@@ -44,7 +43,7 @@ SECTIONS: tuple[SectionMaker, ...] = (
     attacks,
     audit,
 )
-"""Between the summary and what is not shown; each says nothing where its records are missing."""
+"""Between the summary and what is not shown; each returns None where its records are missing."""
 
 _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 
@@ -52,11 +51,11 @@ _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, Zero
 def report_page(
     folder: Path | str, *, title: str = "", sections: Sequence[SectionMaker] = SECTIONS
 ) -> Page:
-    """Return the report of everything that was found in a folder.
+    """Return the report of all records in a folder.
 
     A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
     [{"folder": …, "title": …, "words": [… sentences]}]}``) makes a chapter of each of its folders,
-    in its order; without one, a section tells of all folders.
+    in its order; without one, a section is about all folders.
 
     Raises
     ------
@@ -70,23 +69,22 @@ def report_page(
             f"{folder} holds no result; give a folder that `cofill complete`, `cluster`, "
             "`reproduce`, `audit` or a federation wrote to"
         )
-    story = next((r.content for r in records.of("story") if r.name == "story.json"), None)
-    chapters: Sequence[Mapping[str, Any]] = [] if story is None else story.get("chapters", [])
-    made = [_made(summary, records)]
-    if chapters:
-        made += [_chapter(records, chapter, sections) for chapter in chapters]
-        rest = records.outside([str(chapter["folder"]) for chapter in chapters])
-        made += [_made(maker, rest) for maker in sections]
-    else:
-        made += [_made(maker, records) for maker in sections]
-    made.append(_made(others, records))
-    said = story or {}
+    stories = [r.content for r in records.of("story") if r.name == "story.json"]
+    story: Mapping[str, Any] = stories[0] if stories else {}
+    chapters: Sequence[Mapping[str, Any]] = story.get("chapters", [])
+    rest = records.outside([str(chapter["folder"]) for chapter in chapters])
+    body = [
+        _section(summary, records),
+        *(_chapter(records, chapter, sections) for chapter in chapters),
+        *(_section(maker, rest if chapters else records) for maker in sections),
+        _not_shown(records),
+    ]
     name = Path(folder).resolve().name
     used = ", ".join(f"{n} {v}" for n, v in versions().items() if n in ("cofill", "python", "jax"))
     return Page(
-        title or str(said.get("title") or f"Report of {name}"),
-        str(said.get("subtitle") or "What was completed, how well, and what it gave away."),
-        [section for section in made if section is not None],
+        title or str(story.get("title") or f"Report of {name}"),
+        str(story.get("subtitle") or "What was completed, how well, and what it gave away."),
+        [section for section in body if section is not None],
         f"Made by {used} from {len(shown):,} records. It shows counts and figures; no record of a "
         "person is in it.",
     )
@@ -99,18 +97,18 @@ def write_report(
     title: str = "",
     sections: Sequence[SectionMaker] = SECTIONS,
 ) -> Path:
-    """Write the report of a folder as one HTML file and return where it is.
+    """Write the report of a folder as one HTML file and return its path.
 
     Parameters
     ----------
     folder
-        Where records are looked for, there and below.
+        Where records are looked for, in it and below.
     out
         The file; ``report.html`` in the folder when left out. It appears whole or not at all.
     title
         Heading of the page.
     sections
-        What makes the sections, `SECTIONS` or one's own.
+        What makes the sections, `SECTIONS` or others.
     """
     page = report_page(folder, title=title, sections=sections).html()
     target = Path(folder) / "report.html" if out is None else Path(out)
@@ -118,7 +116,7 @@ def write_report(
     return target
 
 
-def _made(maker: SectionMaker, records: Records) -> Section | None:
+def _section(maker: SectionMaker, records: Records) -> Section | None:
     """Return a section; a record that is not what it says costs its section, not the report."""
     try:
         return maker(records)
@@ -135,14 +133,21 @@ def _chapter(
 ) -> Section:
     """Return the sections of one folder under one heading."""
     folder = str(chapter["folder"])
-    own = records.inside(folder)
-    parts = [part for maker in sections if (part := _made(maker, own)) is not None]
+    inside = records.inside(folder)
     words: list[Part] = [str(sentence) for sentence in chapter.get("words", ())]
-    title = str(chapter.get("title") or folder)
-    anchor = Section(title, "").anchor
-    return Section(
-        title,
-        words,
-        anchor,
-        parts=[replace(part, anchor=f"{anchor}-{part.anchor}") for part in parts],
-    )
+    section = Section(str(chapter.get("title") or folder), words)
+    parts = [part for maker in sections if (part := _section(maker, inside)) is not None]
+    anchored = [replace(part, anchor=f"{section.anchor}-{part.anchor}") for part in parts]
+    return replace(section, parts=anchored)
+
+
+def _not_shown(records: Records) -> Section | None:
+    """Return the names of files that no section is made from."""
+    body: list[Part] = []
+    if records.damaged:
+        body.append(paragraph("These files could not be read, and nothing of them is shown:"))
+        body.append(bullets([join(code(n), f": {why}") for n, why in records.damaged.items()]))
+    if records.unknown:
+        names = bullets([code(name) for name in records.unknown])
+        body.append(details(f"JSON of another kind: {len(records.unknown)}", names))
+    return Section("What is not shown", body, "others") if body else None

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from cofill.pages import (
-    Line,
-    Part,
-    Quantity,
-    Section,
-    bars,
-    heading,
-    key_figures,
-    lines,
-    picture,
-    plot,
-)
-from cofill.report._records import Record, Records
+from markupsafe import Markup
+
+from cofill.pages import Line, Part, Quantity, Section, bars, key_figures, lines, picture, plot
+from cofill.report._records import Record, Records, headed_section
 
 __all__ = ["clusters"]
 
 
 def clusters(records: Records) -> Section | None:
     """Return the groups of every clustering."""
-    found = records.of("clustering")
-    if not found:
-        return None
-    body: list[Part] = []
-    for record in found:
-        if len(found) > 1:
-            body.append(heading(record.folder or record.name))
-        body += _one(records, record)
-    return Section(
-        "Groups", body, "clusters", "Individuals who are alike, found without showing a row."
+    return headed_section(
+        "Groups",
+        "clusters",
+        "Individuals who are alike, found without showing a row.",
+        [(record.title, _groups(records, record)) for record in records.of("clustering")],
     )
 
 
-def _one(records: Records, record: Record) -> list[Part]:
+def _groups(records: Records, record: Record) -> list[Part]:
     facts = record.content
-    sizes = facts["sizes"]
-    people = sum(sizes)
+    sizes, choice = facts["sizes"], facts.get("choice_of_k")
     names = [f"group {k}" if len(sizes) <= 12 else str(k) for k in range(len(sizes))]
+    chosen = f"chosen by {choice['method']}" if choice else "as asked for"
     body: list[Part] = [
         key_figures(
             [
-                ("groups", Quantity(facts["k"]), _chosen(facts)),
-                ("individuals", Quantity(people), f"at {len(facts['individuals'])} sites"),
+                ("groups", Quantity(facts["k"]), chosen),
+                ("individuals", Quantity(sum(sizes)), f"at {len(facts['individuals'])} sites"),
                 (
                     "mean confidence",
                     Quantity(facts["mean_confidence"], digits=2),
@@ -68,26 +55,23 @@ def _one(records: Records, record: Record) -> list[Part]:
                 alt=f"Density of each of {len(sizes)} groups on a plane",
             )
         )
-    choice = facts.get("choice_of_k")
     if choice:
-        table = choice["table"]
-        ks, scores = [row["k"] for row in table], [row["score"] for row in table]
-        low = [row["score"] - (row["error"] or 0) for row in table]
-        high = [row["score"] + (row["error"] or 0) for row in table]
-        body.append(
-            plot(
-                lines(
-                    {choice["method"]: Line(ks, scores, low, high, marks=True)},
-                    x_axis="number of groups",
-                    y_axis=f"score ({choice['method']})",
-                ),
-                f"{facts['k']} groups were chosen.",
-                f"Score of {len(ks)} numbers of groups; {facts['k']} was chosen",
-            )
-        )
+        body.append(_choice(choice, facts["k"]))
     return body
 
 
-def _chosen(facts: dict[str, Any]) -> str:
-    choice = facts.get("choice_of_k")
-    return f"chosen by {choice['method']}" if choice else "as asked for"
+def _choice(choice: Mapping[str, Any], k: int) -> Markup:
+    table = choice["table"]
+    scores = Line(
+        [row["k"] for row in table],
+        [row["score"] for row in table],
+        [row["score"] - (row["error"] or 0) for row in table],
+        [row["score"] + (row["error"] or 0) for row in table],
+        marks=True,
+    )
+    method = choice["method"]
+    return plot(
+        lines({method: scores}, x_axis="number of groups", y_axis=f"score ({method})"),
+        f"{k} groups were chosen.",
+        f"Score of {len(table)} numbers of groups; {k} was chosen",
+    )

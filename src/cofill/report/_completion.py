@@ -2,68 +2,46 @@
 
 from __future__ import annotations
 
-from cofill.pages import (
-    Part,
-    Section,
-    bars,
-    bullets,
-    heading,
-    hint,
-    join,
-    paragraph,
-    plot,
-    table_html,
-)
-from cofill.report._records import Record, Records
+from collections.abc import Mapping
+from typing import Any
+
+from cofill.pages import Part, Section, bars, bullets, hint, paragraph, plot, table_html
+from cofill.report._records import Records, headed_section
 
 __all__ = ["completion"]
 
 
 def completion(records: Records) -> Section | None:
-    """Return who was known where and what was filled."""
-    found = records.of("completion")
-    if not found:
-        return None
-    body: list[Part] = []
-    for record in found:
-        if len(found) > 1:
-            body.append(heading(record.folder or record.name))
-        body += _one(record)
-    return Section(
+    """Return how many rows each view knew and how many were filled."""
+    return headed_section(
         "What was completed",
-        body,
         "completed",
         "Observed cells are never changed; every filled cell is marked as such in the result.",
+        [(record.title, _completed(record.content)) for record in records.of("completion")],
     )
 
 
-def _one(record: Record) -> list[Part]:
-    facts = record.content
-    views, people = facts["views"], facts["individuals"]
-    names = list(views)
-    known = [views[n]["observed_rows"] for n in names]
-    filled = [views[n]["reconstructed_rows"] for n in names]
+def _completed(facts: Mapping[str, Any]) -> list[Part]:
+    views, people, method = facts["views"], facts["individuals"], facts["settings"]["method"]
+    known = [counts["observed_rows"] for counts in views.values()]
+    filled = [counts["reconstructed_rows"] for counts in views.values()]
     left = [max(people - k - f, 0) for k, f in zip(known, filled, strict=True)]
-    series = {"known": known, "filled": filled}
-    if any(left):
-        series["still missing"] = left
+    series = {"known": known, "filled": filled} | ({"still missing": left} if any(left) else {})
     colours = {"known": "--known", "filled": "--filled", "still missing": "--empty"}
-    picture = bars(names, series, axis="individuals", colours=colours, stacked=True, sideways=True)
-    rows = [
-        [
-            name,
-            counts["features"],
-            counts["observed_rows"],
-            counts["reconstructed_rows"],
-            counts["reconstructed_cells"],
-            counts["missing_cells"],
-        ]
-        for name, counts in views.items()
-    ]
+    figure = bars(
+        list(views), series, axis="individuals", colours=colours, stacked=True, sideways=True
+    )
+    shown = (
+        "features",
+        "observed_rows",
+        "reconstructed_rows",
+        "reconstructed_cells",
+        "missing_cells",
+    )
     table = table_html(
         ["view", "features", "rows known", "rows filled", "cells filled", "left empty"],
-        rows,
-        caption=f"Completed by {facts['settings']['method']}",
+        [[name, *(counts[key] for key in shown)] for name, counts in views.items()],
+        caption=f"Completed by {method}",
         hints={
             "rows known": "individuals whose row this view had",
             "rows filled": "individuals whose whole row was made from other views",
@@ -71,25 +49,21 @@ def _one(record: Record) -> list[Part]:
             "left empty": "cells about which nothing could be said",
         },
     )
-    interval = facts["settings"].get("intervals")
-    with_intervals = (
-        f" {100 * interval:g} % intervals stand beside every filled number." if interval else ""
-    )
+    level = facts["settings"].get("intervals")
+    intervals = f" {100 * level:g} % intervals stand beside every filled number." if level else ""
     words = ", ".join(
         f"{name}: {k:,} known and {f:,} filled"
-        for name, k, f in zip(names, known, filled, strict=True)
+        for name, k, f in zip(views, known, filled, strict=True)
     )
-    told: list[Part] = [
+    body: list[Part] = [
         paragraph(
-            f"{people:,} individuals in {len(names)} views, completed by the method ",
-            hint(
-                facts["settings"]["method"], "`cofill methods` lists the methods and what they do"
-            ),
-            f" in {facts['duration_s']:.0f} s.{with_intervals}",
+            f"{people:,} individuals in {len(views)} views, completed by the method ",
+            hint(method, "`cofill methods` lists the methods and what they do"),
+            f" in {facts['duration_s']:.0f} s.{intervals}",
         ),
-        plot(picture, join("Rows of each view, of ", f"{people:,} individuals."), words),
+        plot(figure, f"Rows of each view, of {people:,} individuals.", words),
         table,
     ]
     if facts["notes"]:
-        told.append(bullets([str(note) for note in facts["notes"]]))
-    return told
+        body.append(bullets([str(note) for note in facts["notes"]]))
+    return body

@@ -1,22 +1,13 @@
-"""Runs between machines: how they ended and what each site measured of its own."""
+"""Runs between machines: how they ended and what each site measured itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from cofill.pages import (
-    Cell,
-    Html,
-    Part,
-    Quantity,
-    Section,
-    badge,
-    code,
-    join,
-    paragraph,
-    table_html,
-)
+from markupsafe import Markup
+
+from cofill.pages import Cell, Part, Quantity, Section, badge, code, paragraph, table_html
 from cofill.report._records import Records
 
 __all__ = ["federation"]
@@ -25,28 +16,24 @@ _TONES: Mapping[str, Any] = {"finished": "good", "failed": "bad", "stopped": "wa
 
 
 def federation(records: Records) -> Section | None:
-    """Return every run's outcome; a run that is told of twice is shown once."""
-    found: dict[str, Mapping[str, Any]] = {}
+    """Return every run's outcome; a run that two records report is shown once."""
+    runs: dict[str, Mapping[str, Any]] = {}
     for record in records.of("run"):
-        found[record.content["order"]["run"]] = {**record.content, **record.content["order"]}
+        runs[record.content["order"]["run"]] = {**record.content, **record.content["order"]}
     for record in records.of("outcome"):
-        found[record.content["run"]] = record.content
-    if not found:
+        runs[record.content["run"]] = record.content
+    if not runs:
         return None
     body: list[Part] = []
-    for run, facts in found.items():
-        why = f": {facts['why']}" if facts.get("why") else "."
+    for run, facts in runs.items():
         state = str(facts["state"])
+        experiment, why = facts["experiment"], facts.get("why")
+        verdict = badge(state, _TONES.get(state, "plain"))
         body.append(
-            paragraph(
-                "Run ",
-                code(run),
-                f" of {facts['experiment']} ",
-                badge(state, _TONES.get(state, "plain")),
-                why,
-            )
+            paragraph("Run ", code(run), f" of {experiment} ", verdict, f": {why}" if why else ".")
         )
-        body.append(_metrics(facts["metrics"]))
+        if facts["metrics"]:
+            body.append(_metrics(facts["metrics"]))
     return Section(
         "Between the machines",
         body,
@@ -55,9 +42,7 @@ def federation(records: Records) -> Section | None:
     )
 
 
-def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Html:
-    if not metrics:
-        return join("")
+def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Markup:
     names = list(
         dict.fromkeys(
             key

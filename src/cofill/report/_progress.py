@@ -1,4 +1,4 @@
-"""A run's diary: one JSON line per thing that happened, for whoever follows the run."""
+"""A run's progress file: one JSON line per event, for whoever follows the run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cofill.errors import DataError
 __all__ = ["FILE", "ProgressLog", "read_progress"]
 
 FILE = "progress.jsonl"
-_PAUSE_S = 0.5
+_PAUSE_S = 0.5  # the live page asks once a second; more lines would only make the file long
 
 
 class ProgressLog:
-    """Appends to ``progress.jsonl`` in a run's folder; `tell` is a progress callback.
+    """Appends to ``progress.jsonl`` in a run's folder; `report_progress` is a progress callback.
 
     A line has ``time`` (seconds since 1970) and some of ``what``, ``share``, ``round``, ``losses``
     (``{name: number}``), ``site``, ``state``, ``fault``, ``budget`` (``{site: {"epsilon": …,
@@ -28,8 +28,8 @@ class ProgressLog:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = ProgressLog(folder)
-    ...     log.tell("train", 0.0)
-    ...     log.tell("train", 0.01)  # too soon after the last to be worth a line
+    ...     log.report_progress("train", 0.0)
+    ...     log.report_progress("train", 0.01)  # too soon after the last to be worth a line
     ...     log.note(round=1, losses={"pixels": 0.5})
     ...     [sorted(line)[0] for line in read_progress(Path(folder))]
     ['share', 'losses']
@@ -47,8 +47,8 @@ class ProgressLog:
     def report_progress(self, what: str, share: float | int) -> None:
         """Note what is being done and the share that is done; a few times a second at most."""
         now = time.monotonic()
-        before, at = self._last
-        if what == before and share < 1 and now - at < _PAUSE_S:
+        last_what, last_time = self._last
+        if what == last_what and share < 1 and now - last_time < _PAUSE_S:
             return
         self._last = (what, now)
         self.note(what=what, share=round(float(share), 4))
@@ -61,17 +61,17 @@ class ProgressLog:
 
 
 def read_progress(folder: Path) -> list[Mapping[str, Any]]:
-    """Return the lines of a diary that are whole; none where there is no diary."""
+    """Return the whole lines of a run's progress; none where there is no such file."""
     try:
         content = (folder / FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    found = []
+    entries = []
     for line in content.split("\n")[:-1]:
         try:
             entry = json.loads(line)
         except ValueError:
             continue
         if isinstance(entry, dict):
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries

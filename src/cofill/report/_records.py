@@ -1,4 +1,4 @@
-"""What a folder holds: records that are recognised by what they say they are, the rest by name.
+"""The records of a folder, recognised by what they say they are.
 
 Only JSON is opened. Tables of rows, keys and models are left alone: a report is made from figures.
 """
@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, DataError
 from cofill.metrics import ResultRecord
+from cofill.pages import Part, Section, heading
 from cofill.privacy import Ledger
 
-__all__ = ["Record", "Records", "find_records"]
+__all__ = ["Record", "Records", "find_records", "headed_section"]
 
 _MOST_BYTES = 50_000_000
 
 
 @dataclass(frozen=True)
 class Record:
-    """A file that was recognised: its name in the folder, its kind and what it says."""
+    """A file that was recognised: its name in the folder, its kind and its content."""
 
     name: str
     kind: str
@@ -31,13 +32,23 @@ class Record:
 
     @property
     def folder(self) -> str:
-        """The folder it lies in, empty for the report's own."""
+        """The folder of the file, empty for the report's own."""
         return self.name.rpartition("/")[0]
+
+    @property
+    def title(self) -> str:
+        """What the record is about, to be read above its figures."""
+        if self.kind == "result":
+            experiment = self.content.settings.get("experiment")
+            return str(experiment or self.content.name.replace("_", " "))
+        if self.kind == "audit":
+            return str(self.content["title"])
+        return self.name if self.kind == "attack" else self.folder or self.name
 
 
 @dataclass(frozen=True)
 class Records:
-    """Everything found in a folder.
+    """Everything in a folder.
 
     Attributes
     ----------
@@ -57,15 +68,22 @@ class Records:
     damaged: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, kind: str) -> list[Record]:
-        """Return the records of a kind."""
-        return [record for record in self.known if record.kind == kind]
+        """Return the records of a kind; ledgers only where they hold an entry."""
+        return [r for r in self.known if r.kind == kind and (kind != "ledger" or len(r.content))]
+
+    def extras(self, name: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
+        """Yield the result records that have something under a name of their ``extra``."""
+        for record in self.of("result"):
+            extra = record.content.extra.get(name)
+            if isinstance(extra, Mapping) and extra:
+                yield record, extra
 
     def inside(self, folder: str) -> Records:
-        """Return only what lies in a folder below, and no more of the rest."""
+        """Return only the records in a folder below."""
         return Records(self.root, tuple(r for r in self.known if r.name.startswith(f"{folder}/")))
 
     def outside(self, folders: Sequence[str]) -> Records:
-        """Return only what lies in none of some folders."""
+        """Return only the records in none of some folders."""
         roots = tuple(f"{folder}/" for folder in folders)
         return Records(self.root, tuple(r for r in self.known if not r.name.startswith(roots)))
 
@@ -75,8 +93,24 @@ class Records:
         return path if path.is_file() else None
 
 
+def headed_section(
+    title: str, anchor: str, lead: str, parts: Iterable[tuple[str, Sequence[Part]]]
+) -> Section | None:
+    """Return a section of ``(title, body)`` parts, each under its title where there are several.
+
+    Without any part there is nothing to show, and None is returned.
+    """
+    bodies = list(parts)
+    if not bodies:
+        return None
+    if len(bodies) == 1:
+        return Section(title, bodies[0][1], anchor, lead)
+    body = [piece for name, pieces in bodies for piece in (heading(name), *pieces)]
+    return Section(title, body, anchor, lead)
+
+
 def find_records(folder: Path | str) -> Records:
-    """Return what the JSON files in a folder and below are.
+    """Return the records in a folder and below, by kind.
 
     Raises
     ------
@@ -90,33 +124,33 @@ def find_records(folder: Path | str) -> Records:
     for path in _files(root):
         name = path.relative_to(root).as_posix()
         try:
-            found = _read(path)
+            recognised = _read(path)
         except CofillError as error:
             damaged[name] = str(error).replace(str(root), root.name)
             continue
-        if found is None:
+        if recognised is None:
             unknown.append(name)
         else:
-            known.append(Record(name, *found))
+            known.append(Record(name, *recognised))
     return Records(root, tuple(known), tuple(unknown), damaged)
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(root):
-        own = Path(place)
+    for location, folders, names in os.walk(root):
+        folder = Path(location)
         if {"cofill", "startup"} <= set(folders):
             folders.clear()  # a party's kit: keys and the engine's settings are not for a report
-            yield from sorted(own.glob("cofill/ledger.jsonl"))
-            yield from sorted(own.glob("cofill/runs/*/run.json"))
+            yield from sorted(folder.glob("cofill/ledger.jsonl"))
+            yield from sorted(folder.glob("cofill/runs/*/run.json"))
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             if name.endswith((".json", ".jsonl")) and not name.startswith("."):
-                yield own / name
+                yield folder / name
 
 
 def _read(path: Path) -> tuple[str, Any] | None:
-    """Return the kind of a file and what it says, None for another kind of JSON."""
+    """Return the kind of a file and its content, None for another kind of JSON."""
     if path.stat().st_size > _MOST_BYTES:
         raise DataError(f"{path} is larger than {_MOST_BYTES // 10**6} MB and was not read")
     if path.suffix == ".jsonl":
@@ -129,10 +163,7 @@ def _read(path: Path) -> tuple[str, Any] | None:
         return None
     if content.get("format") == "cofill-result":
         return "result", ResultRecord.read(path)
-    for kind, recognised in KINDS.items():
-        if recognised(content):
-            return kind, content
-    return None
+    return next(((kind, content) for kind, test in KINDS.items() if test(content)), None)
 
 
 def _is(name: str) -> Callable[[Mapping[str, Any]], bool]:

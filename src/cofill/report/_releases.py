@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from cofill.pages import (
     Cell,
-    Html,
-    Part,
     Quantity,
     Section,
     bullets,
@@ -24,17 +24,18 @@ from cofill.pages import (
     table_html,
 )
 from cofill.privacy import Gate, Ledger, LedgerEntry
-from cofill.report._records import Record, Records
+from cofill.report._records import Records
 
 __all__ = ["releases", "spent_of"]
 
 _DELTA = 1e-5
-_MOST_PARTIES = 24
-_NO_GUARANTEE = "no guarantee"
+_MOST_PARTIES = 24  # more streams than these cannot be told apart in one picture
 
 
 @dataclass
 class _Flow:
+    """All releases of a kind from one party to another."""
+
     kind: str
     sender: str
     receiver: str
@@ -42,83 +43,71 @@ class _Flow:
     bytes: int = 0
     individuals: int = 0
     epsilon: float | None = None
-    plain: bool = False
+    some_without: bool = False
 
     def add(self, entry: LedgerEntry) -> None:
         self.times += 1
         self.bytes += entry.bytes
         self.individuals = max(self.individuals, entry.individuals)
         if entry.epsilon is None:
-            self.plain = True
+            self.some_without = True
         else:
             self.epsilon = max(self.epsilon or 0.0, entry.epsilon)
+
+    @property
+    def cost(self) -> str:
+        if self.epsilon is None:
+            return "no guarantee"
+        return f"ε ≤ {self.epsilon:.3g}" + ("; some without" if self.some_without else "")
 
 
 def releases(records: Records) -> Section | None:
     """Return every ledger as a picture and a table."""
-    found = [r for r in records.of("ledger") if len(r.content)]
-    if not found:
+    ledgers = records.of("ledger")
+    if not ledgers:
         return None
-    body: list[Part] = [_flows([e for r in found for e in r.content])]
-    body.append(
-        paragraph(
-            "Each ledger is a chain of hashes; all lines of ",
-            join(*_separated([code(r.name) for r in found])),
-            " are as they were written.",
-        )
+    names = Markup(", ").join(code(ledger.name) for ledger in ledgers)
+    chain = paragraph(
+        "Each ledger is a chain of hashes; all lines of ", names, " are as they were written."
     )
     return Section(
         "What crossed a border",
-        body,
+        [_flows([entry for ledger in ledgers for entry in ledger.content]), chain],
         "releases",
         "Everything that left a site is in its ledger: what, to whom, how much, at what privacy "
         "cost. Rows and cells are in none of it.",
     )
 
 
-def _flows(entries: Sequence[LedgerEntry]) -> Html:
+def _flows(entries: Sequence[LedgerEntry]) -> Markup:
     kinds = list(dict.fromkeys(e.kind for e in entries))
-    made = {"everything": _flow(entries)} if len(kinds) > 1 else {}
-    made |= {kind: _flow([e for e in entries if e.kind == kind]) for kind in kinds}
-    spent = spent_of(Ledger([*entries]))
-    words = [
+    by_kind = {"everything": _flow(entries)} if len(kinds) > 1 else {}
+    by_kind |= {kind: _flow([e for e in entries if e.kind == kind]) for kind in kinds}
+    costs = [
         f"{site}: ε = {cost:.3g} at δ = {_DELTA:g} over all its releases with a guarantee"
-        for site, cost in spent.items()
+        for site, cost in spent_of(Ledger([*entries])).items()
     ]
-    told = (
-        bullets(words)
-        if words
-        else note(
-            "None of these releases carries a differential privacy guarantee: what they give away "
-            "is for an audit to measure.",
-            tone="warn",
-        )
+    no_cost = note(
+        "None of these releases carries a differential privacy guarantee: what they give away is "
+        "for an audit to measure.",
+        tone="warn",
     )
-    return join(choice("release", made), told)
+    return join(choice("release", by_kind), bullets(costs) if costs else no_cost)
 
 
-def _flow(entries: Sequence[LedgerEntry]) -> Html:
+def _flow(entries: Sequence[LedgerEntry]) -> Markup:
     names = _names(entries)
-    flows: dict[tuple[str, str, str], _Flow] = {}
+    by_parties: dict[tuple[str, str, str], _Flow] = {}
     for entry in entries:
         key = (names[entry.sender], names[entry.receiver], entry.kind)
-        flows.setdefault(key, _Flow(entry.kind, *key[:2])).add(entry)
-    found = list(flows.values())
-    total = sum(f.bytes for f in found)
-    picture = flow(
-        [(f.sender, f.receiver, f"{f.times} × {f.kind}, {_cost(f)}", f.bytes) for f in found]
+        by_parties.setdefault(key, _Flow(entry.kind, *key[:2])).add(entry)
+    flows = list(by_parties.values())
+    figure = flow(
+        [(f.sender, f.receiver, f"{f.times} × {f.kind}, {f.cost}", f.bytes) for f in flows]
     )
     rows: list[list[Cell]] = [
-        [
-            f.kind,
-            f.sender,
-            f.receiver,
-            f.times,
-            f.individuals,
-            Quantity(f.bytes, unit="B"),
-            _cost(f),
-        ]
-        for f in found
+        [f.kind, f.sender, f.receiver, f.times, f.individuals, Quantity(f.bytes, unit="B"), f.cost]
+        for f in flows
     ]
     table = table_html(
         ["release", "from", "to", "times", "individuals", "bytes", "ε of one"],
@@ -130,12 +119,13 @@ def _flow(entries: Sequence[LedgerEntry]) -> Html:
         },
     )
     words = "; ".join(
-        f"{f.sender} to {f.receiver}: {f.times} {f.kind}, {byte_size(f.bytes)}" for f in found[:20]
+        f"{f.sender} to {f.receiver}: {f.times} {f.kind}, {byte_size(f.bytes)}" for f in flows[:20]
     )
+    total = byte_size(sum(f.bytes for f in flows))
     return plot(
-        picture,
-        f"{len(entries):,} releases between {len(names)} parties, {byte_size(total)} in all; the "
-        "width of a stream is its bytes.",
+        figure,
+        f"{len(entries):,} releases between {len(names)} parties, {total} in all; the width of a "
+        "stream is its bytes.",
         words,
         data=table,
     )
@@ -147,15 +137,9 @@ def _names(entries: Sequence[LedgerEntry]) -> dict[str, str]:
     for entry in entries:
         amounts[entry.sender] += entry.bytes
         amounts[entry.receiver] += entry.bytes
-    kept = [name for name, _ in amounts.most_common(_MOST_PARTIES)]
-    rest = len(amounts) - len(kept)
-    return {name: name if name in kept else f"{rest} other parties" for name in amounts}
-
-
-def _cost(found: _Flow) -> str:
-    if found.epsilon is None:
-        return _NO_GUARANTEE
-    return f"ε ≤ {found.epsilon:.3g}" + ("; some without" if found.plain else "")
+    largest = {name for name, _ in amounts.most_common(_MOST_PARTIES)}
+    rest = len(amounts) - len(largest)
+    return {name: name if name in largest else f"{rest} other parties" for name in amounts}
 
 
 def spent_of(ledger: Ledger) -> dict[str, float]:
@@ -163,12 +147,3 @@ def spent_of(ledger: Ledger) -> dict[str, float]:
     gate = Gate(ledger)
     sites = dict.fromkeys(e.sender for e in ledger if e.event is not None)
     return {site: gate.spent(site, delta=_DELTA) for site in sites}
-
-
-def _separated(parts: Sequence[Html]) -> list[Part]:
-    return [piece for k, part in enumerate(parts) for piece in ((", " if k else ""), part)]
-
-
-def ledgers(records: Records) -> list[Record]:
-    """Return the ledgers that hold something."""
-    return [r for r in records.of("ledger") if len(r.content)]

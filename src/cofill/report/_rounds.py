@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cofill.pages import Html, Line, Part, Section, choice, lines, plot
-from cofill.report._records import Records
-from cofill.report._words import headed, metric_of, title_of
+from markupsafe import Markup
+
+from cofill.pages import Line, Part, Section, choice, lines, plot
+from cofill.report._metrics import metric_of
+from cofill.report._records import Records, headed_section
 
 __all__ = ["rounds"]
 
 _NOT_LOSSES = ("round", "sites")
-_WAYS = {
+_DIRECTIONS = {
     "all": "squared error, both directions",
     "x2y": "squared error, second view from first",
     "y2x": "squared error, first view from second",
@@ -21,80 +23,67 @@ _WAYS = {
 
 def rounds(records: Records) -> Section | None:
     """Return how training went, for whatever kept a curve."""
-    body: list[tuple[str, Part]] = []
-    for record in records.of("completion"):
-        curve = record.content.get("curve")
-        if curve:
-            body.append((record.folder or record.name, _losses(curve)))
-    for record in records.of("result"):
-        curves = record.content.extra.get("curves")
-        if isinstance(curves, Mapping) and curves:
-            body.append((title_of(record.content), _curves(curves)))
-    if not body:
-        return None
-    return Section(
-        "How it learned", headed(body), "rounds", "A curve that is still falling wants more rounds."
+    losses = [
+        (record.title, [_losses(curve)])
+        for record in records.of("completion")
+        if (curve := record.content.get("curve"))
+    ]
+    curves = [(record.title, _curves(extra)) for record, extra in records.extras("curves")]
+    return headed_section(
+        "How it learned",
+        "rounds",
+        "A curve that is still falling wants more rounds.",
+        [*losses, *curves],
     )
 
 
-def _losses(curve: Sequence[Mapping[str, Any]]) -> Html:
-    names = list(dict.fromkeys(n for entry in curve for n in entry if n not in _NOT_LOSSES))
-    drawn = {
-        name: Line(
-            [entry["round"] for entry in curve if name in entry],
-            [entry[name] for entry in curve if name in entry],
-        )
-        for name in names
-    }
-    last = ", ".join(f"{name} {line.y[-1]:.4g}" for name, line in drawn.items())
-    sites = [entry["sites"] for entry in curve if "sites" in entry]
-    took = (
-        f"{min(sites)} to {max(sites)}"
-        if sites and min(sites) < max(sites)
-        else str(max(sites, default="–"))
-    )
+def _losses(curve: Sequence[Mapping[str, Any]]) -> Markup:
+    names = dict.fromkeys(n for entry in curve for n in entry if n not in _NOT_LOSSES)
+    by_name = {name: _line(curve, name) for name in names}
+    last = ", ".join(f"{name} {line.y[-1]:.4g}" for name, line in by_name.items())
+    sites = sorted({entry["sites"] for entry in curve if "sites" in entry})
+    count = " to ".join(str(n) for n in dict.fromkeys((*sites[:1], *sites[-1:]))) or "–"
     return plot(
-        lines(drawn, x_axis="round", y_axis="loss"),
-        f"Losses of the sites, weighted by their rows, after each round; {took} sites took part.",
+        lines(by_name, x_axis="round", y_axis="loss"),
+        f"Losses of the sites, weighted by their rows, after each round; {count} sites took part.",
         f"Losses over {len(curve)} rounds; at the end: {last}",
     )
 
 
-def _curves(curves: Mapping[str, Any]) -> Html:
+def _curves(curves: Mapping[str, Any]) -> list[Part]:
     """Return curves of methods: of rounds, or per case of steps."""
     first = next(iter(curves.values()))
     if isinstance(first, Mapping):
-        cases = list(dict.fromkeys(case for by_case in curves.values() for case in by_case))
-        return choice("case", {case: _steps(curves, case) for case in cases})
+        cases = dict.fromkeys(case for by_case in curves.values() for case in by_case)
+        return [choice("case", {case: _by_step(curves, case) for case in cases})]
     keys = [k for k in first[0] if k != "round" and isinstance(first[0][k], int | float)]
-    if not keys:
-        return Html("")
-    return choice("figure", {_WAYS.get(str(k), str(k)): _by_round(curves, str(k)) for k in keys})
+    plots = {_DIRECTIONS.get(str(k), str(k)): _by_round(curves, str(k)) for k in keys}
+    return [choice("figure", plots)] if plots else []
 
 
-def _by_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], key: str) -> Html:
-    drawn = {
-        method: Line(
-            [e["round"] for e in entries if key in e], [e[key] for e in entries if key in e]
-        )
-        for method, entries in curves.items()
-    }
+def _by_round(curves: Mapping[str, Sequence[Mapping[str, Any]]], key: str) -> Markup:
+    by_method = {method: _line(entries, key) for method, entries in curves.items()}
     return plot(
-        lines(drawn, x_axis="round", y_axis=_WAYS.get(key, metric_of(key).name)),
+        lines(by_method, x_axis="round", y_axis=_DIRECTIONS.get(key, metric_of(key).name)),
         "First repeat, on test images, in grey levels² from 0 to 255.",
-        f"{_WAYS.get(key, key)} after each round for {', '.join(drawn)}",
+        f"{_DIRECTIONS.get(key, key)} after each round for {', '.join(by_method)}",
     )
 
 
-def _steps(curves: Mapping[str, Mapping[str, Mapping[str, Any]]], case: str) -> Html:
-    own = {method: by_case[case] for method, by_case in curves.items() if case in by_case}
-    figures = list(dict.fromkeys(k for c in own.values() for k in c if k != "steps"))
-    made = {}
-    for key in figures:
-        drawn = {m: Line(c["steps"], c[key]) for m, c in own.items() if key in c}
-        made[metric_of(key).name] = plot(
-            lines(drawn, x_axis="training steps", y_axis=metric_of(key).name),
+def _by_step(curves: Mapping[str, Mapping[str, Mapping[str, Any]]], case: str) -> Markup:
+    by_method = {method: by_case[case] for method, by_case in curves.items() if case in by_case}
+    plots = {}
+    for key in dict.fromkeys(k for curve in by_method.values() for k in curve if k != "steps"):
+        shown = {m: Line(c["steps"], c[key]) for m, c in by_method.items() if key in c}
+        plots[metric_of(key).name] = plot(
+            lines(shown, x_axis="training steps", y_axis=metric_of(key).name),
             "First repeat.",
-            f"{key} in training for {', '.join(drawn)}",
+            f"{key} in training for {', '.join(shown)}",
         )
-    return choice("figure", made)
+    return choice("figure", plots)
+
+
+def _line(entries: Iterable[Mapping[str, Any]], key: str) -> Line:
+    """Return a figure over the rounds that have it."""
+    points = [(entry["round"], entry[key]) for entry in entries if key in entry]
+    return Line([x for x, _ in points], [y for _, y in points])

@@ -2,75 +2,62 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from cofill.pages import Part, Quantity, Section, badge, byte_size, join, key_figures, paragraph
 from cofill.privacy import Ledger
 from cofill.report._audit import TONES
+from cofill.report._metrics import Figures, metric_of, pools_rows
 from cofill.report._records import Records
-from cofill.report._releases import ledgers, spent_of
-from cofill.report._words import Figures, metric_of, pools_rows
+from cofill.report._releases import spent_of
 
 __all__ = ["summary"]
 
+Tile: TypeAlias = tuple[str, Part, str]
+Overview: TypeAlias = tuple[list[Tile], list[Part]]
+"""Key figures, and sentences below them."""
+
 
 def summary(records: Records) -> Section | None:
-    """Return the most important figures of everything found, in a few sentences."""
-    tiles: list[tuple[str, Part, str]] = []
-    words: list[Part] = []
-    for part in (_completed, _quality, _groups, _crossed, _leaked):
-        figures, sentences = part(records)
-        tiles += figures
-        words += sentences
-    if not tiles:
-        return None
-    return Section("Summary", [key_figures(tiles), *words], "summary")
+    """Return the most important figures of all records, in a few sentences."""
+    parts = [part(records) for part in (_completed, _quality, _groups, _crossed, _leaked)]
+    tiles = [tile for part_tiles, _ in parts for tile in part_tiles]
+    sentences = [sentence for _, part_sentences in parts for sentence in part_sentences]
+    return Section("Summary", [key_figures(tiles), *sentences], "summary") if tiles else None
 
 
-Told = tuple[list[tuple[str, Part, str]], list[Part]]
-
-
-def _completed(records: Records) -> Told:
-    found = records.of("completion")
-    if not found:
+def _completed(records: Records) -> Overview:
+    completions = records.of("completion")
+    if not completions:
         return [], []
-    people = sum(r.content["individuals"] for r in found)
-    counts = [c for r in found for c in r.content["views"].values()]
+    people = sum(r.content["individuals"] for r in completions)
+    counts = [c for r in completions for c in r.content["views"].values()]
     cells = sum(c["reconstructed_cells"] for c in counts)
     empty = sum(c["missing_cells"] for c in counts)
     rows = sum(c["reconstructed_rows"] for c in counts)
-    left = f" {empty:,} cells stay empty." if empty else " No cell stays empty."
-    return (
-        [
-            ("individuals", Quantity(people), "people in any of the views"),
-            ("cells filled", Quantity(cells), f"{rows:,} whole rows, and holes inside known rows"),
-        ],
-        [
-            paragraph(
-                f"{people:,} individuals in {len(counts)} views: {rows:,} missing rows were filled."
-                f"{left}"
-            )
-        ],
-    )
+    left = f"{empty:,} cells stay empty." if empty else "No cell stays empty."
+    tiles: list[Tile] = [
+        ("individuals", Quantity(people), "people in any of the views"),
+        ("cells filled", Quantity(cells), f"{rows:,} whole rows, and holes inside known rows"),
+    ]
+    words = f"{people:,} individuals in {len(counts)} views: {rows:,} missing rows were filled."
+    return tiles, [paragraph(f"{words} {left}")]
 
 
-def _quality(records: Records) -> Told:
-    tiles: list[tuple[str, Part, str]] = []
-    words: list[Part] = []
-    for record in records.of("result"):
-        if record.content.name == "evaluation":
-            figures = Figures(record.content)
-            tiles += _tile(figures)
-            words += _sentence(figures)
-    return tiles, words
+def _quality(records: Records) -> Overview:
+    evaluations = [r.content for r in records.of("result") if r.content.name == "evaluation"]
+    figures = [Figures(record) for record in evaluations]
+    return [tile for f in figures for tile in _tile(f)], [s for f in figures for s in _sentence(f)]
 
 
-def _tile(figures: Figures) -> list[tuple[str, Part, str]]:
-    for metric in ("mse", "accuracy"):
-        methods = figures.methods(metric)
-        found = figures.of(methods[0], metric, "all") if methods else None
-        if found is not None:
-            said = metric_of(metric)
-            label = f"error ({said.name})" if said.lower_is_better else said.name
-            return [(label, found, said.words)]
+def _tile(figures: Figures) -> list[Tile]:
+    for key in ("mse", "accuracy"):
+        methods = figures.methods(key)
+        figure = figures.of(methods[0], key, "all") if methods else None
+        if figure is not None:
+            metric = metric_of(key)
+            label = f"error ({metric.name})" if metric.lower_is_better else metric.name
+            return [(label, figure, metric.words)]
     return []
 
 
@@ -80,10 +67,10 @@ def _sentence(figures: Figures) -> list[Part]:
     floor = figures.of("mean", "mse", "all")
     if ours is None or ours.value is None:
         return []
-    said = f"On rows hidden from it, {methods[0]} has a standardised error of {ours}"
+    words = f"On rows hidden from it, {methods[0]} has a standardised error of {ours}"
     if floor is not None and floor.value:
         times = floor.value / max(ours.value, 1e-9)
-        said += f"; filling in the mean has {floor}, {times:.1f} times as much"
+        words += f"; filling in the mean has {floor}, {times:.1f} times as much"
     ceiling = [
         (q.value, m)
         for m in methods
@@ -91,29 +78,28 @@ def _sentence(figures: Figures) -> list[Part]:
     ]
     if ceiling:
         value, name = min(ceiling)
-        said += f". The best that sees all rows in one place ({name}) has {value:.3f}"
-    return [paragraph(f"{said}.")]
+        words += f". The best that sees all rows in one place ({name}) has {value:.3f}"
+    return [paragraph(f"{words}.")]
 
 
-def _groups(records: Records) -> Told:
-    found = records.of("clustering")
-    tiles: list[tuple[str, Part, str]] = [
-        ("groups", Quantity(r.content["k"]), "found among the completed individuals") for r in found
-    ]
-    return tiles, []
+def _groups(records: Records) -> Overview:
+    words = "found among the completed individuals"
+    return [("groups", Quantity(r.content["k"]), words) for r in records.of("clustering")], []
 
 
-def _crossed(records: Records) -> Told:
-    found = ledgers(records)
-    if not found:
+def _crossed(records: Records) -> Overview:
+    ledgers = records.of("ledger")
+    if not ledgers:
         return [], []
-    entries = [e for r in found for e in r.content]
-    total = sum(e.bytes for e in entries)
+    entries = [e for r in ledgers for e in r.content]
     kinds = ", ".join(dict.fromkeys(e.kind for e in entries))
-    spent = [cost for r in found for cost in spent_of(Ledger(list(r.content))).values()]
-    without = sum(e.epsilon is None for e in entries)
-    tiles: list[tuple[str, Part, str]] = [
-        ("crossed a border", byte_size(total), f"{len(entries):,} releases: {kinds}"),
+    spent = [cost for r in ledgers for cost in spent_of(Ledger(list(r.content))).values()]
+    tiles: list[Tile] = [
+        (
+            "crossed a border",
+            byte_size(sum(e.bytes for e in entries)),
+            f"{len(entries):,} releases: {kinds}",
+        ),
         (
             "privacy spent, ε",
             Quantity(max(spent), digits=2) if spent else "no guarantee",
@@ -122,31 +108,31 @@ def _crossed(records: Records) -> Told:
             else "no release carries a differential privacy guarantee",
         ),
     ]
-    plain = ""
-    if without:
-        plain = f" {without:,} of them carry no guarantee."
-        plain = " None of them carries a guarantee." if without == len(entries) else plain
-    return tiles, [
-        paragraph(f"{len(entries):,} releases crossed a border ({kinds}), and no row.{plain}")
-    ]
+    without = sum(e.epsilon is None for e in entries)
+    guarantees = f" {without:,} of them carry no guarantee." if without else ""
+    if without == len(entries):
+        guarantees = " None of them carries a guarantee."
+    words = f"{len(entries):,} releases crossed a border ({kinds}), and no row.{guarantees}"
+    return tiles, [paragraph(words)]
 
 
-def _leaked(records: Records) -> Told:
-    words: list[Part] = []
-    verdicts = [str(record.content["verdict"]) for record in records.of("audit")]
-    for record, verdict in zip(records.of("audit"), verdicts, strict=True):
-        refuted = sum(bool(r["refuted"]) for r in record.content["releases"])
-        words.append(
+def _leaked(records: Records) -> Overview:
+    audits = [record.content for record in records.of("audit")]
+    if not audits:
+        return [], []
+    sentences: list[Part] = []
+    for audit in audits:
+        refuted = sum(bool(release["refuted"]) for release in audit["releases"])
+        sentences.append(
             paragraph(
-                f"Audit ({record.content['title']}): {len(record.content['releases']):,} releases; "
-                "the worst verdict about a person: ",
-                badge(verdict, TONES.get(verdict, "plain")),
+                f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict "
+                "about a person: ",
+                badge(str(audit["verdict"]), TONES.get(audit["verdict"], "plain")),
                 f" {refuted} claimed guarantees were refuted." if refuted else "",
             )
         )
-    if not verdicts:
-        return [], []
     scale = list(TONES)
+    verdicts = [str(audit["verdict"]) for audit in audits]
     worst = max(verdicts, key=lambda v: scale.index(v) if v in scale else len(scale))
     why = "the worst verdict of an attack on what crossed a border"
-    return [("leak about a person", worst, why)], [join(*words)]
+    return [("leak about a person", worst, why)], [join(*sentences)]

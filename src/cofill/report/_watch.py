@@ -8,7 +8,7 @@ import json
 import secrets
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,24 +17,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from markupsafe import Markup
+
 from cofill.errors import SettingError
-from cofill.pages import Html, Line, Page, Section, lines, plot, text
+from cofill.pages import Line, Page, Section, element, join, lines, plot, scroll_area
 from cofill.report._live import Follower
 
 __all__ = ["WatchServer", "live_page", "watching"]
 
 
+_NOW = Markup(
+    '<p><span id="state" class="badge">waiting</span> <strong id="what">nothing yet</strong> '
+    '<span id="step"></span> <span id="changed" class="lead"></span></p>'
+    '<p class="bar"><progress id="share" max="1" aria-label="share done"></progress> '
+    '<span id="percent"></span></p>'
+    '<p id="lost" class="note bad" role="alert" hidden>The server does not answer; this is the '
+    "last that was heard.</p>"
+)
+
+
 def live_page(name: str) -> Page:
     """Return the page that follows a run: it asks its own server for the state every second."""
-    now = Html(
-        '<p><span id="state" class="badge">waiting</span> <strong id="what">nothing yet</strong> '
-        '<span id="step"></span> <span id="changed" class="lead"></span></p>'
-        '<p class="bar"><progress id="share" max="1" aria-label="share done"></progress> '
-        '<span id="percent"></span></p>'
-        '<p id="lost" class="note bad" role="alert" hidden>The server does not answer; this is the '
-        "last that was heard.</p>"
-    )
-    picture = plot(
+    losses = plot(
         lines({"loss": Line([], [])}, x_axis="round", y_axis="loss"),
         "Losses of the sites after each round, weighted by their rows.",
         "Losses over rounds",
@@ -45,26 +49,17 @@ def live_page(name: str) -> Page:
         f"Run {name}",
         "Followed while it goes: names and figures, no rows. Nothing here changes the run.",
         [
-            Section("Now", now, "now"),
+            Section("Now", _NOW, "now"),
             Section(
-                "Sites",
-                _table("sites", ("site", "state"), "No site has been heard of."),
-                "parties",
+                "Sites", _table("sites", ("site", "state"), "No site has been heard of."), "parties"
             ),
-            Section(
-                "Losses",
-                Html(
-                    f'<div id="losses" hidden>{picture}</div>'
-                    '<p id="losses-none">No loss has been told yet.</p>'
-                ),
-                "curve",
-            ),
+            Section("Losses", _hidden("losses", losses, "No loss has been told yet."), "curve"),
             Section(
                 "Releases",
-                Html(
-                    f'<p id="total" aria-live="polite"></p>'
-                    f"{_table('releases', released, 'Nothing has crossed a border.')}"
-                ),
+                [
+                    element("p", id="total", aria_live="polite"),
+                    _table("releases", released, "Nothing has crossed a border."),
+                ],
                 "crossed",
                 "The latest first.",
             ),
@@ -79,17 +74,19 @@ def live_page(name: str) -> Page:
     )
 
 
-def _table(name: str, header: tuple[str, ...], none: str) -> Html:
-    heads = "".join(f'<th scope="col">{text(word)}</th>' for word in header)
-    return Html(
-        f'<div class="scroll" id="{name}" role="region" tabindex="0" aria-label="{name}" hidden>'
-        f"<table><thead><tr>{heads}</tr></thead><tbody></tbody></table></div>"
-        f'<p id="{name}-none">{text(none)}</p>'
-    )
+def _hidden(name: str, content: Markup, none: str) -> Markup:
+    """Return content that the page's script shows when there is some, and words until then."""
+    return join(element("div", content, id=name, hidden=""), element("p", none, id=f"{name}-none"))
+
+
+def _table(name: str, header: Sequence[str], none: str) -> Markup:
+    heads = element("tr", *(element("th", words, scope="col") for words in header))
+    table = element("table", element("thead", heads), element("tbody"))
+    return _hidden(name, scroll_area(name, table), none)
 
 
 class WatchServer(ThreadingHTTPServer):
-    """Serves the live page and the state of one run; nothing else, and nothing can be sent to it.
+    """Serves the live page and the state of one run; nothing else, and it takes nothing in.
 
     Parameters
     ----------
@@ -122,7 +119,7 @@ class WatchServer(ThreadingHTTPServer):
         return f"http://{host!s}:{port}/" + (f"?token={self.token}" if self.token else "")
 
     def state(self) -> bytes:
-        """Return where the run stands, as JSON."""
+        """Return the state of the run, as JSON."""
         with self._lock:
             return json.dumps(self.follower.state()).encode()
 
@@ -168,12 +165,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        if not self._allowed(parse_qs(asked.query)):
+        url = urlsplit(self.path)
+        if not self._allowed(parse_qs(url.query)):
             self._answer(HTTPStatus.FORBIDDEN, b"the address lacks the token", "text/plain")
-        elif asked.path == "/":
+        elif url.path == "/":
             self._answer(HTTPStatus.OK, self.server.page, "text/html; charset=utf-8")
-        elif asked.path == "/state":
+        elif url.path == "/state":
             self._answer(HTTPStatus.OK, self.server.state(), "application/json")
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"there is no such page", "text/plain")

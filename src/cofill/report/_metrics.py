@@ -1,15 +1,14 @@
-"""What figures are called and how they are read, once for all sections."""
+"""What metrics are called and how they are read, and the figures of a result record by metric."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from cofill.metrics import ResultRecord
-from cofill.pages import Part, Quantity, heading
+from cofill.pages import Quantity
 
-__all__ = ["Figures", "Metric", "headed", "metric_of", "pools_rows", "title_of"]
+__all__ = ["Figures", "Metric", "metric_of", "pools_rows"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ _METRICS = {
 
 
 def metric_of(name: str) -> Metric:
-    """Return a metric; one that is not known is called as it is.
+    """Return a metric; an unknown one is called by its key.
 
     Examples
     --------
@@ -69,7 +68,7 @@ def metric_of(name: str) -> Metric:
 
 
 class Figures:
-    """The figures of a result record, summed up once."""
+    """The figures of a result record, whose summary is made once."""
 
     def __init__(self, record: ResultRecord) -> None:
         self.record = record
@@ -77,13 +76,13 @@ class Figures:
 
     def of(self, method: str, metric: str, where: str) -> Quantity | None:
         """Return a figure with its spread over the repeats, None where there is none."""
-        found = self.summary.get(f"{method}/{metric}/{where}")
-        if found is None or found["mean"] is None:
+        figure = self.summary.get(f"{method}/{metric}/{where}")
+        if figure is None or figure["mean"] is None:
             return None
-        n = found["n"]
+        n = figure["n"]
         words = f"mean ± standard deviation over {n} repeats" if n > 1 else "one repeat"
-        spread = found["std"] if n > 1 else None
-        return Quantity(found["mean"], spread, digits=metric_of(metric).digits, words=words)
+        spread = figure["std"] if n > 1 else None
+        return Quantity(figure["mean"], spread, digits=metric_of(metric).digits, words=words)
 
     @property
     def metrics(self) -> list[str]:
@@ -93,27 +92,15 @@ class Figures:
     def methods(self, metric: str) -> list[str]:
         """Return the methods that have a metric, in the record's order."""
         keys = (key.split("/") for key in self.record.values)
-        return list(dict.fromkeys(method for method, own, _ in keys if own == metric))
+        return list(dict.fromkeys(method for method, measured, _ in keys if measured == metric))
 
-    def places(self, metric: str) -> list[str]:
-        """Return where a metric was measured, ``all`` last."""
+    def parts(self, metric: str) -> list[str]:
+        """Return the views or parts that a metric was measured on, ``all`` last."""
         keys = (key.split("/") for key in self.summary)
-        found = list(dict.fromkeys(where for _, own, where in keys if own == metric))
-        places = [place for place in found if place != "all"]
-        return [*places, "all"] if "all" in found and len(places) != 1 else places
-
-
-def headed(parts: Sequence[tuple[str, Part]]) -> list[Part]:
-    """Return parts, each under its title where there are several."""
-    if len(parts) == 1:
-        return [parts[0][1]]
-    return [piece for title, part in parts for piece in (heading(title), part)]
-
-
-def title_of(record: ResultRecord) -> str:
-    """Return what a record is about."""
-    said = record.settings.get("experiment")
-    return str(said) if said else record.name.replace("_", " ")
+        measured = list(dict.fromkeys(where for _, name, where in keys if name == metric))
+        parts = [part for part in measured if part != "all"]
+        # "all" beside a single part would say the same twice.
+        return [*parts, "all"] if "all" in measured and len(parts) != 1 else parts
 
 
 @cache

@@ -1,11 +1,10 @@
-"""The picture of a completion, read back as XML."""
+"""The picture of a completion in the README, read back as XML."""
 
 from xml.etree import ElementTree
 
 import pytest
 
 from cofill.metrics import ResultRecord
-from cofill.report import completion_picture
 
 VIEWS = {
     "clinic": {"observed_rows": 1200, "reconstructed_rows": 600},
@@ -30,6 +29,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(record=None, views=VIEWS, individuals=2000, pooled=()):
+    from bench.picture import completion_picture
+
     return ElementTree.fromstring(completion_picture(individuals, views, record, pooled=pooled))
 
 
@@ -48,15 +49,15 @@ def bars(tree, height):
 
 def test_every_view_has_one_row_of_bars_to_scale():
     tree = drawn()
-    found = bars(tree, "24")
-    assert len(found) == 3 * len(VIEWS)
-    rows = sorted({y for _, y, _ in found})
+    rects = bars(tree, "24")
+    assert len(rects) == 3 * len(VIEWS)
+    rows = sorted({y for _, y, _ in rects})
     assert len(rows) == len(VIEWS)
     for k, counts in enumerate(VIEWS.values()):
-        whole, known, filled = found[3 * k : 3 * k + 3]
-        assert {whole[1], known[1], filled[1]} == {rows[k]}
-        assert known[2] / whole[2] == pytest.approx(counts["observed_rows"] / 2000, abs=1e-3)
-        assert filled[2] / whole[2] == pytest.approx(counts["reconstructed_rows"] / 2000, abs=1e-3)
+        total, known, filled = rects[3 * k : 3 * k + 3]
+        assert {total[1], known[1], filled[1]} == {rows[k]}
+        assert known[2] / total[2] == pytest.approx(counts["observed_rows"] / 2000, abs=1e-3)
+        assert filled[2] / total[2] == pytest.approx(counts["reconstructed_rows"] / 2000, abs=1e-3)
         assert filled[0] == pytest.approx(known[0] + known[2], abs=0.1)
     assert {"2,000 individuals", "1,200 known + 600 filled"} <= set(words(tree))
 
