@@ -50,26 +50,39 @@ PROTOCOLS.add(
 
 @dataclass(frozen=True)
 class Membership:
-    """Who takes part in a federation.
+    """Who takes part in a federation, and which views each site holds.
 
     Parameters
     ----------
-    sites
-        Names of the sites, in the order that all of them know.
-    view_sites
-        Split by view: the site that holds each view.
+    site_views
+        The views of each site; sites and views in the order that all sites know.
     shared_views
-        Split by row: the views of which every site may hold rows.
+        Views of which several sites hold rows: these are split by row. Every other view is at one
+        site, which is split by view. A federation may have both.
 
     Examples
     --------
-    >>> Membership(("lab", "ward"), {"blood": "lab", "signs": "ward"}).is_by_view
-    True
+    >>> Membership({"lab": ("blood",), "ward": ("signs",)}).view_sites
+    {'blood': 'lab', 'signs': 'ward'}
     """
 
-    sites: tuple[str, ...]
-    view_sites: Mapping[str, str] = field(default_factory=dict)
+    site_views: Mapping[str, tuple[str, ...]]
     shared_views: tuple[str, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, in order."""
+        return tuple(self.site_views)
+
+    @property
+    def view_sites(self) -> dict[str, str]:
+        """The site of each view that is not shared, views in their order."""
+        return {
+            view: site
+            for site, views in self.site_views.items()
+            for view in views
+            if view not in self.shared_views
+        }
 
     @property
     def is_by_view(self) -> bool:
@@ -78,8 +91,8 @@ class Membership:
 
     @property
     def is_by_row(self) -> bool:
-        """Whether sites hold the same views of different individuals."""
-        return bool(self.shared_views)
+        """Whether every site holds some of the shared views."""
+        return all(set(views) & set(self.shared_views) for views in self.site_views.values())
 
 
 @dataclass(frozen=True, eq=False)
