@@ -33,7 +33,7 @@ def kit(folder, *, state="running", why=""):
     home = folder / "coordinator" / "cofill"
     mail = home / "runs" / "r" / "mail" / "2"
     mail.mkdir(parents=True)
-    (mail / "north--south.parcel").write_bytes(b"sealed")
+    (mail / "north--south.message").write_bytes(b"sealed")
     sites = [{"name": n, "organisation": n, "views": [n]} for n in ("north", "south")]
     federation = {"name": "f", "sites": sites, "budget": {"epsilon": 2.0}}
     (home / "kit.json").write_text(json.dumps({"kind": "coordinator", "federation": federation}))

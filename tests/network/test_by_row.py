@@ -11,9 +11,9 @@ from cofill.cluster import FederatedKMeans
 from cofill.codec import encode
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
+from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
-from cofill.network._parcels import Address, open_parcel, seal_parcel
-from cofill.privacy import Ledger, MaskedVector, Update, decode_releases
+from cofill.privacy import Ledger, MaskedVector, MessageAddress, Update, decode_releases
 from cofill.protocol import COORDINATOR
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
@@ -26,7 +26,7 @@ def places_of(federation) -> dict:
 
 
 def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=None):
-    """Run steps, some sites left out of some, or with other parcels than they made."""
+    """Run steps, some sites left out of some, or with other messages than they made."""
     office = office or federation.office()
     places = places or places_of(federation)
     while office.next <= office.route.report and office.next != stop:
@@ -37,11 +37,11 @@ def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=No
             elif (number, name) in absent:
                 office.leave_out(name, "was lost")
             else:
-                parcels = places[name].act(number, office.mail(name))
+                messages = places[name].act(number, office.mail(name))
                 if sent and (number, name) in sent:
-                    parcels = sent[number, name](parcels)
+                    messages = sent[number, name](messages)
                 try:
-                    office.receive(name, parcels)
+                    office.receive(name, messages)
                 except DataError as error:
                     office.leave_out(name, f"sent what is refused: {error}")
         office.advance()
@@ -191,10 +191,10 @@ def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
     office = drive(federation, stop=mask)
     places = places_of(federation)
     lesson = places["a"].parties["a"].site.lesson
-    parcels = places["a"].act(mask, office.mail("a"))
-    address = Address(federation.order.run, mask, "a", COORDINATOR)
+    messages = places["a"].act(mask, office.mail("a"))
+    address = MessageAddress(federation.order.run, mask, "a", COORDINATOR)
     key = federation.identities[COORDINATOR]
-    content = open_parcel(parcels[COORDINATOR], address, key, most=2**30)
+    content = read_message(messages[COORDINATOR], address, key, limit=2**30)
     (sent,) = decode_releases(content, "a")
     assert isinstance(sent, MaskedVector)
     for kind in ("<f4", "<f8"):
@@ -205,20 +205,20 @@ def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
 
 
 def lie(federation, number: int, change) -> object:
-    """Return what puts another update into b's parcel of a step."""
-    address = Address(federation.order.run, number, "b", COORDINATOR)
+    """Return what puts another update into b's message of a step."""
+    address = MessageAddress(federation.order.run, number, "b", COORDINATOR)
     keys = federation.identities
 
-    def forge(parcels):
-        content = open_parcel(parcels[COORDINATOR], address, keys[COORDINATOR], most=2**30)
+    def forge(messages):
+        content = read_message(messages[COORDINATOR], address, keys[COORDINATOR], limit=2**30)
         (update,) = decode_releases(content, "b")
         assert isinstance(update, Update)
         broken = object.__new__(Update)
         for name, value in vars(update).items():
             object.__setattr__(broken, name, change(update).get(name, value))
         return {
-            COORDINATOR: seal_parcel(
-                encode([broken], format="cofill.releases"), address, keys["b"], most=2**30
+            COORDINATOR: write_message(
+                encode([broken], format="cofill.releases"), address, keys["b"], limit=2**30
             )
         }
 
@@ -254,24 +254,24 @@ def test_oversized_malformed_and_replayed_answers_are_named_and_left_out(rows_he
     federation = rows_here()
     old: dict[str, bytes] = {}
 
-    def remember(parcels):
-        old.update(parcels)
-        return parcels
+    def remember(messages):
+        old.update(messages)
+        return messages
 
     sent = {
         (6, "b"): remember,
-        (9, "b"): lambda parcels: old,
-        (9, "c"): lambda parcels: {COORDINATOR: parcels[COORDINATOR] + b"x"},
-        (12, "c"): lambda parcels: {
-            COORDINATOR: bytes(federation.federation.limits.parcel_bytes + 1)
+        (9, "b"): lambda messages: old,
+        (9, "c"): lambda messages: {COORDINATOR: messages[COORDINATOR] + b"x"},
+        (12, "c"): lambda messages: {
+            COORDINATOR: bytes(federation.federation.limits.message_bytes + 1)
         },
     }
     office = drive(federation, sent=sent)
     told = "; ".join(office.told)
     assert (
-        "step 9 (train): site 'b' sent what is refused: site 'b' sent a parcel that is not" in told
+        "step 9 (train): site 'b' sent what is refused: site 'b' sent a message that is not" in told
     )
-    assert "step 9 (train): site 'c' sent what is refused: a message is no parcel" in told
+    assert "step 9 (train): site 'c' sent what is refused: the bytes are no message" in told
     assert "larger than" in told
     assert [entry["sites"] for entry in office.result["curve"]] == [3, 1, 2]
 
@@ -311,7 +311,7 @@ def test_a_run_whose_end_nobody_heard_of_is_told_again(rows_here):
     assert (again.metrics, again.result) == (office.metrics, office.result)
 
 
-def test_old_parcels_are_not_kept(rows_here):
+def test_old_messages_are_not_kept(rows_here):
     federation = rows_here()
     office = drive(federation, stop=14)
     assert sorted(int(p.name) for p in (office.folder / "mail").iterdir()) == [11, 12]

@@ -24,7 +24,7 @@ role = "submit"
 [budget]
 epsilon = 2
 [limits]
-parcel_megabytes = 10
+message_megabytes = 10
 """
 SITE = """
 [views.lab]
@@ -53,7 +53,7 @@ def test_a_federation_is_read(tmp_path):
     assert given.views == {"blood": "clinic", "scan": "clinic", "lab": "lab"}
     assert given.sites[0] == Member("clinic", "City_Clinic", ("blood", "scan"))
     assert (given.address, given.port, given.id_type) == ("hub.example.org", 9000, "text")
-    assert given.limits.parcel_bytes == 10 * 2**20
+    assert given.limits.message_bytes == 10 * 2**20
     assert FederationConfig.from_json(given.to_json()) == given
 
 
@@ -85,7 +85,7 @@ def test_a_site_is_read_with_paths_beside_its_file(tmp_path):
         ("epsilon = 2", "delta = 0.1", "budget.epsilon is missing"),
         ('id_type = "text"', 'id_type = "number"', "id_type must be 'text'"),
         ('id_type = "text"', "speed = 3", "speed is no setting"),
-        ("parcel_megabytes", "parcels", "limits.parcels is no setting"),
+        ("message_megabytes", "messages", "limits.messages is no setting"),
         ('name = "breast"', "name = [", "must be TOML"),
     ],
 )

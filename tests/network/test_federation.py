@@ -21,11 +21,11 @@ from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._identity import Identity
 from cofill.network._kits import Kit, make_kits
 from cofill.network._local import VIEWER, LocalFederation, local_federation, run_local
+from cofill.network._messages import MAGIC, read_address, read_message
 from cofill.network._order import RunOrder, new_run
-from cofill.network._parcels import MAGIC, Address, open_parcel, read_address
 from cofill.network._processes import free_port
 from cofill.network._session import open_session, write_job
-from cofill.privacy import Ledger, decode_releases
+from cofill.privacy import Ledger, MessageAddress, decode_releases
 from cofill.views import drop_rows, load, read_views
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
@@ -201,14 +201,14 @@ def test_no_id_and_no_cell_is_on_the_wire(running, first, both):
                 assert repr(float(cell)).encode() not in sent
 
 
-def parcels(sent: bytes) -> dict[Address, bytes]:
-    found: dict[Address, bytes] = {}
+def messages(sent: bytes) -> dict[MessageAddress, bytes]:
+    found: dict[MessageAddress, bytes] = {}
     for piece in sent.split(MAGIC)[1:]:
         size = int.from_bytes(piece[:4], "little")
         head = json.loads(piece[4 : 4 + size])
-        parcel = MAGIC + piece[: 4 + size + head["bytes"]]
-        address = read_address(parcel, most=2**30)
-        assert found.setdefault(address, parcel) == parcel
+        message = MAGIC + piece[: 4 + size + head["bytes"]]
+        address = read_address(message, limit=2**30)
+        assert found.setdefault(address, message) == message
     return found
 
 
@@ -216,7 +216,7 @@ def test_ledgers_and_wire_agree(running, first, both):
     federation, record = running
     names = [*federation.federation.names, "coordinator"]
     keys = {name: Identity.load(federation.kit(name) / "cofill") for name in names}
-    carried = parcels(wire(record))
+    carried = messages(wire(record))
     common = {"blinding-part", "blinded-ids", "codes", "figures"}
     masks = {"public-keys", "sealed-shares", "masked-vector", "revealed-shares"}
     secure = {"columns", "column-summary", "figures", *masks}
@@ -226,9 +226,9 @@ def test_ledgers_and_wire_agree(running, first, both):
         runs, (common, secure, {"noisy-mean"}), (set(), sent, set()), strict=True
     ):
         crossed: dict[str, list] = {name: [] for name in names}
-        for address, parcel in carried.items():
+        for address, message in carried.items():
             if address.run == order.run:
-                content = open_parcel(parcel, address, keys[address.receiver], most=2**30)
+                content = read_message(message, address, keys[address.receiver], limit=2**30)
                 crossed[address.sender] += decode_releases(content, address.sender)
         for name in names:
             path = federation.kit(name) / "cofill" / "ledger.jsonl"

@@ -12,14 +12,15 @@ from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._agreement import AGREE, OFFER, common_secret
 from cofill.network._experiments import AbstractExperiment, experiment_of
+from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
-from cofill.network._parcels import Address, open_parcel, seal_parcel
 from cofill.network._place import Place, Route
 from cofill.network._post import run_here
 from cofill.privacy import (
     BlindedIds,
     Codes,
     Ledger,
+    MessageAddress,
     ModelWeights,
     Release,
     RunFigures,
@@ -161,15 +162,15 @@ def test_agreeing_is_a_protocol_of_its_own(here):
 # --- gate and ledger --------------------------------------------------------------------------
 
 
-def test_ledgers_list_exactly_the_releases_in_the_parcels(here):
+def test_ledgers_list_exactly_the_releases_in_the_messages(here):
     federation = here()
     office, places = until(federation, federation.route().report)
     sent: dict[str, list[Release]] = {name: [] for name in places}
-    for path in sorted((office.folder / "mail").rglob("*.parcel")):
+    for path in sorted((office.folder / "mail").rglob("*.message")):
         sender, _, receiver = path.stem.partition("--")
-        address = Address(federation.order.run, int(path.parent.name), sender, receiver)
-        content = open_parcel(
-            path.read_bytes(), address, federation.identities[receiver], most=2**30
+        address = MessageAddress(federation.order.run, int(path.parent.name), sender, receiver)
+        content = read_message(
+            path.read_bytes(), address, federation.identities[receiver], limit=2**30
         )
         sent[sender] += decode_releases(content, sender)
     for name, releases in sent.items():
@@ -279,25 +280,25 @@ def test_a_site_that_lost_its_state_cannot_skip_steps(here):
 
 
 def forged(federation, place, step: int, releases: list[Release], sender: str = "b") -> bytes:
-    address = Address(federation.order.run, step, sender, place.name)
-    return seal_parcel(
-        encode_releases(releases), address, federation.identities[sender], most=2**30
+    address = MessageAddress(federation.order.run, step, sender, place.name)
+    return write_message(
+        encode_releases(releases), address, federation.identities[sender], limit=2**30
     )
 
 
-def test_a_missing_parcel_and_one_too_many_are_refused(here):
+def test_a_missing_message_and_one_too_many_are_refused(here):
     federation = here()
     office, places = until(federation, 4)
     mail = office.mail("a")
     lacking = {k: v for k, v in mail.items() if k[1] != "b"}
-    with pytest.raises(DataError, match="no parcel from b"):
+    with pytest.raises(DataError, match="no message from b"):
         places["a"].act(4, lacking)
-    with pytest.raises(DataError, match="a parcel too many"):
+    with pytest.raises(DataError, match="a message too many"):
         places["a"].act(4, {**mail, (0, "b"): mail[3, "b"]})
     assert places["a"].done == 3
 
 
-def test_a_parcel_of_an_earlier_step_is_refused(here):
+def test_a_message_of_an_earlier_step_is_refused(here):
     federation = here()
     office, places = until(federation, 4)
     old = office._path(2, "b", "a").read_bytes()
@@ -314,17 +315,17 @@ def test_a_site_cannot_send_as_another_or_to_a_third(here):
         ("b", "c", "for 'c', which is not at site 'a'"),
     ):
         lie = BlindedIds(sender=sender, receiver=receiver, tokens=tokens, purpose="present")
-        parcel = forged(federation, places["a"], 3, [lie])
+        message = forged(federation, places["a"], 3, [lie])
         with pytest.raises(DataError, match=words):
-            places["a"].act(4, {**office.mail("a"), (3, "b"): parcel})
+            places["a"].act(4, {**office.mail("a"), (3, "b"): message})
 
 
 def test_codes_for_people_never_asked_for_change_nothing(here):
     federation = here()
     office, places = until(federation, 9)
     honest = {(8, s): office.mail("a")[8, s] for s in "bc"}
-    address = Address(federation.order.run, 8, "b", "a")
-    content = open_parcel(honest[8, "b"], address, federation.identities["a"], most=2**30)
+    address = MessageAddress(federation.order.run, 8, "b", "a")
+    content = read_message(honest[8, "b"], address, federation.identities["a"], limit=2**30)
     (codes,) = decode_releases(content, "b")
     assert isinstance(codes, Codes)
     strangers = np.array([f"{k:032x}".encode() for k in range(5)])
@@ -333,8 +334,8 @@ def test_codes_for_people_never_asked_for_change_nothing(here):
         tokens=np.concatenate([codes.tokens, strangers]),
         codes=np.concatenate([codes.codes, codes.codes[:5]]),
     )
-    parcel = forged(federation, places["a"], 8, [more])
-    places["a"].act(9, {**honest, (8, "b"): parcel})
+    message = forged(federation, places["a"], 8, [more])
+    places["a"].act(9, {**honest, (8, "b"): message})
     places["a"].act(10, {})
     named = pq.read_table(federation.results("a") / "a.parquet").column("id").to_pylist()
     assert set(named) == set(federation.views.ids.tolist())
@@ -386,18 +387,18 @@ def test_an_order_must_have_a_sound_name(order):
 def test_the_coordinator_refuses_what_a_site_does_not_owe(here):
     federation = here()
     office = federation.office()
-    parcels = federation.place("a").act(0, {})
+    messages = federation.place("a").act(0, {})
     for sender, given, words in (
-        ("a", {k: v for k, v in parcels.items() if k != "b"}, "must send 2 parcels"),
-        ("b", parcels, "must send 2 parcels|not the parcel"),
-        ("a", {**parcels, "b": parcels["c"]}, "sent a parcel that is not"),
-        ("a", {**parcels, "b": b"rows"}, "no parcel of cofill"),
-        ("z", parcels, "must send"),
+        ("a", {k: v for k, v in messages.items() if k != "b"}, "must send 2 messages"),
+        ("b", messages, "must send 2 messages|not the message"),
+        ("a", {**messages, "b": messages["c"]}, "sent a message that is not"),
+        ("a", {**messages, "b": b"rows"}, "no message of cofill"),
+        ("z", messages, "must send"),
     ):
         with pytest.raises(DataError, match=words):
             office.receive(sender, given)
     assert not (office.folder / "mail").exists()
-    office.receive("a", parcels)
+    office.receive("a", messages)
 
 
 def test_what_the_coordinator_keeps_tells_no_id_and_no_cell(here):

@@ -1,4 +1,4 @@
-"""Releases as bytes and parcels: nothing but declared types, nothing to the wrong place."""
+"""Releases as bytes and messages: nothing but declared types, nothing to the wrong place."""
 
 import json
 from dataclasses import fields, replace
@@ -12,7 +12,7 @@ import cofill.privacy
 from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.network._identity import Identity
-from cofill.network._parcels import Address, open_parcel, read_address, seal_parcel
+from cofill.network._messages import MAGIC, read_address, read_message, write_message
 from cofill.privacy import (
     BlindedIds,
     BlindingPart,
@@ -27,6 +27,7 @@ from cofill.privacy import (
     GroupCentres,
     GroupSums,
     MaskedVector,
+    MessageAddress,
     ModelWeights,
     Needs,
     PublicKeys,
@@ -253,9 +254,10 @@ def test_numbers_that_json_lacks_come_back():
     assert decode(encode(value, format="x"), format="x") == value
 
 
-# --- parcels ----------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------
 
 MOST = 10_000
+SEALED = 12 + 5 + 16 + 64  # nonce, content, tag and signature of b"hello"
 
 
 @pytest.fixture
@@ -267,16 +269,16 @@ def two():
     )
 
 
-ADDRESS = Address("20260101-000000-00000000", 3, "a", "b")
+ADDRESS = MessageAddress("20260101-000000-00000000", 3, "a", "b")
 
 
-def test_a_parcel_opens_at_its_receiver(two):
+def test_a_message_opens_at_its_receiver(two):
     a, b, _ = two
-    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
-    assert open_parcel(parcel, ADDRESS, b, most=MOST) == b"hello"
-    assert read_address(parcel, most=MOST) == ADDRESS
-    assert b"hello" not in parcel
-    assert seal_parcel(b"hello", ADDRESS, a, most=MOST) != parcel
+    message = write_message(b"hello", ADDRESS, a, limit=MOST)
+    assert read_message(message, ADDRESS, b, limit=MOST) == b"hello"
+    assert read_address(message, limit=MOST) == ADDRESS
+    assert b"hello" not in message
+    assert write_message(b"hello", ADDRESS, a, limit=MOST) != message
 
 
 @pytest.mark.parametrize(
@@ -289,12 +291,12 @@ def test_a_parcel_opens_at_its_receiver(two):
     ],
     ids=str,
 )
-def test_a_replayed_or_redirected_parcel_is_refused(two, change):
+def test_a_replayed_or_redirected_message_is_refused(two, change):
     a, b, _ = two
-    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    message = write_message(b"hello", ADDRESS, a, limit=MOST)
     other = replace(ADDRESS, **change)
     with pytest.raises(DataError, match="another one came"):
-        open_parcel(parcel, other, b, most=MOST)
+        read_message(message, other, b, limit=MOST)
     # The words on the outside may be changed too: the seal holds them.
     text = json.dumps(
         {
@@ -302,55 +304,59 @@ def test_a_replayed_or_redirected_parcel_is_refused(two, change):
             "step": other.step,
             "from": other.sender,
             "to": other.receiver,
-            "bytes": 12 + 5 + 16,
+            "bytes": SEALED,
         },
         separators=(",", ":"),
     ).encode()
-    forged = parcel[:16] + len(text).to_bytes(4, "little") + text + parcel[-(12 + 5 + 16) :]
+    forged = MAGIC + len(text).to_bytes(4, "little") + text + message[-SEALED:]
     if other.receiver == "b":
         with pytest.raises(DataError, match="changed on its way or sealed by somebody else"):
-            open_parcel(forged, other, b, most=MOST)
+            read_message(forged, other, b, limit=MOST)
 
 
 def test_a_changed_byte_is_found(two):
     a, b, _ = two
-    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
-    for k in range(len(parcel)):
-        changed = parcel[:k] + bytes([parcel[k] ^ 1]) + parcel[k + 1 :]
+    message = write_message(b"hello", ADDRESS, a, limit=MOST)
+    for k in range(len(message)):
+        changed = message[:k] + bytes([message[k] ^ 1]) + message[k + 1 :]
         with pytest.raises(DataError, match="refused"):
-            open_parcel(changed, ADDRESS, b, most=MOST)
+            read_message(changed, ADDRESS, b, limit=MOST)
 
 
 def test_nobody_else_opens_or_seals(two):
     a, b, c = two
-    parcel = seal_parcel(b"hello", ADDRESS, a, most=MOST)
+    message = write_message(b"hello", ADDRESS, a, limit=MOST)
     with pytest.raises(DataError, match="somebody else"):
-        open_parcel(parcel, ADDRESS, replace(c, name="b"), most=MOST)
-    forged = seal_parcel(b"hello", ADDRESS, replace(c, name="a"), most=MOST)
+        read_message(message, ADDRESS, replace(c, name="b"), limit=MOST)
+    forged = write_message(b"hello", ADDRESS, replace(c, name="a"), limit=MOST)
     with pytest.raises(DataError, match="somebody else"):
-        open_parcel(forged, ADDRESS, b, most=MOST)
+        read_message(forged, ADDRESS, b, limit=MOST)
+    # With b's stolen sealing key one can agree on the key of a's messages, and still not sign them.
+    thief = replace(c, name="a", seal=b.seal, others={"b": a.public})
+    with pytest.raises(DataError, match="somebody else"):
+        read_message(write_message(b"hello", ADDRESS, thief, limit=MOST), ADDRESS, b, limit=MOST)
     stranger = Identity.fresh("a")
     with pytest.raises(SettingError, match="no public keys of 'b' are pinned"):
-        seal_parcel(b"hello", ADDRESS, stranger, most=MOST)
+        write_message(b"hello", ADDRESS, stranger, limit=MOST)
 
 
-def test_an_oversized_parcel_is_refused_at_both_ends(two):
+def test_an_oversized_message_is_refused_at_both_ends(two):
     a, b, _ = two
-    with pytest.raises(DataError, match="at most 10,000 may be sent"):
-        seal_parcel(bytes(MOST), ADDRESS, a, most=MOST)
-    large = seal_parcel(bytes(MOST), ADDRESS, a, most=2 * MOST)
+    with pytest.raises(DataError, match="larger than a message may be"):
+        write_message(bytes(MOST), ADDRESS, a, limit=MOST)
+    large = write_message(bytes(MOST), ADDRESS, a, limit=2 * MOST)
     for refuse in (
-        lambda: open_parcel(large, ADDRESS, b, most=MOST),
-        lambda: read_address(large, most=MOST),
+        lambda: read_message(large, ADDRESS, b, limit=MOST),
+        lambda: read_address(large, limit=MOST),
     ):
         with pytest.raises(DataError, match="refused"):
             refuse()
 
 
-@pytest.mark.parametrize("content", [b"", b"cofill", b"cofill-parcel-1\n" + b"\xff" * 50])
-def test_what_is_no_parcel_is_refused(two, content):
-    with pytest.raises(DataError, match="no parcel of cofill"):
-        open_parcel(content, ADDRESS, two[1], most=MOST)
+@pytest.mark.parametrize("content", [b"", b"cofill", b"cofill-message-1\n" + b"\xff" * 50])
+def test_what_is_no_message_is_refused(two, content):
+    with pytest.raises(DataError, match="no message of cofill"):
+        read_message(content, ADDRESS, two[1], limit=MOST)
 
 
 def test_keys_are_kept_for_their_owner_alone(tmp_path, two):

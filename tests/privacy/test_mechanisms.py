@@ -22,7 +22,7 @@ from cofill.privacy import (
     noise_for,
 )
 from cofill.privacy._mechanisms import _STEP, _exact_sum, _shares
-from cofill.privacy._noise import draw, grid_for, source_of
+from cofill.privacy._noise import draw_noise, noise_generator, noise_step
 
 BOUNDS = [Box(0.0, 1.0), Box((-3, 0, 100), (5, 0.01, 4000)), Ball(2.0), Ball(0.5, (1, 2, 3), 1)]
 WHERE = {"sender": "clinic", "receiver": "coordinator"}
@@ -32,7 +32,8 @@ RNG = np.random.default_rng(0)
 def quiet(monkeypatch):
     """Take the noise away."""
     monkeypatch.setattr(
-        "cofill.privacy._mechanisms.draw", lambda kind, scale, rng: np.zeros(len(scale), np.int64)
+        "cofill.privacy._mechanisms.draw_noise",
+        lambda kind, scale, rng: np.zeros(len(scale), np.int64),
     )
 
 
@@ -165,21 +166,21 @@ def test_what_can_be_released_does_not_depend_on_the_rows(kind):
     for rows in (RNG.uniform(size=(8, 50)), np.full((8, 50), 1 / 3)):
         made = MeanDefence(Box(-1.0, 1.0), 1.0, noise=kind)
         found = made.release(rows, **WHERE, rng=1)
-        step = grid_for(float(found.scale[0]) * 8, _STEP)
+        step = noise_step(float(found.scale[0]) * 8, _STEP)
         steps = found.mean * 8 / step
         np.testing.assert_array_equal(steps, np.rint(steps))
         assert step >= float(found.scale[0]) * 8 * 2.0**-31
 
 
 def test_the_grid_is_never_finer_than_the_least_step():
-    assert grid_for(1e-6, _STEP) == _STEP
-    assert 2.0**30 <= 5.0 / grid_for(5.0, 0.0 + 2.0**-60) < 2.0**31
+    assert noise_step(1e-6, _STEP) == _STEP
+    assert 2.0**30 <= 5.0 / noise_step(5.0, 0.0 + 2.0**-60) < 2.0**31
 
 
 def test_rounded_noise_is_rounded_noise():
     raw = np.random.default_rng(3).standard_normal(5)
     np.testing.assert_array_equal(
-        draw("gaussian", np.full(5, 10.0), np.random.default_rng(3)), np.rint(10 * raw)
+        draw_noise("gaussian", np.full(5, 10.0), np.random.default_rng(3)), np.rint(10 * raw)
     )
 
 
@@ -193,7 +194,7 @@ def test_a_seed_repeats_and_the_operating_system_does_not():
     assert "seed" in str(first.guarantee)
     assert "seed" not in str(free[0].guarantee)
     generator = np.random.default_rng(0)
-    assert source_of(generator) is generator
+    assert noise_generator(generator) is generator
 
 
 # --- the guarantee ----------------------------------------------------------------------------

@@ -18,17 +18,17 @@ from cofill.privacy import (
     Ledger,
     Member,
     Survivors,
-    advertise,
-    call_roll,
-    deliver,
-    identity_of,
-    mask,
-    reveal,
-    share,
-    tell_survivors,
-    unmask,
+    advertise_keys,
+    deliver_shares,
+    make_rosters,
+    mask_vector,
+    name_survivors,
+    reveal_shares,
+    share_secrets,
+    signing_public_key,
+    unmask_sum,
 )
-from cofill.privacy._sealing import expand, pair_mask
+from cofill.privacy._masks import expand_seed, pair_mask
 from cofill.privacy._shamir import PRIME, open_shares, share_secret
 
 CODE = FixedPoint(largest=100.0)
@@ -60,14 +60,15 @@ class Round:
 
     def __init__(self, sites, values, *, number=0, threshold=None, unshared=(), dropped=()):
         self.sites = dict(sites)
-        keys = [self.step(name, advertise, number) for name in sites]
-        self.rosters = {r.receiver: r for r in call_roll(keys, threshold=threshold)}
+        keys = [self.step(name, advertise_keys, number) for name in sites]
+        self.rosters = {r.receiver: r for r in make_rosters(keys, threshold=threshold)}
         self.roster = next(iter(self.rosters.values()))
         sharing = [name for name in sites if name not in unshared]
-        self.sealed = [self.step(name, share, self.rosters[name]) for name in sharing]
-        self.boxes = {d.receiver: d for d in deliver(self.sealed, self.roster)}
+        self.sealed = [self.step(name, share_secrets, self.rosters[name]) for name in sharing]
+        self.boxes = {d.receiver: d for d in deliver_shares(self.sealed, self.roster)}
         self.masked = {
-            name: self.step(name, mask, self.boxes[name], values[name], CODE) for name in sharing
+            name: self.step(name, mask_vector, self.boxes[name], values[name], CODE)
+            for name in sharing
         }
         self.arrived = [m for name, m in self.masked.items() if name not in dropped]
         self.messages = [*keys, *self.rosters.values(), *self.sealed, *self.boxes.values()]
@@ -77,10 +78,12 @@ class Round:
         return message
 
     def finish(self, silent=()):
-        told = tell_survivors(self.arrived, self.roster)
-        revealed = [self.step(t.receiver, reveal, t) for t in told if t.receiver not in silent]
+        told = name_survivors(self.arrived, self.roster)
+        revealed = [
+            self.step(t.receiver, reveal_shares, t) for t in told if t.receiver not in silent
+        ]
         self.messages += [*self.arrived, *told, *revealed]
-        return unmask(self.roster, self.sealed, self.arrived, revealed, CODE)
+        return unmask_sum(self.roster, self.sealed, self.arrived, revealed, CODE)
 
 
 # --- sums -------------------------------------------------------------------------------------
@@ -155,9 +158,9 @@ def test_every_message_is_a_declared_release_and_only_vectors_are_of_people():
 def test_a_masked_vector_says_what_its_sum_costs():
     turn = Round(members(), vectors())
     site, event = members()["bank"], GaussianEvent(2.0)
-    site, _ = advertise(site, 0)
-    site, _ = share(site, turn.roster)
-    _, sent = mask(site, turn.boxes["bank"], np.zeros(3), CODE, rows=12, event=event)
+    site, _ = advertise_keys(site, 0)
+    site, _ = share_secrets(site, turn.roster)
+    _, sent = mask_vector(site, turn.boxes["bank"], np.zeros(3), CODE, rows=12, event=event)
     assert (sent.event, sent.n_individuals) == (event, 12)
 
 
@@ -195,22 +198,22 @@ def test_a_late_vector_of_a_dropped_site_stays_masked_by_its_own_mask():
     keys = {k.sender: k.mask_key for k in turn.roster.keys}
     for other in NAMES:
         if other != "lab":
-            late -= pair_mask(secret, keys[other], ("lab", other, 0), 4096)
+            late -= pair_mask(secret, keys[other], 0, 4096, subtract=other < "lab")
     assert looks_random(late)
-    np.testing.assert_array_equal(late, expand(turn.sites["lab"].own_mask, "own mask", 0, 4096))
+    np.testing.assert_array_equal(late, expand_seed(turn.sites["lab"].own_mask, 0, 4096))
 
 
 def test_no_site_reveals_both_secrets_of_a_site():
     turn = Round(members(), vectors(), dropped=("lab",))
-    told = tell_survivors(turn.arrived, turn.roster)
+    told = name_survivors(turn.arrived, turn.roster)
     for message in told:
-        revealed = turn.step(message.receiver, reveal, message)
+        revealed = turn.step(message.receiver, reveal_shares, message)
         assert not set(revealed.own_masks) & set(revealed.mask_keys)
         assert set(revealed.mask_keys) == {"lab"}
 
 
 def test_secrets_are_not_shown():
-    site, _ = advertise(members()["bank"], 0)
+    site, _ = advertise_keys(members()["bank"], 0)
     shown = repr(site)
     assert "secret" not in shown
     assert str(site.mask_secret) not in shown
@@ -237,69 +240,69 @@ def test_sites_themselves_refuse_to_open_for_too_few():
     turn = Round(members(), vectors())
     few = Survivors(sender="coordinator", receiver="bank", round=0, names=("bank", "lab"))
     with pytest.raises(DataError, match="at least 4 of 5 sites must have stayed, got 2"):
-        reveal(turn.sites["bank"], few)
+        reveal_shares(turn.sites["bank"], few)
     gone = replace(few, names=("clinic", "lab", "shop", "town"))
     with pytest.raises(SettingError, match="'bank' is said to have dropped out"):
-        reveal(turn.sites["bank"], gone)
+        reveal_shares(turn.sites["bank"], gone)
     strange = replace(few, names=("bank", "clinic", "lab", "nobody"))
     with pytest.raises(DataError, match="survivors must be sites whose shares it holds"):
-        reveal(turn.sites["bank"], strange)
+        reveal_shares(turn.sites["bank"], strange)
     twice = replace(few, names=("bank", "bank", "clinic", "lab"))
     with pytest.raises(DataError, match="each once"):
-        reveal(turn.sites["bank"], twice)
+        reveal_shares(turn.sites["bank"], twice)
 
 
 def test_a_round_cannot_be_replayed():
     values = vectors()
     turn = Round(members(), values)
     with pytest.raises(SettingError, match="number must be above 0, that of its last one, got 0"):
-        advertise(turn.sites["bank"], 0)
+        advertise_keys(turn.sites["bank"], 0)
     with pytest.raises(SettingError, match="can mask once in round 0"):
-        mask(turn.sites["bank"], turn.boxes["bank"], values["bank"], CODE)
-    told = tell_survivors(turn.arrived, turn.roster)
+        mask_vector(turn.sites["bank"], turn.boxes["bank"], values["bank"], CODE)
+    told = name_survivors(turn.arrived, turn.roster)
     bank = next(t for t in told if t.receiver == "bank")
-    turn.step("bank", reveal, bank)
+    turn.step("bank", reveal_shares, bank)
     with pytest.raises(SettingError, match="can reveal once in round 0"):
-        reveal(turn.sites["bank"], bank)
+        reveal_shares(turn.sites["bank"], bank)
 
     later = Round(turn.sites, values, number=1)
     with pytest.raises(SettingError, match="must be of round 1, got one of round 0"):
-        reveal(later.sites["bank"], bank)
+        reveal_shares(later.sites["bank"], bank)
     with pytest.raises(DataError, match="must be of round 1, got 1 of another round"):
-        tell_survivors([turn.masked["bank"], *later.arrived[1:]], later.roster)
+        name_survivors([turn.masked["bank"], *later.arrived[1:]], later.roster)
     with pytest.raises(DataError, match="must be of round 1, got 5 of another round"):
-        deliver(turn.sealed, later.roster)
+        deliver_shares(turn.sealed, later.roster)
 
 
 def test_a_box_for_another_site_or_round_is_not_opened():
-    sites = {n: advertise(m, 0)[0] for n, m in members().items()}
+    sites = {n: advertise_keys(m, 0)[0] for n, m in members().items()}
     turn = Round(members(), vectors())
-    site, _ = share(sites["bank"], turn.roster)
+    site, _ = share_secrets(sites["bank"], turn.roster)
     mixed = dict(turn.boxes["clinic"].boxes)
     mixed["clinic"] = mixed.pop("bank")
     wrong = replace(turn.boxes["bank"], boxes=mixed)
-    with pytest.raises(DataError, match="was not sealed for 'bank' in round 0"):
-        mask(site, wrong, np.zeros(2), CODE)
+    with pytest.raises(DataError, match="to 'bank' in step 0 was changed"):
+        mask_vector(site, wrong, np.zeros(2), CODE)
     broken = {n: b[:-1] + bytes([b[-1] ^ 1]) for n, b in turn.boxes["bank"].boxes.items()}
-    with pytest.raises(DataError, match="was not sealed for"):
-        mask(site, replace(wrong, boxes=broken), np.zeros(2), CODE)
+    with pytest.raises(DataError, match="changed on its way or sealed by somebody else"):
+        mask_vector(site, replace(wrong, boxes=broken), np.zeros(2), CODE)
     stranger = {**turn.boxes["bank"].boxes, "nobody": b"x"}
     with pytest.raises(DataError, match="1 boxes are of no site on the roster"):
-        mask(site, replace(wrong, boxes=stranger), np.zeros(2), CODE)
+        mask_vector(site, replace(wrong, boxes=stranger), np.zeros(2), CODE)
 
 
 def test_shares_that_do_not_fit_are_found():
     for dropped, part in (((), "own_masks"), (("lab",), "mask_keys")):
         turn = Round(members(), vectors(), dropped=dropped)
-        told = tell_survivors(turn.arrived, turn.roster)
-        revealed = [turn.step(t.receiver, reveal, t) for t in told]
+        told = name_survivors(turn.arrived, turn.roster)
+        revealed = [turn.step(t.receiver, reveal_shares, t) for t in told]
         wrong = {n: (s + 1) % PRIME for n, s in getattr(revealed[0], part).items()}
         revealed[0] = replace(revealed[0], **{part: wrong})
         with pytest.raises(DataError, match="do not fit"):
-            unmask(turn.roster, turn.sealed, turn.arrived, revealed, CODE)
+            unmask_sum(turn.roster, turn.sealed, turn.arrived, revealed, CODE)
         some = [replace(revealed[0], own_masks={}, mask_keys={}), *revealed[1:4]]
         with pytest.raises(DataError, match="must be opened by 4 sites, got the shares of 3"):
-            unmask(turn.roster, turn.sealed, turn.arrived, some, CODE)
+            unmask_sum(turn.roster, turn.sealed, turn.arrived, some, CODE)
 
 
 def test_a_coordinator_with_two_stories_has_too_few_shares_for_either():
@@ -313,7 +316,7 @@ def test_a_coordinator_with_two_stories_has_too_few_shares_for_either():
             round=0,
             names=everyone if at % 2 == 0 else without,
         )
-        revealed = turn.step(name, reveal, told)
+        revealed = turn.step(name, reveal_shares, told)
         (own if "lab" in revealed.own_masks else keys)[name] = revealed
         assert ("lab" in revealed.own_masks) != ("lab" in revealed.mask_keys)
     assert len(own) + len(keys) == 5
@@ -327,12 +330,12 @@ def test_the_threshold_must_be_above_half(threshold):
 
 
 def test_rosters_that_are_not_sound_are_refused():
-    sent = {name: advertise(site, 0) for name, site in members().items()}
+    sent = {name: advertise_keys(site, 0) for name, site in members().items()}
     keys = [message for _, message in sent.values()]
     for wrong in (keys[:2], [*keys, keys[0]], []):
         with pytest.raises(DataError, match="must have keys of 3 sites or more"):
-            call_roll(wrong)
-    roster = call_roll(keys)[0]
+            make_rosters(wrong)
+    roster = make_rosters(keys)[0]
     site = sent["bank"][0]
     other = replace(keys[1], sender="bank")
     for bad, words in (
@@ -342,29 +345,29 @@ def test_rosters_that_are_not_sound_are_refused():
         (replace(roster, keys=roster.keys[::-1]), "in order"),
     ):
         with pytest.raises(DataError, match=words):
-            share(site, bad)
+            share_secrets(site, bad)
     with pytest.raises(SettingError, match="threshold must be above half"):
-        share(site, replace(roster, threshold=1))
+        share_secrets(site, replace(roster, threshold=1))
 
 
 def test_identities_keep_made_up_keys_out():
     private = {name: hashlib.sha256(name.encode()).digest() for name in NAMES}
-    known = {name: identity_of(key) for name, key in private.items()}
+    known = {name: signing_public_key(key) for name, key in private.items()}
     sites = {n: Member(n, identity=private[n], known=known, entropy=fixed(n)) for n in NAMES}
     values = vectors()
     found = Round(sites, values).finish()
     np.testing.assert_allclose(found, np.sum(list(values.values()), axis=0), atol=1e-9)
 
-    sent = {name: advertise(site, 1) for name, site in sites.items()}
-    _, fake = advertise(Member("lab", entropy=fixed("eve")), 1)
+    sent = {name: advertise_keys(site, 1) for name, site in sites.items()}
+    _, fake = advertise_keys(Member("lab", entropy=fixed("eve")), 1)
     mixed = [fake if name == "lab" else message for name, (_, message) in sent.items()]
     signed = replace(fake, signature=sent["lab"][1].signature)
     for false in (mixed, [signed if m is fake else m for m in mixed]):
         with pytest.raises(DataError, match="keys of site 'lab' are not signed by an identity"):
-            share(sent["bank"][0], call_roll(false)[0])
-    stranger = advertise(Member("zoo"), 1)[1]
+            share_secrets(sent["bank"][0], make_rosters(false)[0])
+    stranger = advertise_keys(Member("zoo"), 1)[1]
     with pytest.raises(DataError, match="keys of site 'zoo' are not signed"):
-        share(sent["bank"][0], call_roll([*(m for _, m in sent.values()), stranger])[0])
+        share_secrets(sent["bank"][0], make_rosters([*(m for _, m in sent.values()), stranger])[0])
 
 
 def test_vectors_of_different_sizes_are_refused():

@@ -23,8 +23,7 @@ from cofill.audit._release import AuditedRelease, Claim, receivers_of
 from cofill.audit._rounds import RoundWatch
 from cofill.audit._update import inverted
 from cofill.nets import FusionSettings
-from cofill.privacy import LedgerEntry, blind, compose, epsilon
-from cofill.privacy._accounting import relation_of
+from cofill.privacy import LedgerEntry, blind, compose, epsilon, resolve_relation
 from cofill.views import Scaler, View
 
 __all__ = ["AUDITORS", "Auditor"]
@@ -60,7 +59,7 @@ def _promised(entries: Sequence[LedgerEntry]) -> dict[str, Any]:
     bare = any(e.event is not None and e.epsilon is None for e in entries)
     every = compose(events.values())
     delta = next((e.delta for e in entries if e.delta is not None), _DELTA)
-    neighbours, unit = relation_of((every,), None, None)
+    neighbours, unit = resolve_relation((every,), None, None)
     return {
         "claim": Claim(
             epsilon=epsilon(every, delta, neighbours=neighbours, unit=unit),

@@ -32,8 +32,7 @@ from cofill.audit._bound import CONFIDENCE
 from cofill.audit._mechanism import prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
-from cofill.privacy import Bounds, Box, Budget, Gate, Ledger, MeanDefence
-from cofill.privacy._mechanisms import NoiseOfMean
+from cofill.privacy import Bounds, Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
 __all__ = ["MeanAuditSettings", "audit_mean"]
 
@@ -89,7 +88,7 @@ class MeanAuditSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        known = get_args(NoiseOfMean)
+        known = get_args(MeanNoise)
         for name in self.mechanisms:
             if name not in known:
                 raise SettingError(f"mechanisms must be among {', '.join(known)}, got {name!r}")

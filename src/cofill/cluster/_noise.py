@@ -15,8 +15,15 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import SettingError
-from cofill.privacy import GaussianEvent, LaplaceEvent, epsilon, noise_for
-from cofill.privacy._noise import draw, grid_for, source_of
+from cofill.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    draw_noise,
+    epsilon,
+    noise_for,
+    noise_generator,
+    noise_step,
+)
 
 __all__ = ["GroupNoise"]
 
@@ -118,11 +125,11 @@ class GroupNoise:
         Rounding to steps moves the vector a little further: that much more noise is added.
         """
         values = np.concatenate([sums / self.clip, counts[:, None]], axis=1)
-        step = grid_for(self.scale, 2.0**-1000)
+        step = noise_step(self.scale, 2.0**-1000)
         size = values.size
         rounding = step * (math.sqrt(size) if self.mechanism == "gaussian" else size)
         scale = self.scale * (1 + rounding / self.sensitivity)
         kind = "gaussian" if self.mechanism == "gaussian" else "laplace"
-        noise = draw(kind, np.full(size, scale / step), source_of(rng))
+        noise = draw_noise(kind, np.full(size, scale / step), noise_generator(rng))
         made = (np.rint(values / step) + noise.reshape(values.shape)) * step
         return made[:, :-1] * self.clip, made[:, -1]

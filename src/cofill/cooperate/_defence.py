@@ -23,9 +23,21 @@ from jaxtyping import Float
 
 from cofill.codec import storable
 from cofill.errors import SettingError
-from cofill.privacy import Event, GaussianEvent, Guarantee, LaplaceEvent, guarantee, noise_for
-from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
-from cofill.privacy._noise import NoiseKind, draw, grid_for
+from cofill.privacy import (
+    Event,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    NoiseKind,
+    draw_noise,
+    guarantee,
+    noise_for,
+    noise_step,
+    require_delta,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 
 __all__ = ["CodeDefence"]
 
@@ -207,12 +219,12 @@ class CodeDefence:
         """
         rows, width = codes.shape
         scale = self.scale(width)
-        step = grid_for(scale, 0.0)
+        step = noise_step(scale, 0.0)
         # Rounding to the grid can move two codes apart by one step in every number.
         order = 1 if self.noise == "laplace" else 2
         wider = scale * (1 + width ** (1 / order) * step / (2 * self.norm(width)))
         inside = np.rint(self._clipped(codes) / step).astype(np.int64)
-        noise = draw(self.noise, np.full(rows * width, wider / step), rng)
+        noise = draw_noise(self.noise, np.full(rows * width, wider / step), rng)
         return (inside + noise.reshape(rows, width)) * step
 
     def _clipped(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:

@@ -29,14 +29,14 @@ from cofill.privacy import (
     SealedShares,
     Survivors,
     Update,
-    advertise,
-    call_roll,
-    deliver,
-    mask,
-    reveal,
-    share,
-    tell_survivors,
-    unmask,
+    advertise_keys,
+    deliver_shares,
+    make_rosters,
+    mask_vector,
+    name_survivors,
+    reveal_shares,
+    share_secrets,
+    unmask_sum,
 )
 from cofill.protocol import Step
 
@@ -61,7 +61,7 @@ def joined(site: RowSite, lesson: Lesson) -> tuple[RowSite, Outbox]:
     fault = _sum_of(site).fault(packing.packed(lesson))
     if fault is not None:
         return site.noted(f"round {lesson.round}: site {site.name!r}: {fault}; not sent"), []
-    member, keys = advertise(site.member or Member(site.name), lesson.round)
+    member, keys = advertise_keys(site.member or Member(site.name), lesson.round)
     return replace(site, member=member, lesson=lesson), [keys]
 
 
@@ -74,7 +74,7 @@ def _share(
         if roster is None or site.member is None:
             made.append((_left(site), []))
             continue
-        member, shares = share(site.member, roster)
+        member, shares = share_secrets(site.member, roster)
         made.append((replace(site, member=member), [shares]))
     return made
 
@@ -97,7 +97,7 @@ def _mask(
         if packing.noise is not None:
             vector, event = packing.noise.protect(vector), packing.noise.event()
         code = _sum_of(site).code(len(roster.keys))
-        member, masked = mask(member, boxes, vector, code, rows=lesson.rows, event=event)
+        member, masked = mask_vector(member, boxes, vector, code, rows=lesson.rows, event=event)
         made.append((replace(site, member=member, lesson=None), [masked]))
     return made
 
@@ -113,7 +113,7 @@ def _reveal(
         if survivors is None or site.member is None or not enough:
             made.append((_left(site), []))
             continue
-        member, shares = reveal(site.member, survivors)
+        member, shares = reveal_shares(site.member, survivors)
         made.append((_left(replace(site, member=member)), [shares]))
     return made
 
@@ -148,7 +148,7 @@ def _roll(
         absent = invited - {r.sender for r in inbox}
         notes += [_absent(party, name) for name in sorted(absent)]
         least = _threshold(party, len(keys), notes)
-        rosters = _tried(party, notes, lambda k=keys, t=least: call_roll(k, threshold=t))
+        rosters = _tried(party, notes, lambda k=keys, t=least: make_rosters(k, threshold=t))
         made.append((replace(party, summing=Summing(rosters[0], notes=tuple(notes))), rosters))
     return made
 
@@ -179,7 +179,7 @@ def _deliver(
         whole = [s for s in sealed if set(s.boxes) >= names - {s.sender}]
         absent = names - {s.sender for s in whole}
         notes = [*summing.notes, *notes, *(_absent(party, name) for name in sorted(absent))]
-        boxes = _tried(party, notes, lambda w=whole, r=summing.roster: deliver(w, r))
+        boxes = _tried(party, notes, lambda w=whole, r=summing.roster: deliver_shares(w, r))
         now = replace(summing, sealed=tuple(whole), notes=tuple(notes))
         made.append((replace(party, summing=now), boxes))
     return made
@@ -203,7 +203,7 @@ def _survivors(
         ]
         absent = names - {m.sender for m in masked}
         notes = [*summing.notes, *notes, *(_absent(party, name) for name in sorted(absent))]
-        told = _tried(party, notes, lambda s=sound, r=summing.roster: tell_survivors(s, r))
+        told = _tried(party, notes, lambda s=sound, r=summing.roster: name_survivors(s, r))
         now = replace(summing, masked=tuple(sound), notes=tuple(notes))
         made.append((replace(party, summing=now), told))
     return made
@@ -219,7 +219,7 @@ def opened(party: Coordinator, inbox: Sequence[Release]) -> tuple[np.ndarray, in
     total = _tried(
         party,
         notes,
-        lambda: unmask(summing.roster, summing.sealed, summing.masked, revealed, code),
+        lambda: unmask_sum(summing.roster, summing.sealed, summing.masked, revealed, code),
     )
     return total, len(summing.masked), notes
 

@@ -1,7 +1,7 @@
 """How sites agree on the secret that blinds ids, so that nobody but them can know it.
 
 Every site draws 32 bytes, sends them to each other site, and hashes everybody's together: the
-secret is random as long as one site's bytes were. They travel in sealed parcels, so the
+secret is random as long as one site's bytes were. They travel in sealed messages, so the
 coordinator learns nothing, and with a new secret each run the tokens of two runs cannot be joined.
 A site that has the secret can test any id it can think of: keyed hashing is the weaker way.
 """

@@ -126,14 +126,14 @@ class Person:
 class Limits:
     """What no message, step or federation may exceed."""
 
-    parcel_megabytes: int = 256
+    message_megabytes: int = 256
     step_minutes: int = 60
     runs_at_once: int = 2
 
     @property
-    def parcel_bytes(self) -> int:
-        """The largest parcel."""
-        return self.parcel_megabytes * 2**20
+    def message_bytes(self) -> int:
+        """The largest message."""
+        return self.message_megabytes * 2**20
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class FederationConfig:
         budget = _budget(table)
         limits = table.table("limits")
         limited = Limits(
-            limits.whole("parcel_megabytes", 1, 2000, Limits.parcel_megabytes),
+            limits.whole("message_megabytes", 1, 2000, Limits.message_megabytes),
             limits.whole("step_minutes", 1, 10_000, Limits.step_minutes),
             limits.whole("runs_at_once", 1, 100, Limits.runs_at_once),
         )

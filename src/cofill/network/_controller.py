@@ -1,4 +1,4 @@
-"""The coordinator's end in FLARE: sends each site its step, forwards parcels, never opens one.
+"""The coordinator's end in FLARE: sends each site its step, forwards messages, never opens one.
 
 Only FLARE's processes import this module; it is named in the job's configuration.
 """
@@ -84,7 +84,7 @@ class CoordinatorController(Controller):
             self._fail(why, fl_ctx)
 
     def _step(self, office: PostOffice, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Send every site its parcels and wait for all answers, or for those there can be."""
+        """Send every site its messages and wait for all answers, or for those there can be."""
         number = office.next
         experiment = office.route.experiment
         seconds = office.route.federation.limits.step_minutes * 60
@@ -152,7 +152,7 @@ class CoordinatorController(Controller):
                 absent[name] = f"could not do it: {answer['fault']}"
                 continue
             try:
-                office.receive(name, answer["parcels"])
+                office.receive(name, answer["messages"])
             except DataError as error:
                 absent[name] = f"sent what is refused: {error}"
         return absent
@@ -170,8 +170,8 @@ class CoordinatorController(Controller):
         name = client_task.client.name
         client_task.result = None
         answer: dict[str, Any]
-        if result is not None and isinstance(result.get("parcels"), dict):
-            answer = {"parcels": result["parcels"]}
+        if result is not None and isinstance(result.get("messages"), dict):
+            answer = {"messages": result["messages"]}
         else:
             fault = None if result is None else result.get("fault")
             answer = {"fault": str(fault)[:1000] if fault else "its answer is malformed"}

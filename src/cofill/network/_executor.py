@@ -1,4 +1,4 @@
-"""The site's end in FLARE: a task is a step; its data and its result are sealed parcels.
+"""The site's end in FLARE: a task is a step; its data and its result are sealed messages.
 
 Only FLARE's processes import this module; it is named in the job's configuration.
 """
@@ -55,7 +55,7 @@ class SiteExecutor(Executor):
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
-            parcels = self.place.act(number, from_wire(shareable.get("mail")))
+            messages = self.place.act(number, from_wire(shareable.get("mail")))
         except Exception as error:  # noqa: BLE001  nothing may reach FLARE's logs with its values
             why = plain_fault(error)
             if kit is not None:
@@ -66,7 +66,7 @@ class SiteExecutor(Executor):
             reply["fault"] = said
             return reply
         reply = make_reply(ReturnCode.OK)
-        reply["parcels"] = dict(parcels)
+        reply["messages"] = dict(messages)
         return reply
 
 
@@ -107,17 +107,17 @@ def _note_fault(kit: Kit, given: Mapping[str, Any], error: BaseException) -> Non
 
 
 def to_wire(mail: Mapping[tuple[int, str], bytes]) -> dict[str, bytes]:
-    """Return parcels under keys that FLARE can carry."""
-    return {f"{step}/{sender}": parcel for (step, sender), parcel in mail.items()}
+    """Return messages under keys that FLARE can carry."""
+    return {f"{step}/{sender}": message for (step, sender), message in mail.items()}
 
 
 def from_wire(mail: Any) -> dict[tuple[int, str], bytes]:
     """Return what `to_wire` was given; raise a `DataError` for anything else."""
     try:
         found = {}
-        for key, parcel in mail.items():
+        for key, message in mail.items():
             step, _, sender = key.partition("/")
-            found[int(step), sender] = bytes(parcel)
+            found[int(step), sender] = bytes(message)
         return found
     except (AttributeError, ValueError, TypeError):
         raise DataError("a step's mail is malformed; refused") from None

@@ -16,8 +16,7 @@ from typing import Any
 
 from cofill.errors import SettingError, StoreError
 from cofill.files import write_json
-from cofill.privacy import identity_of
-from cofill.privacy._sealing import public_of
+from cofill.privacy import sealing_public_key, signing_public_key
 
 __all__ = ["Identity", "PublicKeysOf", "read_json"]
 
@@ -68,7 +67,7 @@ class Identity:
     @property
     def public(self) -> PublicKeysOf:
         """The public halves."""
-        return PublicKeysOf(public_of(self.seal), identity_of(self.sign))
+        return PublicKeysOf(sealing_public_key(self.seal), signing_public_key(self.sign))
 
     def of(self, name: str) -> PublicKeysOf:
         """Return the pinned keys of another party, or raise a `SettingError`."""

@@ -1,9 +1,9 @@
-"""A place: one site's end of the network driver, without the engine that carries the parcels.
+"""A place: one site's end of the network driver, without the engine that carries the messages.
 
 It runs the steps of the in-process driver over the parties that live here, one step at a time when
 it is told to. What a step wants to send is packed and sealed, goes through this site's gate into
 its ledger on disk, is kept with the parties' new state, and only then handed out: a step that is
-asked for again hands out the very same parcels, so that nothing is released or charged twice. A
+asked for again hands out the very same messages, so that nothing is released or charged twice. A
 step that fails leaves the parties as they were. The coordinator's own party lives in a place too.
 """
 
@@ -29,16 +29,24 @@ from cofill.files import new_folder, write_atomically
 from cofill.network._config import FederationConfig, SiteConfig
 from cofill.network._experiment import AbstractExperiment
 from cofill.network._identity import Identity
-from cofill.network._parcels import Address, open_parcel, seal_parcel
+from cofill.network._messages import read_message, write_message
 from cofill.network._tables import read_people, read_site_views
-from cofill.privacy import Budget, Gate, Ledger, Release, decode_releases, encode_releases
+from cofill.privacy import (
+    Budget,
+    Gate,
+    Ledger,
+    MessageAddress,
+    Release,
+    decode_releases,
+    encode_releases,
+)
 from cofill.protocol import COORDINATOR
 from cofill.views import Source, View
 
 __all__ = ["Mail", "Place", "Route", "mail_path", "note_time", "plain_fault"]
 
 Mail = Mapping[tuple[int, str], bytes]
-"""Parcels for a place, by the step they were sent in and their sender."""
+"""Messages for a place, by the step they were sent in and their sender."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +77,20 @@ class Route:
         return self.experiment.coordinator is not None
 
     def receivers(self, number: int, sender: str) -> tuple[str, ...]:
-        """Return the places to which a sender owes a parcel in a step."""
+        """Return the places to which a sender owes a message in a step."""
         if number == self.report or (self.star and sender != COORDINATOR):
             return (COORDINATOR,)
         return tuple(name for name in self.federation.names if name != sender)
 
     def due(self, number: int, receiver: str) -> tuple[tuple[int, str], ...]:
-        """Return the parcels that must be at a site before it acts, where there is no star."""
+        """Return the messages that must be at a site before it acts, where there is no star."""
         if number in (0, self.report):
             return ()  # a report needs nothing from others
         before = number - 1
         return tuple((before, sender) for sender in self.actors(before) if sender != receiver)
 
     def may_come(self, number: int, receiver: str, done: int) -> set[tuple[int, str]]:
-        """Return the parcels that may arrive for a step: in a star, all since a place last acted.
+        """Return the messages that may arrive for a step: in a star, all since a place last acted.
 
         There a place cannot know what it has missed: sites are left out, empty steps too.
         """
@@ -120,7 +128,7 @@ class Place:
         self.home, self.report_progress = home, report_progress
         order = self.experiment.order
         self.folder = home / "runs" / order.run
-        self.limit = route.federation.limits.parcel_bytes
+        self.limit = route.federation.limits.message_bytes
         if config is not None and order.experiment not in config.agrees:
             raise SettingError(
                 f"site {self.name!r} does not agree to the experiment {order.experiment!r} "
@@ -184,7 +192,7 @@ class Place:
     # --- acting -------------------------------------------------------------------------------
 
     def act(self, number: int, mail: Mail) -> dict[str, bytes]:
-        """Run a step and return a sealed parcel for everyone who is owed one."""
+        """Run a step and return a sealed message for everyone who is owed one."""
         if not 0 <= number <= self.route.report or self.name not in self.route.actors(number):
             raise SettingError(f"step {number} is no step of site {self.name!r}; refused")
         if number <= self.done:
@@ -193,13 +201,13 @@ class Place:
         before = dict(self.parties), list(self.local), list(self.notes)
         try:
             outbox = self._made(number, mail)
-            parcels = self._seal(outbox, number)
+            messages = self._seal(outbox, number)
             self._pass(outbox, number)
-            self._keep(number, parcels)
+            self._keep(number, messages)
         except BaseException:
             self.parties, self.local, self.notes = before
             raise
-        return parcels
+        return messages
 
     def _require_place(self, number: int) -> None:
         """Raise unless every step that this place must not have missed is done."""
@@ -231,7 +239,7 @@ class Place:
         due = self.route.may_come(number, self.name, self.done)
         missing = sorted(sender for k, sender in due if (k, sender) not in mail)
         if set(mail) - due or (missing and not self.route.star):
-            what = f"no parcel from {', '.join(missing)}" if missing else "a parcel too many"
+            what = f"no message from {', '.join(missing)}" if missing else "a message too many"
             raise DataError(
                 f"site {self.name!r} got {what} before step {number} "
                 f"({self.route.name(number)}); refused"
@@ -252,10 +260,10 @@ class Place:
         arrived.sort(key=lambda item: item[:2])
         return [release for *_, release in arrived]
 
-    def _releases(self, step: int, sender: str, parcel: bytes) -> list[Release]:
-        """Open a parcel, and refuse what its sender may not send here."""
-        address = Address(self.experiment.order.run, step, sender, self.name)
-        content = open_parcel(parcel, address, self.identity, most=self.limit)
+    def _releases(self, step: int, sender: str, message: bytes) -> list[Release]:
+        """Open a message, and refuse what its sender may not send here."""
+        address = MessageAddress(self.experiment.order.run, step, sender, self.name)
+        content = read_message(message, address, self.identity, limit=self.limit)
         found = decode_releases(content, sender)
         for release in found:
             if self._home_of(release.sender) != sender:
@@ -347,35 +355,35 @@ class Place:
             _save(ledger, path)
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
-        parcels = {}
+        messages = {}
         for receiver in self.route.receivers(number, self.name):
             own = [r for r in outbox if self._home_of(r.receiver) == receiver]
             if self.name == COORDINATOR and not own:
                 continue  # it knows anyway whom it has nothing to say to
             content = encode_releases(own)
-            address = Address(self.experiment.order.run, number, self.name, receiver)
-            parcels[receiver] = seal_parcel(content, address, self.identity, most=self.limit)
-        stray = [r for r in outbox if self._home_of(r.receiver) not in parcels]
+            address = MessageAddress(self.experiment.order.run, number, self.name, receiver)
+            messages[receiver] = write_message(content, address, self.identity, limit=self.limit)
+        stray = [r for r in outbox if self._home_of(r.receiver) not in messages]
         if stray:
             raise SettingError(
                 f"step {self.route.name(number)!r}: {stray[0].receiver!r} takes no part in it"
             )
-        return parcels
+        return messages
 
     # --- what stays ---------------------------------------------------------------------------
 
-    def _keep(self, number: int, parcels: Mapping[str, bytes]) -> None:
-        """Put parcels and parties on disk; the state's rename is the moment the step is done."""
+    def _keep(self, number: int, messages: Mapping[str, bytes]) -> None:
+        """Put messages and parties on disk; the state's rename is the moment the step is done."""
         last = number == self.route.report
         # What others sent is kept no longer than the run needs it.
         parties = {} if last else self.parties
-        sent = dict(parcels)
+        sent = dict(messages)
         if self.name == COORDINATOR:
             # They are forwarded from these files; a state that held them too would be large.
-            for receiver, parcel in parcels.items():
+            for receiver, message in messages.items():
                 path = mail_path(self.folder, number, self.name, receiver)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, parcel, private=True, sync=False)
+                write_atomically(path, message, private=True, sync=False)
             sent = {}
         state = {
             "done": number,
@@ -404,8 +412,8 @@ class Place:
 
 
 def mail_path(folder: Path, step: int, sender: str, receiver: str) -> Path:
-    """Return where the coordinator keeps a parcel on its way."""
-    return folder / "mail" / str(step) / f"{sender}--{receiver}.parcel"
+    """Return where the coordinator keeps a message on its way."""
+    return folder / "mail" / str(step) / f"{sender}--{receiver}.message"
 
 
 def _digests(views: Mapping[str, View]) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""The coordinator's end of the network driver: it sequences steps and forwards sealed parcels.
+"""The coordinator's end of the network driver: it sequences steps and forwards sealed messages.
 
-It sees who sends how many bytes to whom in which step, and nothing inside, unless a parcel is for
-the coordinator's own party. A parcel is kept on disk as long as somebody may need it, so that a run
-that was cut off goes on from the last step that every site had done: `resume` orders the same run
-again.
+It sees who sends how many bytes to whom in which step, and nothing inside, unless a message is for
+the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a
+run that was cut off goes on from the last step that every site had done: `resume` orders the same
+run again.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.files import write_atomically, write_json
 from cofill.network._identity import Identity, read_json
-from cofill.network._parcels import Address, open_parcel, read_address
+from cofill.network._messages import read_address, read_message
 from cofill.network._place import Mail, Place, Route, mail_path, note_time
-from cofill.privacy import RunFigures, decode_releases
+from cofill.privacy import MessageAddress, RunFigures, decode_releases
 from cofill.protocol import COORDINATOR
 
 __all__ = ["PostOffice"]
 
 
 class PostOffice:
-    """A run as the coordinator keeps it: which steps are done, and the parcels under way."""
+    """A run as the coordinator keeps it: which steps are done, and the messages under way."""
 
     def __init__(self, route: Route, identity: Identity, home: Path) -> None:
         self.route, self.identity = route, identity
         self.order = route.experiment.order
         self.folder = home / "runs" / self.order.run
-        self.limit = route.federation.limits.parcel_bytes
+        self.limit = route.federation.limits.message_bytes
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.next = 0
         self.metrics: dict[str, dict[str, Any]] = {}
@@ -88,7 +88,7 @@ class PostOffice:
         )
 
     def mail(self, receiver: str) -> dict[tuple[int, str], bytes]:
-        """Return the parcels that a place needs for the next step."""
+        """Return the messages that a place needs for the next step."""
         found = {}
         for step, sender in self._wanted(receiver):
             path = self._path(step, sender, receiver)
@@ -96,13 +96,13 @@ class PostOffice:
                 found[step, sender] = path.read_bytes()
             except OSError:
                 raise StoreError(
-                    f"the parcel from {sender!r} to {receiver!r} of step {step} is lost; start a "
+                    f"the message from {sender!r} to {receiver!r} of step {step} is lost; start a "
                     "new run"
                 ) from None
         return found
 
     def _wanted(self, receiver: str) -> list[tuple[int, str]]:
-        """Return which parcels a place needs: in a star, those that came since others acted."""
+        """Return which messages a place needs: in a star, those that came since others acted."""
         if self.place is None:
             return list(self.route.due(self.next, receiver))
         if self.next == self.route.report:
@@ -119,7 +119,7 @@ class PostOffice:
         )
 
     def _executed(self) -> list[int]:
-        """Return the sites' steps of which a parcel is here."""
+        """Return the sites' steps of which a message is here."""
         folder = self.folder / "mail"
         found = sorted(int(path.name) for path in folder.glob("*")) if folder.exists() else []
         return [k for k in found if COORDINATOR not in self.route.actors(k)]
@@ -128,30 +128,30 @@ class PostOffice:
         """Run the coordinator's own step."""
         if self.place is None:
             raise SettingError(f"step {self.next} has no coordinator")
-        self.place.act(self.next, self.mail(COORDINATOR))  # its parcels are laid out by then
+        self.place.act(self.next, self.mail(COORDINATOR))  # its messages are laid out by then
 
-    def receive(self, sender: str, parcels: Mapping[str, bytes]) -> None:
-        """Take the parcels of a place that has ended the step; refuse what it does not owe."""
+    def receive(self, sender: str, messages: Mapping[str, bytes]) -> None:
+        """Take the messages of a place that has ended the step; refuse what it does not owe."""
         owed = self.route.receivers(self.next, sender)
-        if sender not in self.route.actors(self.next) or set(parcels) != set(owed):
+        if sender not in self.route.actors(self.next) or set(messages) != set(owed):
             raise DataError(
-                f"site {sender!r} must send {len(owed)} parcels in step {self.next} "
-                f"({self.route.name(self.next)}), got {len(parcels)}; refused"
+                f"site {sender!r} must send {len(owed)} messages in step {self.next} "
+                f"({self.route.name(self.next)}), got {len(messages)}; refused"
             )
-        for receiver, parcel in parcels.items():
-            if not isinstance(parcel, bytes):
-                raise DataError(f"site {sender!r} sent no parcel but {type(parcel).__name__}")
-            wanted = Address(self.order.run, self.next, sender, receiver)
-            if read_address(parcel, most=self.limit) != wanted:
-                raise DataError(f"site {sender!r} sent a parcel that is not {wanted}; refused")
-        self._lay_out(sender, self.next, parcels)
+        for receiver, message in messages.items():
+            if not isinstance(message, bytes):
+                raise DataError(f"site {sender!r} sent no message but {type(message).__name__}")
+            wanted = MessageAddress(self.order.run, self.next, sender, receiver)
+            if read_address(message, limit=self.limit) != wanted:
+                raise DataError(f"site {sender!r} sent a message that is not {wanted}; refused")
+        self._lay_out(sender, self.next, messages)
 
-    def _lay_out(self, sender: str, step: int, parcels: Mapping[str, bytes]) -> None:
-        for receiver, parcel in parcels.items():
+    def _lay_out(self, sender: str, step: int, messages: Mapping[str, bytes]) -> None:
+        for receiver, message in messages.items():
             path = self._path(step, sender, receiver)
             path.parent.mkdir(parents=True, exist_ok=True)
-            # In a star every sender still has its last parcels: these need not survive a power cut.
-            write_atomically(path, parcel, private=True, sync=not self.route.star)
+            # In a star every sender still has its last messages: no need to survive a power cut.
+            write_atomically(path, message, private=True, sync=not self.route.star)
 
     def leave_out(self, name: str, why: str) -> None:
         """Note that a run goes on without a site's answer."""
@@ -159,7 +159,7 @@ class PostOffice:
         self.notes.append(f"{what}: site {name!r} {why}; left out")
 
     def advance(self) -> None:
-        """Go on to the next step; every actor's parcels of this one are here, or left out."""
+        """Go on to the next step; every actor's messages of this one are here, or left out."""
         number, place = self.next, self.place
         if number == self.route.report:
             self._read_reports()
@@ -173,7 +173,7 @@ class PostOffice:
         self.note("running")
 
     def _forget(self, number: int, done: int) -> None:
-        """Remove parcels that nobody can need: of sites' steps before the last, where acted on."""
+        """Remove messages that nobody can need: of sites' steps before the last, where acted on."""
         last = min(max((k for k in self._executed() if k < number), default=-1), done)
         for path in (self.folder / "mail").glob("*"):
             if int(path.name) <= last:
@@ -192,7 +192,7 @@ class PostOffice:
         return [*self.notes, *([] if self.place is None else self.place.notes)]
 
     def end(self) -> None:
-        """Close a run that has gone through: parcels are no longer needed."""
+        """Close a run that has gone through: messages are no longer needed."""
         self.notes, self._result = self.told, self.result
         self.place = None
         self.note("finished")
@@ -204,8 +204,8 @@ class PostOffice:
             path = self._path(self.next, sender, COORDINATOR)
             if not path.exists() and self.route.experiment.lacking(self.next):
                 continue
-            address = Address(self.order.run, self.next, sender, COORDINATOR)
-            content = open_parcel(path.read_bytes(), address, self.identity, most=self.limit)
+            address = MessageAddress(self.order.run, self.next, sender, COORDINATOR)
+            content = read_message(path.read_bytes(), address, self.identity, limit=self.limit)
             for release in decode_releases(content, sender):
                 home = self.route.experiment.homes.get(release.sender)
                 if not isinstance(release, RunFigures) or home != sender:

@@ -1,7 +1,13 @@
 """What may leave a site: declared releases, the gate and ledger, mechanisms, accounting, sums."""
 
-from cofill.privacy._accounting import Method, epsilon, noise_for
+from cofill.privacy._accounting import Method, epsilon, noise_for, resolve_relation
 from cofill.privacy._bounds import Ball, Bounds, Box
+from cofill.privacy._checks import (
+    require_delta,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 from cofill.privacy._clip import SiteNoise, clip_norm
 from cofill.privacy._events import (
     ComposedEvent,
@@ -19,11 +25,13 @@ from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._mechanisms import (
     MeanDefence,
+    MeanNoise,
     NoisyMean,
     gaussian,
     laplace,
     laplace_per_coordinate,
 )
+from cofill.privacy._noise import NoiseKind, draw_noise, noise_generator, noise_step
 from cofill.privacy._release import (
     Release,
     checked,
@@ -41,7 +49,19 @@ from cofill.privacy._row_releases import (
     RunFigures,
     Update,
 )
-from cofill.privacy._sealing import identity_of
+from cofill.privacy._sealing import (
+    MessageAddress,
+    open_message,
+    seal_message,
+    sealing_public_key,
+    signing_public_key,
+)
+from cofill.privacy._secure_coordinator import (
+    deliver_shares,
+    make_rosters,
+    name_survivors,
+    unmask_sum,
+)
 from cofill.privacy._secure_releases import (
     MaskedVector,
     PublicKeys,
@@ -52,14 +72,10 @@ from cofill.privacy._secure_releases import (
 )
 from cofill.privacy._secure_sum import (
     Member,
-    advertise,
-    call_roll,
-    deliver,
-    mask,
-    reveal,
-    share,
-    tell_survivors,
-    unmask,
+    advertise_keys,
+    mask_vector,
+    reveal_shares,
+    share_secrets,
 )
 from cofill.privacy._sent import SentLog, SentStep
 from cofill.privacy._sgd import sgd_event, shuffled_event, training_event
@@ -100,11 +116,14 @@ __all__ = [
     "LedgerEntry",
     "MaskedVector",
     "MeanDefence",
+    "MeanNoise",
     "Member",
+    "MessageAddress",
     "Method",
     "ModelWeights",
     "Needs",
     "Neighbours",
+    "NoiseKind",
     "NoisyMean",
     "PublicKeys",
     "Release",
@@ -119,34 +138,45 @@ __all__ = [
     "Survivors",
     "Unit",
     "Update",
-    "advertise",
+    "advertise_keys",
     "blind",
-    "call_roll",
     "checked",
     "clip_norm",
     "compose",
     "decode_releases",
-    "deliver",
+    "deliver_shares",
     "digest_of",
+    "draw_noise",
     "encode_releases",
     "epsilon",
     "gaussian",
     "guarantee",
-    "identity_of",
     "in_order",
     "laplace",
     "laplace_per_coordinate",
-    "mask",
+    "make_rosters",
+    "mask_vector",
+    "name_survivors",
     "no_tokens",
     "noise_for",
+    "noise_generator",
+    "noise_step",
+    "open_message",
     "release_types",
-    "reveal",
+    "require_delta",
+    "require_one_of",
+    "require_positive",
+    "require_whole",
+    "resolve_relation",
+    "reveal_shares",
     "rows_of",
+    "seal_message",
+    "sealing_public_key",
     "sgd_event",
-    "share",
+    "share_secrets",
     "shuffled_event",
-    "tell_survivors",
+    "signing_public_key",
     "training_event",
     "union",
-    "unmask",
+    "unmask_sum",
 ]

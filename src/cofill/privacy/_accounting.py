@@ -44,7 +44,7 @@ __all__ = [
     "Method",
     "epsilon",
     "noise_for",
-    "relation_of",
+    "resolve_relation",
     "rough_epsilon",
 ]
 
@@ -98,7 +98,7 @@ def epsilon(
     listed = (events,) if isinstance(events, Event) else tuple(events)
     if not any(event.parts() for event in listed):
         return 0.0
-    neighbours, unit = relation_of(listed, neighbours, unit)
+    neighbours, unit = resolve_relation(listed, neighbours, unit)
     parts = compose(_seen_as(p, neighbours, unit) for e in listed for p in e.parts()).events
     return _epsilon(parts, float(delta), neighbours, method, _GRID)
 
@@ -186,7 +186,7 @@ def noise_for(
 # --- relations ----------------------------------------------------------------------------------
 
 
-def relation_of(
+def resolve_relation(
     events: Iterable[Event], neighbours: Neighbours | None, unit: Unit | None
 ) -> tuple[Neighbours, Unit]:
     """Return what is to be hidden: as asked for, else the strongest that all events speak of."""

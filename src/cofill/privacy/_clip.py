@@ -17,7 +17,7 @@ from jaxtyping import Float
 from cofill.errors import DataError
 from cofill.privacy._checks import require_positive, require_whole
 from cofill.privacy._events import GaussianEvent
-from cofill.privacy._noise import Source, draw, grid_for, source_of
+from cofill.privacy._noise import Source, draw_noise, noise_generator, noise_step
 
 __all__ = ["SiteNoise", "clip_norm"]
 
@@ -92,13 +92,15 @@ class SiteNoise:
 
         Alone it has too little noise: only the sum of ``sites`` of them has what `event` says.
         """
-        return self._noised(clip_norm(update, self.clip), math.sqrt(self.sites), source_of(rng))
+        return self._noised(
+            clip_norm(update, self.clip), math.sqrt(self.sites), noise_generator(rng)
+        )
 
     def add_to_sum(
         self, total: Float[np.ndarray, " size"], *, rng: Source = None
     ) -> Float[np.ndarray, " size"]:
         """Return a sum of clipped updates with all of the noise, added by who made the sum."""
-        return self._noised(total, 1.0, source_of(rng))
+        return self._noised(total, 1.0, noise_generator(rng))
 
     def _noised(
         self, vector: np.ndarray, parts: float, rng: np.random.Generator
@@ -107,8 +109,8 @@ class SiteNoise:
 
         Rounding to steps can move a vector by √size of them: that much is added to the clip.
         """
-        step = grid_for(self.noise_multiplier * self.clip / parts, 2.0**-1000)
+        step = noise_step(self.noise_multiplier * self.clip / parts, 2.0**-1000)
         moved = self.clip + math.sqrt(len(vector)) * step
         noise = np.full(len(vector), self.noise_multiplier * moved / parts / step)
         steps = np.rint(np.asarray(vector, np.float64) / step)
-        return (steps + draw("gaussian", noise, rng)) * step
+        return (steps + draw_noise("gaussian", noise, rng)) * step

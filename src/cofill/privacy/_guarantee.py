@@ -8,7 +8,7 @@ from typing import get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError
-from cofill.privacy._accounting import epsilon, relation_of
+from cofill.privacy._accounting import epsilon, resolve_relation
 from cofill.privacy._checks import require_delta, require_one_of
 from cofill.privacy._events import Event, Neighbours, Unit
 
@@ -89,7 +89,7 @@ def guarantee(
     >>> round(guarantee(GaussianEvent(1.0), 1e-5, "Gaussian noise").epsilon, 3)
     4.377
     """
-    neighbours, unit = relation_of((event,), neighbours, unit)
+    neighbours, unit = resolve_relation((event,), neighbours, unit)
     everything = "; ".join(text for text in (event.assumes, assumes) if text)
     pure = epsilon(event, 0, neighbours=neighbours, unit=unit)
     return Guarantee(

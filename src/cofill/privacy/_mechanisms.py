@@ -33,13 +33,13 @@ from cofill.privacy._checks import (
 )
 from cofill.privacy._events import Event, GaussianEvent, LaplaceEvent, Neighbours
 from cofill.privacy._guarantee import Guarantee, guarantee
-from cofill.privacy._noise import NoiseKind, Source, draw, grid_for, source_of
+from cofill.privacy._noise import NoiseKind, Source, draw_noise, noise_generator, noise_step
 from cofill.privacy._release import Release, checked
 from cofill.privacy._wire import is_integer, is_text, of_floats, of_type
 
 __all__ = ["MeanDefence", "NoisyMean", "gaussian", "laplace", "laplace_per_coordinate"]
 
-NoiseOfMean: TypeAlias = Literal["gaussian", "laplace", "laplace per coordinate"]
+MeanNoise: TypeAlias = Literal["gaussian", "laplace", "laplace per coordinate"]
 
 # Rows are added up in steps of 2^-32 units: exact in 64 bits for up to 2^30 rows.
 _STEP = 2.0**-32
@@ -126,12 +126,12 @@ class MeanDefence:
     bounds: Bounds
     epsilon: float | int
     delta: float | int = 1e-5
-    noise: NoiseOfMean = "gaussian"
+    noise: MeanNoise = "gaussian"
     neighbours: Neighbours = "replace one"
 
     def __post_init__(self) -> None:
         require_positive("epsilon", self.epsilon)
-        require_one_of("noise", self.noise, get_args(NoiseOfMean))
+        require_one_of("noise", self.noise, get_args(MeanNoise))
         require_one_of("neighbours", self.neighbours, get_args(Neighbours))
         require_delta(self.delta, zero=self.noise != "gaussian")
         if self.noise == "laplace per coordinate" and (
@@ -196,7 +196,7 @@ class MeanDefence:
         DataError
             If there are no rows or some are not finite numbers.
         """
-        means, numbers, noise, scale = self._drawn(rows, 1, source_of(rng))
+        means, numbers, noise, scale = self._drawn(rows, 1, noise_generator(rng))
         width, n = rows.shape[1], int(numbers[0])
         return NoisyMean(
             sender=sender,
@@ -221,7 +221,7 @@ class MeanDefence:
         (50, 3)
         """
         require_whole("count", count, 1)
-        return self._drawn(rows, count, source_of(rng))[0]
+        return self._drawn(rows, count, noise_generator(rng))[0]
 
     def _drawn(
         self, rows: np.ndarray, count: int, source: np.random.Generator
@@ -239,20 +239,20 @@ class MeanDefence:
         moved = reach if private else 2 * reach
 
         # Rounding the sum to the noise's grid can move it by one step in every coordinate.
-        step = grid_for(event.noise_multiplier * moved, _STEP)
+        step = noise_step(event.noise_multiplier * moved, _STEP)
         moved += spread * step if step > _STEP else 0.0
         weight, joint = _shares(norm, width) if private else (math.inf, 1.0)
         noise: NoiseKind = "gaussian" if norm == 2 else "laplace"
         scale = event.noise_multiplier * moved * joint
         coarser = round(step / _STEP)  # a power of two
         total = (_exact_sum(self.bounds, rows) + coarser // 2) // coarser
-        added = draw(noise, np.full(count * width, scale / step), source)
+        added = draw_noise(noise, np.full(count * width, scale / step), source)
         totals = total + added.reshape(count, width)
 
         numbers = np.full(count, len(rows))
         if private:
             of_number = np.full(count, event.noise_multiplier * joint / weight)
-            numbers = numbers + draw(noise, of_number, source)
+            numbers = numbers + draw_noise(noise, of_number, source)
         inside = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
         return self.bounds.centre_of(width) + inside, numbers, noise, scale
 

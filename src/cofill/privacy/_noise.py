@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["NoiseKind", "Source", "draw", "grid_for", "source_of"]
+__all__ = ["NoiseKind", "Source", "draw_noise", "noise_generator", "noise_step"]
 
 NoiseKind = Literal["gaussian", "laplace"]
 Source = np.random.Generator | int | None
@@ -29,14 +29,14 @@ Source = np.random.Generator | int | None
 FINE = 30
 
 
-def source_of(rng: Source) -> np.random.Generator:
+def noise_generator(rng: Source) -> np.random.Generator:
     """Return a generator: the given one, one of a seed for experiments, or one nobody can repeat.
 
     Examples
     --------
-    >>> bool(source_of(1).normal() == source_of(1).normal())
+    >>> bool(noise_generator(1).normal() == noise_generator(1).normal())
     True
-    >>> bool(source_of(None).normal() == source_of(None).normal())
+    >>> bool(noise_generator(None).normal() == noise_generator(None).normal())
     False
     """
     if isinstance(rng, np.random.Generator):
@@ -44,18 +44,18 @@ def source_of(rng: Source) -> np.random.Generator:
     return np.random.default_rng(secrets.randbits(256) if rng is None else rng)
 
 
-def grid_for(scale: float, least: float) -> float:
+def noise_step(scale: float, least: float) -> float:
     """Return the power of two, at least the least one, that is 2^30 to 2^31 times finer than noise.
 
     Examples
     --------
-    >>> grid_for(1.0, 2.0**-40) == 2.0**-30, grid_for(1.0, 0.5)
+    >>> noise_step(1.0, 2.0**-40) == 2.0**-30, noise_step(1.0, 0.5)
     (True, 0.5)
     """
     return max(2.0 ** (math.floor(math.log2(scale)) - FINE), least)
 
 
-def draw(
+def draw_noise(
     kind: NoiseKind, scale: Float[np.ndarray, " size"], rng: np.random.Generator
 ) -> Int[np.ndarray, " size"]:
     """Return noise of standard deviation (Gaussian) or scale (Laplace) in steps, rounded to steps.
@@ -65,7 +65,7 @@ def draw(
 
     Examples
     --------
-    >>> draw("gaussian", np.array([0.0, 100.0]), np.random.default_rng(0)).tolist()
+    >>> draw_noise("gaussian", np.array([0.0, 100.0]), np.random.default_rng(0)).tolist()
     [0, -13]
     """
     if kind == "gaussian":

@@ -1,160 +1,221 @@
-"""Keys, boxes and masks of a secure sum, from the primitives of the cryptography package.
+"""Sealed messages: what one party sends another, of no use to whoever carries it.
 
-X25519 for agreement, HKDF-SHA256 for one key a purpose and round, AES-256-GCM for boxes, AES-256 in
-counter mode for masks, Ed25519 for signatures, BLAKE2b for commitments. The package is imported
-when a function needs it.
+Two X25519 keys agree on a secret, HKDF-SHA256 makes of it the key of one address (run, step,
+sender, receiver), and ChaCha20-Poly1305 encrypts the content with the address as associated data.
+So only the two key holders can seal and open, and a message opens for one receiver in one step of
+one run. A sender with an Ed25519 key also signs address and ciphertext: agreement alone is
+symmetric, and whoever stole the *receiver's* key could write to it in anybody's name. Keys are 32
+raw bytes. The cryptography package is imported when a function needs it.
 """
 
 from __future__ import annotations
 
 import hashlib
-
-import numpy as np
-from jaxtyping import UInt64
+import json
+import os
+from dataclasses import dataclass
 
 from cofill.errors import DataError
 
 __all__ = [
-    "check_signature",
-    "commitment_of",
-    "expand",
-    "identity_of",
-    "open_box",
-    "pair_mask",
-    "public_of",
-    "seal",
+    "MessageAddress",
+    "agree_on_key",
+    "derive_key",
+    "has_signed",
+    "open_message",
+    "seal_message",
+    "sealing_public_key",
     "sign",
+    "signing_public_key",
 ]
 
-Route = tuple[str, str, int]  # from, to, round
+_NONCE = 12
+_TAG = 16
+_SIGNATURE = 64
 
 
-def identity_of(identity: bytes) -> bytes:
-    """Return the public half of a 32-byte Ed25519 private key.
+@dataclass(frozen=True)
+class MessageAddress:
+    """Where a sealed message belongs: the step of a run, its sender and its receiver."""
+
+    run: str
+    step: int
+    sender: str
+    receiver: str
+
+    @property
+    def label(self) -> bytes:
+        """The address as bytes, different for different addresses."""
+        parts = ["cofill message", 1, self.run, self.step, self.sender, self.receiver]
+        return json.dumps(parts, separators=(",", ":")).encode()
+
+    def __str__(self) -> str:
+        return f"the message from {self.sender!r} to {self.receiver!r} in step {self.step}"
+
+
+def seal_message(
+    content: bytes,
+    address: MessageAddress,
+    *,
+    sealing_key: bytes,
+    receiver_key: bytes,
+    signing_key: bytes | None = None,
+    limit: int,
+) -> bytes:
+    """Return the content encrypted for the receiver: nonce, ciphertext, tag and any signature.
+
+    Parameters
+    ----------
+    content, address
+        What to send, and where it may be opened.
+    sealing_key, receiver_key
+        The sender's private and the receiver's public X25519 key.
+    signing_key
+        The sender's private Ed25519 key, or None where the sealing key itself is signed.
+    limit
+        Most bytes that the sealed message may have.
 
     Examples
     --------
-    >>> len(identity_of(bytes(32)))
-    32
+    >>> a, b = bytes(31) + b"a", bytes(31) + b"b"
+    >>> address = MessageAddress("run 1", 0, "a", "b")
+    >>> sealed = seal_message(
+    ...     b"hello", address, sealing_key=a, receiver_key=sealing_public_key(b), limit=100
+    ... )
+    >>> open_message(sealed, address, sealing_key=b, sender_key=sealing_public_key(a), limit=100)
+    b'hello'
     """
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    size = _NONCE + len(content) + _TAG + (0 if signing_key is None else _SIGNATURE)
+    if size > limit:
+        raise DataError(
+            f"{address} would be {size - limit:,} bytes larger than a message may be; send fewer "
+            "individuals or raise the limit (limits.message_megabytes in federation.toml)"
+        )
+    key = agree_on_key(sealing_key, receiver_key, address.label)
+    nonce = os.urandom(_NONCE)
+    ciphertext = ChaCha20Poly1305(key).encrypt(nonce, content, address.label)
+    signature = b""
+    if signing_key is not None:
+        signature = sign(signing_key, _signed_part(address, nonce, ciphertext))
+    return b"".join([nonce, ciphertext, signature])
+
+
+def open_message(
+    sealed: bytes | memoryview,
+    address: MessageAddress,
+    *,
+    sealing_key: bytes,
+    sender_key: bytes,
+    verify_key: bytes | None = None,
+    limit: int,
+) -> bytes:
+    """Return the content of a message, or refuse it unless it was sealed for exactly this address.
+
+    Parameters
+    ----------
+    sealed, address
+        What came, and where it is being opened.
+    sealing_key, sender_key
+        The receiver's private and the sender's public X25519 key.
+    verify_key
+        The sender's public Ed25519 key; then the message must be signed with it.
+    limit
+        Most bytes that the sealed message may have.
+
+    Raises
+    ------
+    DataError
+        If it is too large, was changed, belongs elsewhere, or is somebody else's.
+    """
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    if len(sealed) > limit:
+        raise DataError(
+            f"{address} is {len(sealed) - limit:,} bytes larger than a message may be; refused"
+        )
+    key = agree_on_key(sealing_key, sender_key, address.label)
+    # Views, because a message may have hundreds of megabytes.
+    view = memoryview(sealed)
+    end = len(view) - (0 if verify_key is None else _SIGNATURE)
+    nonce, ciphertext, signature = view[:_NONCE], view[_NONCE : max(end, 0)], view[max(end, 0) :]
+    try:
+        if verify_key is not None and not has_signed(
+            verify_key, bytes(signature), _signed_part(address, nonce, ciphertext)
+        ):
+            raise InvalidTag
+        return ChaCha20Poly1305(key).decrypt(bytes(nonce), ciphertext, address.label)
+    except (InvalidTag, ValueError):
+        raise DataError(
+            f"{address} was changed on its way or sealed by somebody else; refused"
+        ) from None
+
+
+def _signed_part(
+    address: MessageAddress, nonce: bytes | memoryview, ciphertext: bytes | memoryview
+) -> bytes:
+    digest = hashlib.blake2b(nonce)
+    digest.update(ciphertext)
+    return address.label + digest.digest()
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+def sealing_public_key(sealing_key: bytes) -> bytes:
+    """Return the public half of an X25519 private key."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(sealing_key).public_key().public_bytes_raw()
+
+
+def signing_public_key(signing_key: bytes) -> bytes:
+    """Return the public half of an Ed25519 private key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    return Ed25519PrivateKey.from_private_bytes(identity).public_key().public_bytes_raw()
+    return Ed25519PrivateKey.from_private_bytes(signing_key).public_key().public_bytes_raw()
 
 
-def sign(identity: bytes, name: str, number: int, keys: tuple[bytes, bytes]) -> bytes:
-    """Return a signature under a site's keys of a round."""
+def sign(signing_key: bytes, content: bytes) -> bytes:
+    """Return the Ed25519 signature of the content."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = Ed25519PrivateKey.from_private_bytes(identity)
-    return key.sign(_signed(name, number, keys))
+    return Ed25519PrivateKey.from_private_bytes(signing_key).sign(content)
 
 
-def check_signature(
-    known: bytes | None, signature: bytes, name: str, number: int, keys: tuple[bytes, bytes]
-) -> None:
-    """Raise a `DataError` unless a site's known identity has signed its keys of the round."""
+def has_signed(verify_key: bytes, signature: bytes, content: bytes) -> bool:
+    """Return whether the signature under the content is by the holder of the key's private half."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        if known is None:
-            raise InvalidSignature
-        Ed25519PublicKey.from_public_bytes(known).verify(signature, _signed(name, number, keys))
-    except InvalidSignature as error:
-        raise DataError(
-            f"the keys of site {name!r} are not signed by an identity that is known of it; refused"
-        ) from error
+        Ed25519PublicKey.from_public_bytes(verify_key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
-def public_of(secret: bytes) -> bytes:
-    """Return the public half of a 32-byte X25519 private key."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-
-
-def seal(secret: bytes, public: bytes, content: bytes, route: Route, nonce: bytes) -> bytes:
-    """Return a box that the holder of the other key opens, and only on the same route."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    cipher = AESGCM(_agreed(secret, public, f"boxes of round {route[2]}"))
-    return nonce + cipher.encrypt(nonce, content, _label(route))
-
-
-def open_box(secret: bytes, public: bytes, box: bytes, route: Route) -> bytes:
-    """Return what is in a box; raise a `DataError` if it was sealed by or for somebody else."""
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    cipher = AESGCM(_agreed(secret, public, f"boxes of round {route[2]}"))
-    try:
-        return cipher.decrypt(box[:12], box[12:], _label(route))
-    except (InvalidTag, ValueError) as error:
-        sender, receiver, number = route
-        raise DataError(
-            f"the box from site {sender!r} was not sealed for {receiver!r} in round {number}; "
-            "refused"
-        ) from error
-
-
-def commitment_of(seed: bytes) -> bytes:
-    """Return a hash that binds to a random seed without telling it."""
-    return hashlib.blake2b(seed, digest_size=32, person=b"cofill own mask").digest()
-
-
-def expand(seed: bytes, purpose: str, number: int, size: int) -> UInt64[np.ndarray, " size"]:
-    """Return words that look random to whoever lacks the seed.
-
-    Examples
-    --------
-    >>> a, b = (expand(bytes(32), "own mask", number, 2) for number in (0, 1))
-    >>> bool((a == b).any())
-    False
-    """
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    key = _derived(seed, f"{purpose} of round {number}")
-    # A key is used for one stream only, so that the counter may begin at 0.
-    stream = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-    return np.frombuffer(stream.update(bytes(8 * size)), "<u8").astype(np.uint64)
-
-
-def pair_mask(secret: bytes, public: bytes, route: Route, size: int) -> UInt64[np.ndarray, " size"]:
-    """Return what a site adds for another: their mask, or its negative for the later name."""
-    name, other, number = route
-    seed = _agreed(secret, public, f"pair mask of round {number}")
-    words = expand(seed, "pair mask", number, size)
-    return words if name < other else np.uint64(0) - words
-
-
-def _signed(name: str, number: int, keys: tuple[bytes, bytes]) -> bytes:
-    return b"cofill keys\0" + name.encode() + b"\0%d\0" % number + b"".join(keys)
-
-
-def _label(route: Route) -> bytes:
-    return "\0".join(map(str, route)).encode()
-
-
-def _agreed(secret: bytes, public: bytes, purpose: str) -> bytes:
-    """Return the 32 bytes that only the holders of the two keys know, for one purpose."""
+def agree_on_key(private_key: bytes, public_key: bytes, purpose: bytes) -> bytes:
+    """Return the 32 bytes that only the holders of two X25519 keys can compute, for one purpose."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import (
         X25519PrivateKey,
         X25519PublicKey,
     )
 
+    private = X25519PrivateKey.from_private_bytes(private_key)
     try:
-        agreed = X25519PrivateKey.from_private_bytes(secret).exchange(
-            X25519PublicKey.from_public_bytes(public)
-        )
-    except ValueError as error:
-        raise DataError("a site's public key must be a point of Curve25519; refused") from error
-    return _derived(agreed, purpose)
+        secret = private.exchange(X25519PublicKey.from_public_bytes(public_key))
+    except ValueError:
+        raise DataError("a public key must be a point of Curve25519; refused") from None
+    both = sorted((private.public_key().public_bytes_raw(), public_key))
+    return derive_key(secret, b"".join(both) + purpose)
 
 
-def _derived(secret: bytes, purpose: str) -> bytes:
+def derive_key(secret: bytes, purpose: bytes) -> bytes:
+    """Return 32 bytes made of a secret, unrelated to those for any other purpose."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    info = f"cofill secure sum: {purpose}".encode()
-    return HKDF(SHA256(), 32, salt=None, info=info).derive(secret)
+    return HKDF(SHA256(), 32, salt=None, info=b"cofill: " + purpose).derive(secret)

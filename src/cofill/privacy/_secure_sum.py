@@ -9,13 +9,13 @@ not be used again (two vectors under the same masks give away their difference):
 within a round begins the next one. Keys are fresh in every round, so that opening a dropped site's
 key says nothing about other rounds. ::
 
-    site         advertise ──PublicKeys──▶                    coordinator
-                 ◀──Roster── call_roll                        (all keys, the threshold)
-                 share ──SealedShares──▶
-                 ◀──SealedShares── deliver                    (each site gets its boxes)
-                 mask ──MaskedVector──▶
-                 ◀──Survivors── tell_survivors                (whose vectors arrived)
-                 reveal ──RevealedShares──▶ unmask            (the sum)
+    site         advertise_keys ──PublicKeys──▶                coordinator
+                 ◀──Roster── make_rosters                      (all keys, the threshold)
+                 share_secrets ──SealedShares──▶
+                 ◀──SealedShares── deliver_shares              (each site gets its boxes)
+                 mask_vector ──MaskedVector──▶
+                 ◀──Survivors── name_survivors                 (whose vectors arrived)
+                 reveal_shares ──RevealedShares──▶ unmask_sum  (the sum)
 
 What it protects against:
 
@@ -44,25 +44,23 @@ What it does not protect against:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from cofill.errors import DataError, SettingError
 from cofill.privacy._checks import require_whole
 from cofill.privacy._events import Event
 from cofill.privacy._fixed_point import FixedPoint
+from cofill.privacy._masks import commit, expand_seed, pair_mask
 from cofill.privacy._sealing import (
-    check_signature,
-    commitment_of,
-    expand,
-    open_box,
-    pair_mask,
-    public_of,
-    seal,
+    MessageAddress,
+    has_signed,
+    open_message,
+    seal_message,
+    sealing_public_key,
     sign,
 )
 from cofill.privacy._secure_releases import (
@@ -73,22 +71,21 @@ from cofill.privacy._secure_releases import (
     SealedShares,
     Survivors,
 )
-from cofill.privacy._shamir import Entropy, open_shares, share_secret
+from cofill.privacy._shamir import Entropy, share_secret
 
 __all__ = [
     "Member",
-    "advertise",
-    "call_roll",
-    "deliver",
-    "mask",
-    "reveal",
-    "share",
-    "tell_survivors",
-    "unmask",
+    "advertise_keys",
+    "check_enough",
+    "check_roster",
+    "mask_vector",
+    "reveal_shares",
+    "share_secrets",
 ]
 
 _LEAST_SITES = 3
-_SHARE = 33  # bytes
+_SHARE = 33  # bytes of a number of the shares' field, which is just above 256 bits
+_BOX = 12 + 2 * _SHARE + 16  # two shares, with the nonce and the tag of a sealed message
 Stage = Literal["idle", "advertised", "shared", "masked", "revealed"]
 
 
@@ -105,8 +102,8 @@ class Member:
     identity
         A 32-byte Ed25519 private key that signs its keys, or None.
     known
-        The other sites' public identities, as `identity_of` gives them; then keys that are not
-        signed by them are refused.
+        The other sites' public identities, as `signing_public_key` gives them; then keys that are
+        not signed by them are refused.
     entropy
         Where secrets come from: the operating system. Tests give others.
     """
@@ -125,23 +122,23 @@ class Member:
     own_shares: tuple[int, int] = field(default=(0, 0), repr=False)
     received: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
-    def _at(self, stage: Stage, number: int, doing: str) -> None:
+    def _require_stage(self, stage: Stage, number: int, action: str) -> None:
         if number != self.round:
             raise SettingError(
-                f"site {self.name!r}: to {doing}, a message must be of round {self.round}, got one "
-                f"of round {number}; refused"
+                f"site {self.name!r}: to {action}, a message must be of round {self.round}, got "
+                f"one of round {number}; refused"
             )
         if self.stage != stage:
             raise SettingError(
-                f"site {self.name!r} can {doing} once in round {self.round}, after it has "
+                f"site {self.name!r} can {action} once in round {self.round}, after it has "
                 f"{stage}; it has {self.stage}"
             )
 
+    def _address(self, sender: str, receiver: str) -> MessageAddress:
+        return MessageAddress("secure sum", self.round, sender, receiver)
 
-# --- the sites' steps ---------------------------------------------------------------------------
 
-
-def advertise(member: Member, number: int) -> tuple[Member, PublicKeys]:
+def advertise_keys(member: Member, number: int) -> tuple[Member, PublicKeys]:
     """Begin the round of a number: draw two fresh key pairs and send the public keys.
 
     Raises
@@ -151,7 +148,7 @@ def advertise(member: Member, number: int) -> tuple[Member, PublicKeys]:
 
     Examples
     --------
-    >>> _, keys = advertise(Member("clinic"), 0)
+    >>> _, keys = advertise_keys(Member("clinic"), 0)
     >>> keys.n_bytes
     64
     """
@@ -161,76 +158,64 @@ def advertise(member: Member, number: int) -> tuple[Member, PublicKeys]:
             f"site {member.name!r}: a round's number must be above {member.round}, that of its "
             f"last one, got {number}; refused"
         )
-    seal, masking = member.entropy(32), member.entropy(32)
-    public = (public_of(seal), public_of(masking))
-    signature = b""
-    if member.identity is not None:
-        signature = sign(member.identity, member.name, number, public)
     begun = replace(
         member,
         round=number,
         stage="advertised",
-        seal_secret=seal,
-        mask_secret=masking,
+        seal_secret=member.entropy(32),
+        mask_secret=member.entropy(32),
         own_mask=member.entropy(32),
         roster=None,
         received={},
     )
-    return begun, PublicKeys(
+    keys = PublicKeys(
         sender=member.name,
         receiver=member.coordinator,
         round=number,
-        seal_key=public[0],
-        mask_key=public[1],
-        signature=signature,
+        seal_key=sealing_public_key(begun.seal_secret),
+        mask_key=sealing_public_key(begun.mask_secret),
     )
+    if member.identity is not None:
+        keys = replace(keys, signature=sign(member.identity, _signed_part(keys)))
+    return begun, keys
 
 
-def share(member: Member, roster: Roster) -> tuple[Member, SealedShares]:
+def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]:
     """Check who takes part, and send each other site its shares of this site's two secrets."""
-    member._at("advertised", roster.round, "share")
-    _check_roster(roster)
-    names = [keys.sender for keys in roster.keys]
-    mine = [keys for keys in roster.keys if keys.sender == member.name]
-    own = (public_of(member.seal_secret), public_of(member.mask_secret))
-    if [(keys.seal_key, keys.mask_key) for keys in mine] != [own]:
-        raise DataError(f"site {member.name!r} is not on the roster with its own keys; refused")
-    if member.known is not None:
-        for keys in roster.keys:
-            if keys.sender == member.name:
-                continue
-            check_signature(
-                member.known.get(keys.sender),
-                keys.signature,
-                keys.sender,
-                keys.round,
-                (keys.seal_key, keys.mask_key),
-            )
-    secrets_of = (member.own_mask, member.mask_secret)
-    shares = [share_secret(s, len(names), roster.threshold, member.entropy) for s in secrets_of]
-    by_name = dict(zip(names, zip(*shares, strict=True), strict=True))
-    boxes = {}
-    for keys in roster.keys:
-        if keys.sender != member.name:
-            content = b"".join(part.to_bytes(_SHARE, "big") for part in by_name[keys.sender])
-            boxes[keys.sender] = seal(
-                member.seal_secret,
-                keys.seal_key,
-                content,
-                (member.name, keys.sender, member.round),
-                member.entropy(12),
-            )
-    shared = replace(member, stage="shared", roster=roster, own_shares=by_name[member.name])
+    member._require_stage("advertised", roster.round, "share")
+    check_roster(roster)
+    _check_keys(member, roster)
+    shares = zip(
+        *(
+            share_secret(secret, len(roster.keys), roster.threshold, member.entropy)
+            for secret in (member.own_mask, member.mask_secret)
+        ),
+        strict=True,
+    )
+    shares_of = dict(zip((keys.sender for keys in roster.keys), shares, strict=True))
+    boxes = {
+        # No signature: the key that seals is itself signed, and lives for this round only.
+        keys.sender: seal_message(
+            b"".join(part.to_bytes(_SHARE, "big") for part in shares_of[keys.sender]),
+            member._address(member.name, keys.sender),
+            sealing_key=member.seal_secret,
+            receiver_key=keys.seal_key,
+            limit=_BOX,
+        )
+        for keys in roster.keys
+        if keys.sender != member.name
+    }
+    shared = replace(member, stage="shared", roster=roster, own_shares=shares_of[member.name])
     return shared, SealedShares(
         sender=member.name,
         receiver=member.coordinator,
         round=roster.round,
         boxes=boxes,
-        commitment=commitment_of(member.own_mask),
+        commitment=commit(member.own_mask),
     )
 
 
-def mask(
+def mask_vector(
     member: Member,
     delivered: SealedShares,
     vector: np.ndarray,
@@ -239,7 +224,7 @@ def mask(
     rows: int = 0,
     event: Event | None = None,
 ) -> tuple[Member, MaskedVector]:
-    """Open the boxes from the others and send the vector under all masks.
+    """Open the boxes from the other sites and send the vector under all masks.
 
     Parameters
     ----------
@@ -250,29 +235,36 @@ def mask(
     rows, event
         How many individuals it was made from, and its cost where it has noise.
     """
-    member._at("shared", delivered.round, "mask")
-    keys_of = _keys_of(member)
-    strangers = set(delivered.boxes) - (set(keys_of) - {member.name})
+    member._require_stage("shared", delivered.round, "mask")
+    roster = _roster_of(member)
+    peers = {keys.sender: keys for keys in roster.keys if keys.sender != member.name}
+    strangers = set(delivered.boxes) - set(peers)
     if strangers:
         raise DataError(
-            f"site {member.name!r}: {len(strangers)} boxes are of no site on the roster"
+            f"site {member.name!r}: {len(strangers)} boxes are of no site on the roster; refused"
         )
-    present = {*delivered.boxes, member.name}
-    _check_enough(len(present), _roster(member), "have shared")
+    check_enough(len(delivered.boxes) + 1, roster, "have shared")
     received = {member.name: member.own_shares}
-    for name, box in delivered.boxes.items():
-        route = (name, member.name, member.round)
-        content = open_box(member.seal_secret, keys_of[name].seal_key, box, route)
-        halves = (content[:_SHARE], content[_SHARE:])
-        received[name] = (int.from_bytes(halves[0], "big"), int.from_bytes(halves[1], "big"))
     words = code.encode(vector)
-    words = words + expand(member.own_mask, "own mask", member.round, len(words))
-    for name in delivered.boxes:
+    words = words + expand_seed(member.own_mask, member.round, len(words))
+    for name, box in delivered.boxes.items():
+        content = open_message(
+            box,
+            member._address(name, member.name),
+            sealing_key=member.seal_secret,
+            sender_key=peers[name].seal_key,
+            limit=_BOX,
+        )
+        received[name] = (
+            int.from_bytes(content[:_SHARE], "big"),
+            int.from_bytes(content[_SHARE:], "big"),
+        )
         words = words + pair_mask(
             member.mask_secret,
-            keys_of[name].mask_key,
-            (member.name, name, member.round),
+            peers[name].mask_key,
+            member.round,
             len(words),
+            subtract=member.name > name,
         )
     return replace(member, stage="masked", received=received), MaskedVector(
         sender=member.name,
@@ -284,7 +276,7 @@ def mask(
     )
 
 
-def reveal(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares]:
+def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares]:
     """Give the coordinator, of each site, the share of one secret: once, and never of both.
 
     Raises
@@ -292,7 +284,7 @@ def reveal(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares
     SettingError
         If fewer sites stayed than the threshold, or the site itself is said to have dropped out.
     """
-    member._at("masked", survivors.round, "reveal")
+    member._require_stage("masked", survivors.round, "reveal")
     stayed = set(survivors.names)
     if len(stayed) != len(survivors.names) or not stayed <= set(member.received):
         raise DataError(
@@ -304,7 +296,7 @@ def reveal(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares
             f"site {member.name!r} is said to have dropped out and reveals nothing in round "
             f"{member.round}"
         )
-    _check_enough(len(stayed), _roster(member), "have stayed")
+    check_enough(len(stayed), _roster_of(member), "have stayed")
     revealed = RevealedShares(
         sender=member.name,
         receiver=member.coordinator,
@@ -315,161 +307,11 @@ def reveal(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares
     return replace(member, stage="revealed"), revealed
 
 
-# --- the coordinator's steps --------------------------------------------------------------------
+# --- checks that sites and the coordinator both make ----------------------------------------------
 
 
-def call_roll(
-    keys: Sequence[PublicKeys], *, threshold: int | None = None, sender: str = "coordinator"
-) -> tuple[Roster, ...]:
-    """Return the roster for each site that has sent keys.
-
-    Parameters
-    ----------
-    keys
-        What `advertise` sent, of three sites or more.
-    threshold
-        How many sites must stay to the end: above half of them; None for two thirds.
-    sender
-        The coordinator.
-    """
-    ordered = tuple(sorted(keys, key=lambda k: k.sender))
-    if not ordered:
-        raise DataError("a secure sum must have keys of 3 sites or more, got none")
-    least = 2 * len(ordered) // 3 + 1 if threshold is None else threshold
-    rosters = tuple(
-        Roster(
-            sender=sender,
-            receiver=k.sender,
-            round=ordered[0].round,
-            keys=ordered,
-            threshold=min(least, len(ordered)) if threshold is None else least,
-        )
-        for k in ordered
-    )
-    _check_roster(rosters[0])
-    return rosters
-
-
-def deliver(sealed: Sequence[SealedShares], roster: Roster) -> tuple[SealedShares, ...]:
-    """Return, for each site that has shared, the boxes that the others made for it."""
-    _check_messages(sealed, roster, "have shared")
-    names = [message.sender for message in sealed]
-    for message in sealed:
-        missing = set(names) - set(message.boxes) - {message.sender}
-        if missing:
-            raise DataError(
-                f"site {message.sender!r} must have sealed a box for every other site, "
-                f"{len(missing)} are missing"
-            )
-    return tuple(
-        SealedShares(
-            sender=roster.sender,
-            receiver=name,
-            round=roster.round,
-            boxes={m.sender: m.boxes[name] for m in sealed if m.sender != name},
-        )
-        for name in names
-    )
-
-
-def tell_survivors(masked: Sequence[MaskedVector], roster: Roster) -> tuple[Survivors, ...]:
-    """Return, for each site whose vector arrived, who they are.
-
-    Raises
-    ------
-    DataError
-        If they are fewer than the threshold.
-    """
-    _check_messages(masked, roster, "have sent a masked vector")
-    names = tuple(sorted(message.sender for message in masked))
-    return tuple(
-        Survivors(sender=roster.sender, receiver=name, round=roster.round, names=names)
-        for name in names
-    )
-
-
-def unmask(
-    roster: Roster,
-    sealed: Sequence[SealedShares],
-    masked: Sequence[MaskedVector],
-    revealed: Sequence[RevealedShares],
-    code: FixedPoint,
-) -> Float[np.ndarray, " size"]:
-    """Return the sum of the vectors that arrived, and nothing else that they hold.
-
-    Parameters
-    ----------
-    roster, sealed
-        Who had which keys, and who shared (with commitments).
-    masked
-        The vectors that arrived, as `tell_survivors` had them.
-    revealed
-        What at least a threshold of those sites revealed.
-    code
-        The encoding.
-
-    Raises
-    ------
-    DataError
-        If too few sites revealed, or shares do not fit what was announced.
-    """
-    _check_messages(masked, roster, "have sent a masked vector")
-    _check_messages(revealed, roster, "have revealed shares")
-    if len(masked) > code.sites:
-        raise DataError(f"sites must be at most {code.sites} by the encoding, got {len(masked)}")
-    sizes = {len(message.words) for message in masked}
-    if len(sizes) != 1:
-        raise DataError(f"masked vectors must be of one size, got {len(sizes)} different ones")
-    (size,) = sizes
-    stayed = {message.sender for message in masked}
-    keys_of = {keys.sender: keys for keys in roster.keys}
-    place_of = {keys.sender: at for at, keys in enumerate(roster.keys, start=1)}
-    total = np.zeros(size, np.uint64)
-    for message in masked:
-        total += message.words
-    for message in sealed:
-        name = message.sender
-        by = "own_masks" if name in stayed else "mask_keys"
-        shares = {
-            place_of[r.sender]: getattr(r, by)[name] for r in revealed if name in getattr(r, by)
-        }
-        if len(shares) < roster.threshold:
-            raise DataError(
-                f"the masks of site {name!r} must be opened by {roster.threshold} sites, got the "
-                f"shares of {len(shares)}"
-            )
-        secret = open_shares(shares, roster.threshold)
-        fits = (
-            commitment_of(secret) == message.commitment
-            if name in stayed
-            else public_of(secret) == keys_of[name].mask_key
-        )
-        if not fits:
-            raise DataError(
-                f"the shares of site {name!r} do not fit what it announced; start again"
-            )
-        if name in stayed:
-            total -= expand(secret, "own mask", roster.round, size)
-            continue
-        for other in stayed:
-            # What the dropped site would have added is what the other's mask lacks.
-            total += pair_mask(secret, keys_of[other].mask_key, (name, other, roster.round), size)
-    return code.decode(total)
-
-
-# --- checks -------------------------------------------------------------------------------------
-
-
-def _roster(member: Member) -> Roster:
-    assert member.roster is not None  # noqa: S101  (its stage says that it has shared)
-    return member.roster
-
-
-def _keys_of(member: Member) -> dict[str, PublicKeys]:
-    return {keys.sender: keys for keys in _roster(member).keys}
-
-
-def _check_roster(roster: Roster) -> None:
+def check_roster(roster: Roster) -> None:
+    """Raise unless a roster has enough different sites and keys of its round, and its threshold."""
     names = [keys.sender for keys in roster.keys]
     if len(names) < _LEAST_SITES or len(set(names)) != len(names) or names != sorted(names):
         raise DataError(
@@ -487,25 +329,39 @@ def _check_roster(roster: Roster) -> None:
         )
 
 
-def _check_enough(number: int, roster: Roster, what: str) -> None:
-    if number < roster.threshold:
+def check_enough(sites: int, roster: Roster, action: str) -> None:
+    """Raise a `DataError` if fewer sites than the threshold have done something."""
+    if sites < roster.threshold:
         raise DataError(
             f"round {roster.round}: at least {roster.threshold} of {len(roster.keys)} sites must "
-            f"{what}, got {number}; start a new round"
+            f"{action}, got {sites}; start a new round"
         )
 
 
-def _check_messages(
-    messages: Sequence[SealedShares] | Sequence[MaskedVector] | Sequence[RevealedShares],
-    roster: Roster,
-    what: str,
-) -> None:
-    names = [message.sender for message in messages]
-    if len(set(names)) != len(names) or not set(names) <= {k.sender for k in roster.keys}:
-        raise DataError(f"messages must be of sites on the roster, each once, got {len(names)}")
-    late = sum(message.round != roster.round for message in messages)
-    if late:
-        raise DataError(
-            f"messages must be of round {roster.round}, got {late} of another round; refused"
-        )
-    _check_enough(len(names), roster, what)
+def _check_keys(member: Member, roster: Roster) -> None:
+    """Raise unless the site's keys are as it sent them, and the others' signed by who is known."""
+    expected = (sealing_public_key(member.seal_secret), sealing_public_key(member.mask_secret))
+    listed = [(k.seal_key, k.mask_key) for k in roster.keys if k.sender == member.name]
+    if listed != [expected]:
+        raise DataError(f"site {member.name!r} is not on the roster with its own keys; refused")
+    if member.known is None:
+        return
+    for keys in roster.keys:
+        verify_key = member.known.get(keys.sender, b"")
+        if keys.sender != member.name and not has_signed(
+            verify_key, keys.signature, _signed_part(keys)
+        ):
+            raise DataError(
+                f"the keys of site {keys.sender!r} are not signed by an identity that is known of "
+                "it; refused"
+            )
+
+
+def _signed_part(keys: PublicKeys) -> bytes:
+    named = b"cofill keys\0" + keys.sender.encode() + b"\0%d\0" % keys.round
+    return named + keys.seal_key + keys.mask_key
+
+
+def _roster_of(member: Member) -> Roster:
+    assert member.roster is not None  # noqa: S101  (its stage says that it has shared)
+    return member.roster
