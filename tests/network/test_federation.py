@@ -96,7 +96,7 @@ def running(tmp_path_factory):
     record = base / "record"
     record.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(base / "hook"))
+        patch.setenv("PYTHONPATH", str(base / "hook"), prepend=os.pathsep)
         patch.setenv("COFILL_RECORD", str(record))
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         with local_federation(base / "out", held()) as federation:
