@@ -17,7 +17,7 @@ from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion import Progress
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
-from cofill.metrics import Recorder, ResultRecord
+from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.metrics import purity as purity_of
 from cofill.privacy import Ledger
 from cofill.reproduce._fed_judge import Judge
@@ -80,10 +80,10 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
         held, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
     )
     for where, error in judge.errors(model).items():
-        recorder.add("federated", "psnr", where, [10 * np.log10(255**2 / error)])
+        recorder.add("federated", "psnr", where, [psnr(error)])
         recorder.add("federated", "mse255", where, [error])
     for where, error in _by_mean(held, digits.views.take(test)).items():
-        recorder.add("mean", "psnr", where, [10 * np.log10(255**2 / error)])
+        recorder.add("mean", "psnr", where, [psnr(error)])
         recorder.add("mean", "mse255", where, [error])
     recorder.note("curves", {"federated": curve})
     recorder.note("images", {"federated": {f"round {_ROUNDS}": judge.pictures(model)}})

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Real, Shaped
 from cofill.errors import DataError
 
 
-def same_shape(
+def require_same_shape(
     truth: Shaped[np.ndarray, "..."],
     guess: Shaped[np.ndarray, "..."],
     names: tuple[str, str] = ("truth", "guess"),
@@ -19,10 +19,21 @@ def same_shape(
         )
 
 
+def is_missing(cells: Shaped[np.ndarray, "*s"]) -> Bool[np.ndarray, "*s"]:
+    """Return which cells hold NaN or None."""
+    if cells.dtype.kind == "f":
+        return np.isnan(cells)
+    if cells.dtype.kind == "O":
+        # NaN is the one value that differs from itself.
+        flat = [v is None or bool(v != v) for v in cells.ravel()]
+        return np.array(flat, dtype=bool).reshape(cells.shape)
+    return np.zeros(cells.shape, dtype=bool)
+
+
 def pair(
     truth: Real[np.ndarray, "..."], guess: Real[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], Bool[np.ndarray, "n d"]]:
-    """Both arrays as rows × features in double precision, and the cells whose truth is known.
+    """Return both arrays as rows × features in double precision, and which truths are known.
 
     Unknown cells are zero in both, so that whatever is computed from them is finite.
 
@@ -31,11 +42,11 @@ def pair(
     DataError
         When the shapes differ, or a known cell has no guess.
     """
-    same_shape(truth, guess)
+    require_same_shape(truth, guess)
     if truth.ndim == 0:
         raise DataError("truth must have one row per individual, got a single number.")
-    rows = (truth.shape[0], int(np.prod(truth.shape[1:])))
-    x, y = (a.reshape(rows).astype(np.float64) for a in (guess, truth))
+    shape = (truth.shape[0], int(np.prod(truth.shape[1:])))
+    x, y = (cells.reshape(shape).astype(np.float64) for cells in (guess, truth))
     known = ~np.isnan(y)
     unguessed = int(np.count_nonzero(np.isnan(x) & known))
     if unguessed:
@@ -48,18 +59,18 @@ def pair(
 
 def mean_by_row(values: Float[np.ndarray, "n d"], use: Bool[np.ndarray, "n d"]) -> float:
     """Mean over the used cells of each row, then over the rows that have one; NaN if none has."""
-    count = use.sum(axis=1)
-    some = count > 0
-    if not some.any():
+    counts = use.sum(axis=1)
+    scored = counts > 0
+    if not scored.any():
         return float("nan")
-    total = np.where(use, values, 0.0).sum(axis=1)
-    return float(np.mean(total[some] / count[some]))
+    totals = np.where(use, values, 0.0).sum(axis=1)
+    return float(np.mean(totals[scored] / counts[scored]))
 
 
 def mean_by_feature(
     values: Float[np.ndarray, "n d"], use: Bool[np.ndarray, "n d"]
 ) -> Float[np.ndarray, " d"]:
     """Mean over the used cells of each feature; NaN for a feature without one."""
-    count = use.sum(axis=0)
-    total = np.where(use, values, 0.0).sum(axis=0)
-    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    counts = use.sum(axis=0)
+    totals = np.where(use, values, 0.0).sum(axis=0)
+    return np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)

@@ -32,9 +32,9 @@ def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> 
             f"{first.name!r} of {len(first.seeds)} seeds and {second.name!r} of "
             f"{len(second.seeds)}"
         )
-    alike = [{k: v for k, v in r.settings.items() if k != "methods"} for r in (first, second)]
-    if alike[0] != alike[1]:
-        odd = sorted(k for k in {**alike[0], **alike[1]} if alike[0].get(k) != alike[1].get(k))
+    shared = [{k: v for k, v in r.settings.items() if k != "methods"} for r in (first, second)]
+    if shared[0] != shared[1]:
+        odd = sorted(k for k in {**shared[0], **shared[1]} if shared[0].get(k) != shared[1].get(k))
         raise SettingError(f"records can be joined when their settings agree, {odd[0]!r} differs")
     if anew:
         first = _without(first, {key.split("/")[0] for key in second.values})
@@ -47,8 +47,8 @@ def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> 
     for name, value in second.extra.items():
         if name == "runs":
             continue
-        mine = extra.get(name)
-        extra[name] = {**mine, **value} if isinstance(mine, dict) else value
+        before = extra.get(name)
+        extra[name] = {**before, **value} if isinstance(before, dict) else value
     extra["runs"] = [*_runs(first), *_runs(second)]
     return ResultRecord(
         name=first.name,
@@ -74,7 +74,7 @@ def _without(record: ResultRecord, methods: set[str]) -> ResultRecord:
 
 
 def _runs(record: ResultRecord) -> list[Any]:
-    """Return what is known of the runs that a record was made in."""
+    """Return when, how and with what each run of a record was made."""
     if "runs" in record.extra:
         return list(record.extra["runs"])
     return [

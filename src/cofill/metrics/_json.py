@@ -1,4 +1,4 @@
-"""Values as plain JSON: what a record may hold, and numbers JSON has no word for."""
+"""Values as plain JSON: what a record may hold."""
 
 import dataclasses
 import enum
@@ -13,7 +13,7 @@ from cofill.errors import SettingError
 
 
 def plain(value: Any, name: str) -> Any:
-    """Turn a value into dicts, lists, strings, numbers and None that JSON keeps unchanged.
+    """Return a value as dicts, lists, strings, numbers and None, which JSON keeps unchanged.
 
     NaN becomes None, infinity the string "inf". Arrays and tuples become lists, data classes become
     dicts, paths and members of enumerations become strings.
@@ -30,12 +30,17 @@ def plain(value: Any, name: str) -> Any:
     """
     if isinstance(value, enum.Enum):
         return plain(value.value, name)
-    if value is None or isinstance(value, str | bool):
-        return str(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return finite_or_word(value)
+        # JSON has no word for these.
+        if not math.isfinite(value):
+            return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+        return float(value)
     if isinstance(value, np.generic | np.ndarray):
         if value.dtype.kind not in "biufUO":
             raise SettingError(_refusal(name, f"an array of {value.dtype}"))
@@ -43,28 +48,11 @@ def plain(value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
         return {f.name: plain(getattr(value, f.name), f"{name}.{f.name}") for f in fields}
-    if isinstance(value, PurePath):
-        return str(value)
     if isinstance(value, Mapping):
         return {_key(k, name): plain(v, f"{name}.{k}") for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v, f"{name}[{i}]") for i, v in enumerate(value)]
     raise SettingError(_refusal(name, type(value).__name__))
-
-
-def finite_or_word(value: float) -> float | str | None:
-    """Write a number as JSON: itself when finite, None for NaN, "inf" or "-inf".
-
-    Examples
-    --------
-    >>> finite_or_word(1.5), finite_or_word(float("nan")), finite_or_word(float("-inf"))
-    (1.5, None, '-inf')
-    """
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return float(value)
 
 
 def _key(key: Any, name: str) -> str:

@@ -8,37 +8,28 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = (
-    "cofill",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "jax",
-    "jaxlib",
-    "equinox",
-    "optax",
-)
+PACKAGES = ("cofill", "numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the installed libraries that results depend on.
+    """Return the versions of Python and of the installed libraries that results depend on.
 
     Examples
     --------
     >>> sorted(versions())[:2]
     ['cofill', 'equinox']
     """
-    found = {"python": platform.python_version()}
+    known = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            known[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return known
 
 
 def machine(accelerator: str | None = None) -> dict[str, str | int | float | None]:
-    """Describe the processor, its cores, the memory and the system.
+    """Return the processor, its usable cores, the memory and the system.
 
     Parameters
     ----------
@@ -50,10 +41,15 @@ def machine(accelerator: str | None = None) -> dict[str, str | int | float | Non
     >>> list(machine(accelerator="NVIDIA H200"))
     ['cpu', 'cores', 'memory_gib', 'platform', 'accelerator']
     """
+    try:
+        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):  # not a Unix
+        memory = None
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; counts what may be used
     return {
         "cpu": _cpu_model(),
-        "cores": _usable_cores(),
-        "memory_gib": _memory_gib(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "memory_gib": memory,
         "platform": f"{platform.system()} {platform.machine()}",
         "accelerator": accelerator,
     }
@@ -66,16 +62,3 @@ def _cpu_model() -> str:
         lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, "") or platform.processor() or platform.machine() or "unknown"
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _memory_gib() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -1,19 +1,36 @@
-"""How far reconstructed numeric cells are from the true ones.
+"""How close reconstructed cells are to the true ones.
 
 Equations 9 and 10 are those of Maurel, Lefebvre and Sublime, "Deep Cooperative Reconstruction with
 Security Constraints in multi-view environments" (ICDMW 2020, section V-C): an error is averaged
 over the features of a row, then over the rows. In every function a NaN in `truth` marks a cell that
 nobody knows; it is left out. A score of nothing (no known cell) is NaN. Arrays may have any number
-of feature axes, so a view of images is scored like a table.
+of feature axes, so a view of images is scored like a table. scikit-learn's scores know neither
+unknown cells nor Eq. 10, which is why they are not used here.
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float, Real, Shaped
 
-from cofill.errors import DataError, SettingError
-from cofill.metrics._cells import mean_by_feature, mean_by_row, pair
+from cofill.errors import SettingError
+from cofill.metrics._cells import is_missing, mean_by_feature, mean_by_row, pair, require_same_shape
 
+# Leaves out 0.8 % of the cells of standard normal features.
 NEAR_ZERO = 0.01
+
+
+def accuracy(truth: Shaped[np.ndarray, "*s"], guess: Shaped[np.ndarray, "*s"]) -> float:
+    """Share of the known cells that are guessed exactly, a fraction; NaN when none is known.
+
+    A truth of NaN (or None, in an array of objects) is not known; a cell without a guess is wrong.
+
+    Examples
+    --------
+    >>> accuracy(np.array(["a", "b", "b", "c"]), np.array(["a", "b", "c", "c"]))
+    0.75
+    """
+    require_same_shape(truth, guess)
+    known = ~is_missing(truth)
+    return float(np.mean(truth[known] == guess[known])) if known.any() else float("nan")
 
 
 def mse(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
@@ -49,69 +66,19 @@ def mse_per_feature(
     return mean_by_feature((x - y) ** 2, known).reshape(truth.shape[1:])
 
 
-def rmse(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
-    """Root of the mean squared error of Eq. 9, in the unit of the cells.
-
-    Examples
-    --------
-    >>> rmse(np.array([[0.0, 2.0], [1.0, np.nan]]), np.array([[1.0, 2.0], [3.0, 9.0]]))
-    1.5
-    """
-    return float(np.sqrt(mse(truth, guess)))
-
-
-def rmse_per_feature(
-    truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]
-) -> Float[np.ndarray, "*d"]:
-    """Root mean squared error of each feature.
-
-    Examples
-    --------
-    >>> rmse_per_feature(np.array([[0.0, 2.0], [0.0, 5.0]]), np.array([[3.0, 2.0], [3.0, 5.0]]))
-    array([3., 0.])
-    """
-    return np.asarray(np.sqrt(mse_per_feature(truth, guess)))
-
-
-def mae(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
-    """Mean absolute error: over the known features of a row, then over the rows.
-
-    Examples
-    --------
-    >>> mae(np.array([[0.0, 2.0], [1.0, np.nan]]), np.array([[1.0, 2.0], [3.0, 9.0]]))
-    1.25
-    """
-    y, x, known = pair(truth, guess)
-    return mean_by_row(np.abs(x - y), known)
-
-
-def mae_per_feature(
-    truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]
-) -> Float[np.ndarray, "*d"]:
-    """Mean absolute error of each feature over the rows that know it.
-
-    Examples
-    --------
-    >>> mae_per_feature(np.array([[0.0, 2.0], [1.0, 5.0]]), np.array([[1.0, 2.0], [3.0, 5.0]]))
-    array([1.5, 0. ])
-    """
-    y, x, known = pair(truth, guess)
-    return mean_by_feature(np.abs(x - y), known).reshape(truth.shape[1:])
-
-
 def mrd(
     truth: Real[np.ndarray, "n *d"],
     guess: Real[np.ndarray, "n *d"],
     *,
     near_zero: int | float = NEAR_ZERO,
-    scale: Real[np.ndarray, "*d"] | None = None,
 ) -> float:
     """Mean relative difference (Eq. 10): ``|guess − truth| / |truth|``, by row, then over rows.
 
     The paper does not say what becomes of a true value of zero, where the ratio does not exist, nor
     of one beside zero, where one cell decides the whole mean (for standardised data the expectation
-    is infinite). Here a cell is left out when ``|truth| <= near_zero * scale``. `mrd_excluded`
-    tells how many cells that was.
+    is infinite). Here a cell is left out when ``|truth| <= near_zero * scale``, where the scale of
+    a feature is the root mean square of its known true values: unlike the standard deviation that
+    is not zero for a constant feature.
 
     Parameters
     ----------
@@ -120,21 +87,15 @@ def mrd(
     guess
         The reconstructed cells.
     near_zero
-        The part of a feature's scale below which a true value counts as zero. For standard normal
-        features the default leaves out 0.8 % of the cells; 0 leaves out exact zeros only.
-    scale
-        Typical size of each feature. By default the root mean square of its known true values,
-        which unlike the standard deviation is not zero for a constant feature. Give the training
-        set's to leave out the same values in every test set.
+        The part of a feature's scale below which a true value counts as zero; 0 leaves out exact
+        zeros only.
 
     Examples
     --------
     >>> mrd(np.array([[2.0, 0.0], [4.0, 1.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     0.5
     """
-    y, x, known = pair(truth, guess)
-    use = _comparable(y, known, near_zero, scale)
-    return mean_by_row(_relative(y, x, use), use)
+    return mean_by_row(*_relative(truth, guess, near_zero))
 
 
 def mrd_per_feature(
@@ -142,7 +103,6 @@ def mrd_per_feature(
     guess: Real[np.ndarray, "n *d"],
     *,
     near_zero: int | float = NEAR_ZERO,
-    scale: Real[np.ndarray, "*d"] | None = None,
 ) -> Float[np.ndarray, "*d"]:
     """Mean relative difference of each feature (see `mrd`); NaN for one that is always zero.
 
@@ -151,28 +111,7 @@ def mrd_per_feature(
     >>> mrd_per_feature(np.array([[2.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     array([0.25,  nan])
     """
-    y, x, known = pair(truth, guess)
-    use = _comparable(y, known, near_zero, scale)
-    return mean_by_feature(_relative(y, x, use), use).reshape(truth.shape[1:])
-
-
-def mrd_excluded(
-    truth: Real[np.ndarray, "n *d"],
-    *,
-    near_zero: int | float = NEAR_ZERO,
-    scale: Real[np.ndarray, "*d"] | None = None,
-) -> float:
-    """Share of the known cells that `mrd` leaves out because their true value is about zero.
-
-    Examples
-    --------
-    >>> mrd_excluded(np.array([[2.0, 0.0], [4.0, 1.0]]))
-    0.25
-    """
-    y, _, known = pair(truth, truth)
-    if not known.any():
-        return float("nan")
-    return 1.0 - float(_comparable(y, known, near_zero, scale).sum() / known.sum())
+    return mean_by_feature(*_relative(truth, guess, near_zero)).reshape(truth.shape[1:])
 
 
 def r2(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
@@ -205,6 +144,7 @@ def r2_per_feature(
     centred = y - mean_by_feature(y, known)
     residual = np.where(known, (x - y) ** 2, 0.0).sum(axis=0)
     total = np.where(known, centred**2, 0.0).sum(axis=0)
+    # By the range, not by the total: the mean of equal values need not be exactly that value.
     highest = np.where(known, y, -np.inf).max(axis=0, initial=-np.inf)
     lowest = np.where(known, y, np.inf).min(axis=0, initial=np.inf)
     varies = (highest > lowest) & (total > 0)
@@ -217,30 +157,16 @@ def r2_per_feature(
     return scores.reshape(truth.shape[1:])
 
 
-def _comparable(
-    y: Float[np.ndarray, "n d"],
-    known: Bool[np.ndarray, "n d"],
-    near_zero: int | float,
-    scale: Real[np.ndarray, "..."] | None,
-) -> Bool[np.ndarray, "n d"]:
-    """Known cells whose true value is far enough from zero to divide by."""
+def _relative(
+    truth: Real[np.ndarray, "..."], guess: Real[np.ndarray, "..."], near_zero: int | float
+) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, "n d"]]:
+    """Return differences relative to the truth, and the cells where the truth is not about zero."""
     if not near_zero >= 0:
         raise SettingError(f"near_zero must be zero or more, got {near_zero}.")
-    if scale is None:
-        size = np.sqrt(mean_by_feature(y**2, known))
-    elif scale.size == y.shape[1]:
-        size = np.abs(scale.reshape(-1).astype(np.float64))
-    else:
-        raise DataError(
-            f"scale must have one value for each of the {y.shape[1]} features, got {scale.size}."
-        )
-    return known & (np.abs(y) > near_zero * size)
-
-
-def _relative(
-    y: Float[np.ndarray, "n d"], x: Float[np.ndarray, "n d"], use: Bool[np.ndarray, "n d"]
-) -> Float[np.ndarray, "n d"]:
-    """Differences relative to the truth in the used cells, zero elsewhere."""
+    y, x, known = pair(truth, guess)
+    scale = np.sqrt(mean_by_feature(y**2, known))
+    comparable = known & (np.abs(y) > near_zero * scale)
     # Beside the smallest floats the ratio is past the largest one: infinite is the right answer.
     with np.errstate(over="ignore"):
-        return np.divide(np.abs(x - y), np.abs(y), out=np.zeros_like(y), where=use)
+        ratios = np.divide(np.abs(x - y), np.abs(y), out=np.zeros_like(y), where=comparable)
+    return ratios, comparable

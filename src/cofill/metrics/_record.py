@@ -9,7 +9,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from cofill.errors import SettingError, StoreError
 from cofill.files import write_atomically
-from cofill.metrics._json import finite_or_word, plain
+from cofill.metrics._json import plain
 
 FORMAT = "cofill-result"
 VERSION = 1
@@ -89,7 +89,9 @@ class ResultRecord:
         seeds = checked_seeds(self.seeds)
         set_field = object.__setattr__
         set_field(self, "seeds", seeds)
-        set_field(self, "values", {k: _series(k, v, len(seeds)) for k, v in self.values.items()})
+        set_field(
+            self, "values", {k: checked_series(k, v, len(seeds)) for k, v in self.values.items()}
+        )
         set_field(self, "duration_s", float(self.duration_s))
         for name in ("settings", "versions", "machine", "extra"):
             set_field(self, name, plain(getattr(self, name), name))
@@ -123,11 +125,8 @@ class ResultRecord:
         """Write the record as JSON text, with its summary."""
         body: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         body |= {f.name: getattr(self, f.name) for f in fields(self)}
-        body["values"] = {k: [_word(v) for v in series] for k, series in self.values.items()}
-        body["summary"] = {
-            k: {"mean": _word(s["mean"]), "std": _word(s["std"]), "n": s["n"]}
-            for k, s in self.summary.items()
-        }
+        body["values"] = plain(self.values, "values")
+        body["summary"] = plain(self.summary, "summary")
         return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
@@ -168,23 +167,11 @@ def result_key(method: str, metric: str, where: str) -> str:
     >>> result_key("mwm", "mse", "worst")
     'mwm/mse/worst'
     """
-    return _checked_key("/".join((method, metric, where)))
+    return checked_key("/".join((method, metric, where)))
 
 
-def checked_seeds(seeds: Iterable[Any]) -> list[int]:
-    """Seeds as plain whole numbers, at least one and none twice."""
-    found = list(seeds)
-    if any(isinstance(s, bool) or not isinstance(s, int | np.integer) for s in found):
-        raise SettingError("seeds must be whole numbers; give one for each repeat.")
-    if not found or len(set(found)) < len(found):
-        raise SettingError(
-            f"seeds must be one or more different whole numbers, got {len(found)} of which "
-            f"{len(set(found))} differ."
-        )
-    return [int(s) for s in found]
-
-
-def _checked_key(key: str) -> str:
+def checked_key(key: str) -> str:
+    """Return a figure's name, or raise a `SettingError` unless it has its three parts."""
     parts = key.split("/")
     if len(parts) != 3 or any(part != part.strip() or not part for part in parts):
         raise SettingError(
@@ -194,27 +181,40 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def _series(key: str, values: Iterable[Any], seeds: int) -> list[float | None]:
-    """One value per seed, None for NaN."""
-    _checked_key(key)
-    series = [checked_value(key, v) for v in values]
-    if len(series) != seeds:
+def checked_seeds(seeds: Iterable[Any]) -> list[int]:
+    """Return seeds as plain whole numbers, at least one and none twice."""
+    numbers = list(seeds)
+    if any(isinstance(s, bool) or not isinstance(s, int | np.integer) for s in numbers):
+        raise SettingError("seeds must be whole numbers; give one for each repeat.")
+    if not numbers or len(set(numbers)) < len(numbers):
         raise SettingError(
-            f"{key!r} must have one value for each of the {seeds} seeds, "
+            f"seeds must be one or more different whole numbers, got {len(numbers)} of which "
+            f"{len(set(numbers))} differ."
+        )
+    return [int(s) for s in numbers]
+
+
+def checked_series(key: str, values: Iterable[Any], n_seeds: int) -> list[float | None]:
+    """Return a figure's values as floats, one for each seed, None for NaN."""
+    checked_key(key)
+    series = [checked_value(key, v) for v in values]
+    if len(series) != n_seeds:
+        raise SettingError(
+            f"{key!r} must have one value for each of the {n_seeds} seeds, "
             f"got {len(series)}; put None where there is none."
         )
     return series
 
 
 def checked_value(key: str, value: Any) -> float | None:
-    """One seed's value as a float, None for NaN."""
-    number = isinstance(value, int | float | np.number) and not isinstance(
-        value, np.complexfloating
-    )
-    if value is not None and (not number or isinstance(value, bool)):
+    """Return one seed's value as a float, None for NaN."""
+    if value is None:
+        return None
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if not number or isinstance(value, bool):
         raise SettingError(f"{key!r} must have numbers for values, got {type(value).__name__}.")
     try:
-        return None if value is None or math.isnan(value) else float(value)
+        return None if math.isnan(value) else float(value)
     except OverflowError as error:
         raise SettingError(f"{key!r} must have numbers that fit a float for values.") from error
 
@@ -228,83 +228,77 @@ def _with_all(values: Mapping[str, list[Any]]) -> dict[str, list[float | None]]:
     complete: dict[str, list[float | None]] = {}
     for figure, parts in groups.items():
         if ALL not in parts:
-            parts[ALL] = [_mean_of_parts(seed) for seed in zip(*parts.values(), strict=True)]
+            parts[ALL] = [
+                None if None in seed else _mean(seed) for seed in zip(*parts.values(), strict=True)
+            ]
         complete |= {f"{figure}/{where}": series for where, series in parts.items()}
     return complete
 
 
-def _mean_of_parts(parts: tuple[float | None, ...]) -> float | None:
-    known = [v for v in parts if v is not None]
-    return _mean(known) if len(known) == len(parts) else None
-
-
-def _mean(values: list[float]) -> float | None:
-    """Mean, None where infinities cancel."""
-    if all(map(math.isfinite, values)):
-        # Divided first where the sum would be past the largest float.
-        return (
-            math.fsum(v / len(values) for v in values)
-            if _huge(values)
-            else statistics.fmean(values)
-        )
-    total = sum(values)
-    return None if math.isnan(total) else total
-
-
-def _huge(values: list[float]) -> bool:
-    """Whether a sum or a standard deviation could be past the largest float."""
-    return max(map(abs, values)) > 1e300
+def _mean(values: Sequence[Any]) -> float | None:
+    try:
+        return statistics.fmean(values)
+    except (ValueError, OverflowError):  # infinities that cancel, a sum past the largest float
+        return None
 
 
 def _summarise(series: list[float | None]) -> Summary:
     known = [v for v in series if v is not None]
-    if not known:
-        return {"mean": None, "std": None, "n": 0}
-    if len(known) == 1:
-        return {"mean": known[0], "std": 0.0, "n": 1}
-    finite = all(map(math.isfinite, known)) and not _huge(known)
-    spread = statistics.stdev(known) if finite else None
+    if len(known) < 2:
+        return {"mean": known[0], "std": 0.0, "n": 1} if known else _NOTHING.copy()
+    try:
+        spread = statistics.stdev(known) if all(map(math.isfinite, known)) else None
+    except OverflowError:
+        spread = None
     return {"mean": _mean(known), "std": spread, "n": len(known)}
 
 
-def _word(value: float | None) -> float | str | None:
-    return None if value is None else finite_or_word(value)
+_NOTHING: Summary = {"mean": None, "std": None, "n": 0}
 
 
 def _parse(text: str, source: str) -> ResultRecord:
-    """Make the record in a JSON text; `source` names it in errors."""
+    """Return the record in a JSON text; `source` names it in errors."""
     body = _body(text, source)
     damaged = f"the record {source} is damaged"
-    wanted = {f.name: kind for f, kind in zip(fields(ResultRecord), _KINDS, strict=True)}
-    wanted["summary"] = dict
-    for name, kind in wanted.items():
+    for name, (kind, inner) in _KINDS.items():
         if name not in body:
             raise StoreError(f"{damaged}: its field {name!r} is missing; make it again.")
-        if not isinstance(body[name], kind) or isinstance(body[name], bool):
-            raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
-    for name, kind in (("values", list), ("versions", str)):
-        if not all(isinstance(item, kind) for item in body[name].values()):
+        value = body[name]
+        items = value.values() if isinstance(value, dict) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in items):
             raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
     try:
         content = {f.name: body[f.name] for f in fields(ResultRecord)}
         content["seeds"] = checked_seeds(body["seeds"])
         content["values"] = {
-            k: _series(k, map(_number, series), len(content["seeds"]))
+            k: checked_series(k, map(_number, series), len(content["seeds"]))
             for k, series in body["values"].items()
         }
         record = ResultRecord(**content)
     except SettingError as error:
         raise StoreError(f"{damaged}: {str(error).rstrip('.')}; make it again.") from error
-    if not _agree(record.summary, body["summary"]):
+    written = body["summary"]
+    if written.keys() != record.summary.keys() or not all(
+        _agrees(summary, written[key]) for key, summary in record.summary.items()
+    ):
         raise StoreError(f"{damaged}: its summary does not follow from its values; make it again.")
     return record
 
 
-_KINDS = (str, list, dict, dict, dict, dict, str, int | float, dict)
+# Of each field the type, and the type of what it holds where it is a dict.
+_KINDS: dict[str, tuple[Any, type]] = {
+    **dict.fromkeys(("name", "started"), (str, object)),
+    **dict.fromkeys(("settings", "machine", "extra"), (dict, object)),
+    "seeds": (list, object),
+    "values": (dict, list),
+    "versions": (dict, str),
+    "duration_s": (int | float, object),
+    "summary": (dict, dict),
+}
 
 
 def _body(text: str, source: str) -> dict[str, Any]:
-    """Find the JSON object in a text, of this format and a version that can be read."""
+    """Return the JSON object of a text that is of this format and a version that can be read."""
     try:
         body = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -332,21 +326,13 @@ def _number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf") else value
 
 
-def _agree(ours: dict[str, Summary], theirs: dict[str, Any]) -> bool:
+def _agrees(summary: Summary, written: dict[str, Any]) -> bool:
     """Whether a written summary says the same as a computed one, but for rounding."""
-    if ours.keys() != theirs.keys():
-        return False
-    for key, summary in ours.items():
-        other = theirs[key]
-        if not isinstance(other, dict) or other.get("n") != summary["n"]:
-            return False
-        for name in ("mean", "std"):
-            a, b = summary[name], _number(other.get(name))
-            if a is None or b is None:
-                if a is not b:
-                    return False
-            elif not isinstance(b, int | float) or not math.isclose(
-                a, b, rel_tol=1e-6, abs_tol=1e-12
-            ):
+    for name, value in summary.items():
+        other = _number(written.get(name))
+        if value is None or not isinstance(other, int | float):
+            if value is not other:
                 return False
+        elif not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12):  # pyright: ignore[reportArgumentType]
+            return False
     return True

@@ -11,7 +11,13 @@ from jaxtyping import Int, Real
 from cofill.errors import SettingError
 from cofill.metrics._json import plain
 from cofill.metrics._machine import machine, versions
-from cofill.metrics._record import ResultRecord, checked_seeds, checked_value, result_key
+from cofill.metrics._record import (
+    ResultRecord,
+    checked_seeds,
+    checked_series,
+    checked_value,
+    result_key,
+)
 
 
 class Recorder:
@@ -84,31 +90,25 @@ class Recorder:
                 f"got {'a list and a seed' if several else 'one value without a seed'}."
             )
         if seed is None:
-            found = list(value)  # pyright: ignore[reportArgumentType]
-            if len(found) != len(self.seeds):
-                raise SettingError(
-                    f"{key!r} must have one value for each of the {len(self.seeds)} seeds, "
-                    f"got {len(found)}; put None where there is none."
-                )
-            new = dict(zip(self.seeds, found, strict=True))
+            series = checked_series(key, value, len(self.seeds))  # pyright: ignore[reportArgumentType]
+            new = dict(zip(self.seeds, series, strict=True))
         elif seed in self.seeds:
-            new = {int(seed): value}
+            new = {int(seed): checked_value(key, value)}
         else:
             raise SettingError(f"{key!r} has no seed {seed}; it must be one of the recorder's.")
         taken = sorted(new.keys() & self._values.get(key, {}).keys())
         if taken:
             raise SettingError(f"{key!r} already has a value for the seed {taken[0]}; add it once.")
-        checked = {s: checked_value(key, v) for s, v in new.items()}
-        self._values.setdefault(key, {}).update(checked)
+        self._values.setdefault(key, {}).update(new)
 
     def note(self, name: str, value: Any) -> None:
-        """Keep something that is not a figure, such as a curve or a mask, under `extra`."""
+        """Add something that is not a figure, such as a curve or a mask, under `extra`."""
         if name in self._extra:
             raise SettingError(f"the note {name!r} is already there; give this one another name.")
         self._extra[name] = plain(value, name)
 
     def finish(self) -> ResultRecord:
-        """Make the record; seeds without a value have None."""
+        """Return the record; seeds without a value have None."""
         return ResultRecord(
             name=self.name,
             settings=self._settings,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cofill.errors import SettingError
-from cofill.metrics._record import ALL, ResultRecord, result_key
+from cofill.metrics._record import ALL, ResultRecord, checked_key, result_key
 
 Published = int | float | tuple[int | float, int | float] | str
 
@@ -34,32 +34,31 @@ class ResultTable:
         return self.text()
 
     def text(self) -> str:
-        """Plain text with aligned columns."""
-        head, *body = self._padded(self.header, self.cells)
+        """Return plain text with aligned columns."""
+        head, *body = _padded([self.header, *self.cells])
         rule = ["-" * len(cell) for cell in head]
         return "\n".join("  ".join(line).rstrip() for line in (head, rule, *body))
 
     def markdown(self) -> str:
-        """Write a Markdown table, aligned in its source as well."""
+        """Return a Markdown table, aligned in its source as well."""
         safe = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.cells)]
-        head, *body = self._padded(safe[0], safe[1:])
+        head, *body = _padded(safe)
         rule = [
             "-" * len(cell) if i < 2 else "-" * (len(cell) - 1) + ":" for i, cell in enumerate(head)
         ]
         return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
 
-    @staticmethod
-    def _padded(header: list[str], cells: list[list[str]]) -> list[list[str]]:
-        """Every column to one width, names to the left and numbers to the right."""
-        lines = [header, *cells]
-        widths = [max(3, *(len(line[i]) for line in lines)) for i in range(len(header))]
-        return [
-            [
-                c.ljust(w) if i < 2 else c.rjust(w)
-                for i, (c, w) in enumerate(zip(line, widths, strict=True))
-            ]
-            for line in lines
+
+def _padded(lines: list[list[str]]) -> list[list[str]]:
+    """Return every column at one width, names to the left and numbers to the right."""
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        [
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
+        for line in lines
+    ]
 
 
 def table(
@@ -67,7 +66,7 @@ def table(
     metrics: Iterable[str] | None = None,
     published: Mapping[str, Published] | None = None,
 ) -> ResultTable:
-    """Make the table of a record: a row for each method and place, a column for each metric.
+    """Return a record as a table: a row for each method and part, a column for each metric.
 
     Parameters
     ----------
@@ -89,33 +88,30 @@ def table(
     mwm     all     0.980 ± 0.014              –
     """
     published = {} if published is None else published
-    ours = record.summary
-    keys = [tuple(key.split("/")) for key in ours]
-    theirs = [tuple(result_key(*_parts(key)).split("/")) for key in published]
-    known = _in_order(metric for _, metric, _ in [*keys, *theirs])
+    summary = record.summary
+    keys = [checked_key(key).split("/") for key in [*summary, *published]]
+    known = list(dict.fromkeys(metric for _, metric, _ in keys))
     shown = known if metrics is None else list(metrics)
-    strangers = [metric for metric in shown if metric not in known]
-    if strangers:
+    unknown = [metric for metric in shown if metric not in known]
+    if unknown:
         raise SettingError(
-            f"metrics must be among {', '.join(known) or 'none'}, got {', '.join(strangers)}."
+            f"metrics must be among {', '.join(known) or 'none'}, got {', '.join(unknown)}."
         )
-    beside = {metric for _, metric, _ in theirs}
-    places = _places(
-        [(method, where) for method, metric, where in [*keys, *theirs] if metric in shown]
-    )
+    beside = {key.split("/")[1] for key in published}
     header = ["method", "where"]
     for metric in shown:
         header += [metric, f"{metric} (paper)"] if metric in beside else [metric]
     rows: list[dict[str, Any]] = []
     cells: list[list[str]] = []
-    for method, where in places:
+    for method, where in _ordered([(m, w) for m, metric, w in keys if metric in shown]):
         row: dict[str, Any] = {"method": method, "where": where}
         line = [method, where]
         for metric in shown:
             key = result_key(method, metric, where)
-            found = ours.get(key, {"mean": None, "std": None, "n": 0})
-            row |= {metric: found["mean"], f"{metric}_std": found["std"], f"{metric}_n": found["n"]}
-            line.append(_show(found["mean"], found["std"] if found["n"] > 1 else None))
+            figure = summary.get(key, {"mean": None, "std": None, "n": 0})
+            mean, std, n = figure["mean"], figure["std"], figure["n"]
+            row |= {metric: mean, f"{metric}_std": std, f"{metric}_n": n}
+            line.append(_show(mean, std if n > 1 else None))
             if metric in beside:
                 row[f"{metric}_published"] = published.get(key)
                 line.append(_show_published(published.get(key)))
@@ -124,21 +120,11 @@ def table(
     return ResultTable(rows, header, cells)
 
 
-def _parts(key: str) -> tuple[str, str, str]:
-    method, metric, where = (*key.split("/", 2), "", "")[:3]
-    return method, metric, where
-
-
-def _in_order(names: Iterable[Any]) -> list[Any]:
-    """Different names in the order they first appear."""
-    return list(dict.fromkeys(names))
-
-
-def _places(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Rows by method, places in the order they appear, `all` last."""
-    methods = _in_order(method for method, _ in pairs)
-    wheres = sorted(_in_order(where for _, where in pairs), key=lambda where: where == ALL)
-    return [(m, w) for m in methods for w in wheres if (m, w) in set(pairs)]
+def _ordered(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return rows by method, parts in the order they appear, `all` last."""
+    methods = dict.fromkeys(method for method, _ in pairs)
+    parts = sorted(dict.fromkeys(where for _, where in pairs), key=lambda where: where == ALL)
+    return [(m, w) for m in methods for w in parts if (m, w) in set(pairs)]
 
 
 def _show_published(figure: Published | None) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cofill.completion import Progress
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, fit_sites_many
-from cofill.metrics import Recorder, ResultRecord
+from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.reproduce._fed_clusters import CLUSTERED, cluster_method
 from cofill.reproduce._fed_judge import Judge
 from cofill.reproduce._fed_pictures import fed_pictures
@@ -161,7 +161,7 @@ def _measured(
     for estimator in estimators:
         for where, error in judge.errors(estimator).items():
             figures.setdefault(("mse255", where), []).append(error)
-            figures.setdefault(("psnr", where), []).append(10 * np.log10(255**2 / error))
+            figures.setdefault(("psnr", where), []).append(psnr(error))
     later = np.diff(ends)
     return {
         "figures": figures,

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from cofill.charts import grouped_bars, image_grid, line_chart
-from cofill.metrics import ResultRecord, unpacked_images
+from cofill.metrics import ResultRecord, psnr, unpacked_images
 
 __all__ = ["fed_pictures"]
 
@@ -44,11 +42,7 @@ def fed_pictures(record: ResultRecord) -> dict[str, str]:
         )
     curves: dict[str, Any] = record.extra.get("curves", {})
     lines = {
-        method: [
-            (entry["round"], 10 * float(np.log10(255**2 / entry["all"])))
-            for entry in entries
-            if entry["round"]
-        ]
+        method: [(entry["round"], psnr(entry["all"])) for entry in entries if entry["round"]]
         for method, entries in curves.items()
     }
     lines = {method: points for method, points in lines.items() if len(points) > 1}

@@ -1,4 +1,4 @@
-"""The Classification Difference and paired comparisons."""
+"""The paper's forest and paired comparisons."""
 
 import numpy as np
 import pytest
@@ -13,34 +13,11 @@ A = RNG.normal(size=12)
 B = A + RNG.normal(0.3, 0.5, size=12)
 
 
-def test_perfect_and_useless_reconstruction_of_wdbc():
-    x, y = load_breast_cancer(return_X_y=True)
-    x, train, test = x[:, :10], slice(0, 500), slice(500, None)
-    perfect = metrics.classification_difference(
-        x[train], y[train], x[test], y[test], x[test], seed=0
-    )
-    assert perfect.original > 0.9
-    assert perfect.difference == 0
-    flat = np.broadcast_to(x[train].mean(axis=0), x[test].shape)
-    useless = metrics.classification_difference(x[train], y[train], x[test], y[test], flat, seed=0)
-    assert useless.original == perfect.original
-    assert useless.reconstructed in (np.mean(y[test]), 1 - np.mean(y[test]))
-    assert useless.difference == useless.reconstructed - useless.original < -0.1
-
-
 def test_the_seed_decides_the_forest():
     x, y = load_breast_cancer(return_X_y=True)
     first, again, other = (metrics.paper_forest(s).fit(x, y).predict_proba(x) for s in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0
-
-
-def test_image_views_and_text_labels():
-    x = RNG.normal(size=(30, 2, 2))
-    y = np.where(x[:, 0, 0] > 0, "high", "low")
-    assert metrics.classification_difference(x, y, x, y, x, seed=0).original > 0.9
-    with pytest.raises(DataError, match="at least one row"):
-        metrics.classification_difference(x, y, x[:0], y[:0], x[:0], seed=0)
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
