@@ -63,20 +63,20 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 
-$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml papers/pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill (once)"
-	@$(BIN)/python $(PIP) --editable '.[sql]'
+	@$(BIN)/python $(PIP) --editable '.[sql]' --editable papers
 	@touch $@
 
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.test: pyproject.toml papers/pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and the test tools (once)"
 	@# Modules are compiled when first used: tests use fewer than half of them.
-	@$(BIN)/python $(PIP) --no-compile --editable '.[sql,network,psi]' --group test
+	@$(BIN)/python $(PIP) --no-compile --editable '.[sql,network,psi]' --editable papers --group test
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.docs: pyproject.toml papers/pyproject.toml | $(VENV)/bin/python
 	@echo "installing cofill and what builds its documentation (once)"
-	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --group docs
+	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --editable papers --group docs
 	@touch $@ $(VENV)/.run
 
 $(BENCH)/.bench: pyproject.toml bench/requirements.txt

@@ -16,7 +16,7 @@ from bench.picture import completion_picture
 
 from cofill.completion import methods
 from cofill.metrics import ResultRecord
-from cofill.reproduce import find_experiment
+from cofill_papers import find_experiment
 
 ROOT = Path(__file__).parents[1]
 RESULTS, README, PICTURE = ROOT / "results", ROOT / "README.md", ROOT / "docs" / "picture.svg"

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cofill.metrics import ResultRecord
-from cofill.reproduce import pictures
-from cofill.reproduce._mean_pictures import mean_pictures
+from cofill_papers import find_experiment
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-Drawn = Mapping[str, str]
-# file: (record, how it is drawn, which of its pictures)
-WANTED: dict[str, tuple[str, Callable[[ResultRecord], Drawn], str]] = {
-    "cube_masks.svg": ("cube", pictures, "masks_mwm"),
-    "wdbc_errors.svg": ("wdbc", pictures, "mse"),
-    "mfdd_digits.svg": ("mfdd", pictures, "digits_best"),
-    "mean_attacks.svg": ("growpu-mnist", mean_pictures, "accuracy"),
+# file: (record, which of its pictures)
+WANTED: dict[str, tuple[str, str]] = {
+    "cube_masks.svg": ("cube", "masks_mwm"),
+    "wdbc_errors.svg": ("wdbc", "mse"),
+    "mfdd_digits.svg": ("mfdd", "digits_best"),
+    "mean_attacks.svg": ("growpu-mnist", "accuracy"),
 }
 
 
 def drawn() -> dict[Path, str]:
     """Return every picture and where it belongs."""
-    made = {}
-    for name, (record, draw, which) in WANTED.items():
-        made[FOLDER / name] = draw(ResultRecord.read(ROOT / "results" / f"{record}.json"))[which]
-    return made
+    pictures = {}
+    for name, (experiment, which) in WANTED.items():
+        record = ResultRecord.read(ROOT / "results" / f"{experiment}.json")
+        pictures[FOLDER / name] = find_experiment(experiment).draw_record(record)[which]
+    return pictures
 
 
 def stale() -> list[Path]:
@@ -38,10 +36,10 @@ def stale() -> list[Path]:
 def main() -> int:
     """Draw, or with ``--check`` say what is stale."""
     if "--check" in sys.argv[1:]:
-        found = stale()
-        for path in found:
+        outdated = stale()
+        for path in outdated:
             sys.stderr.write(f"{path.relative_to(ROOT)} is stale; run `make docs`\n")
-        return 1 if found else 0
+        return 1 if outdated else 0
     FOLDER.mkdir(exist_ok=True)
     for path, text in drawn().items():
         path.write_text(text, encoding="utf-8")

@@ -20,7 +20,7 @@ from cofill.attack._discriminant import calibrated, direction_of, quantile_cut, 
 from cofill.attack._kernel import Smoother, kernel_of
 from cofill.attack._likelihood import fit_logistic
 from cofill.errors import DataError, SettingError
-from cofill.views._behaviour import behaviour
+from cofill_papers import behaviour
 
 ATTACKS = (Discriminant, Likelihood, SelfTraining)
 

@@ -72,7 +72,7 @@ class TestEmbedded:
 
     def test_listing(self):
         found = {d.name: d for d in datasets()}
-        embedded = ["wdbc", "digits", "cube", "behaviour"]
+        embedded = ["wdbc", "digits", "cube"]
         assert [n for n, d in found.items() if d.is_here] == embedded
         assert found["mnist"].where == "not here"
         for name in embedded:

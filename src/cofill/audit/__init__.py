@@ -42,10 +42,26 @@ from cofill.audit._bound import (
     bound_of_event,
     bound_of_leak,
 )
-from cofill.audit._code_trial import TrialSettings
+from cofill.audit._code_trial import (
+    Attacked,
+    Told,
+    TrialSettings,
+    attack_codes,
+    codes_made,
+    codes_sent,
+    completed_rows,
+    error_of,
+    fit_defended,
+    inferred_at,
+    inferred_by,
+    trade_off,
+    widest,
+)
 from cofill.audit._codes import CodeAuditSettings, audit_codes
 from cofill.audit._evidence import Evidence, evidence_of
 from cofill.audit._files import CodeFiles, code_files, mean_files, training_rows
+from cofill.audit._held_out import HeldOut, hold_out
+from cofill.audit._least_leak import least_leak, least_leaks
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
 from cofill.audit._mechanism import prove_epsilon
@@ -62,6 +78,7 @@ __all__ = [
     "SCALE",
     "SCALE_WORDS",
     "Anonymity",
+    "Attacked",
     "Audit",
     "AuditedRelease",
     "Claim",
@@ -70,14 +87,17 @@ __all__ = [
     "Curve",
     "EpsilonBound",
     "Evidence",
+    "HeldOut",
     "MeanAuditSettings",
     "RoundWatch",
+    "Told",
     "TrialSettings",
     "UpdateAuditSettings",
     "Verdict",
     "ViewAuditSettings",
     "advantage",
     "anonymity",
+    "attack_codes",
     "audit_codes",
     "audit_ledger",
     "audit_mean",
@@ -89,10 +109,22 @@ __all__ = [
     "bound_of_event",
     "bound_of_leak",
     "code_files",
+    "codes_made",
+    "codes_sent",
+    "completed_rows",
+    "error_of",
     "evidence_of",
+    "fit_defended",
+    "hold_out",
+    "inferred_at",
+    "inferred_by",
     "joined",
+    "least_leak",
+    "least_leaks",
     "level_of",
     "mean_files",
     "prove_epsilon",
+    "trade_off",
     "training_rows",
+    "widest",
 ]

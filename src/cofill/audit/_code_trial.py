@@ -23,11 +23,14 @@ from jaxtyping import Float
 from cofill.attack import DecoderSettings, Leak, invert_codes
 from cofill.audit._held_out import HeldOut
 from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
+from cofill.cooperate._encode import ENCODE, encode_rows
 from cofill.cooperate._estimator import fit_steps
 from cofill.cooperate._site import CooperativeSite
 from cofill.metrics import mse
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import rows_of
+from cofill.protocol import run_steps
+from cofill.views import MultiView
 
 __all__ = [
     "Attacked",
@@ -36,6 +39,7 @@ __all__ = [
     "TradeOff",
     "TrialSettings",
     "attack_codes",
+    "codes_made",
     "codes_sent",
     "completed_rows",
     "error_of",
@@ -143,6 +147,16 @@ def codes_sent(system: CooperativeReconstruction) -> dict[str, Told]:
         codes = system.sites_[site.others[0]].peer_codes[name]
         told[name] = told_by(site, codes.tokens, codes.codes)
     return told
+
+
+def codes_made(system: CooperativeReconstruction, views: MultiView) -> dict[str, Told]:
+    """Return the codes that a system's encoders make of views, without learning any link."""
+    federation = system._start(views)
+    run_steps((ENCODE,), [federation])
+    return {
+        name: told_by(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
+        for name, site in federation.sites.items()
+    }
 
 
 # --- leak -----------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from cofill.cli._federation import (
     run_site,
     site,
 )
+from cofill.cli._plugins import add_plugins
 from cofill.cli._report import report
-from cofill.cli._reproduce import reproduce
 from cofill.cli._watch import watch
 from cofill.errors import CofillError, InputError
 from cofill.paths import keep_compiled_programs
@@ -82,7 +82,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, cluster, methods, demo, doctor, report, reproduce, watch, coordinator):
+for _command in (complete, cluster, methods, demo, doctor, report, watch, coordinator):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 app.add_typer(attack, name="attack")
@@ -96,6 +96,7 @@ site.command()(_guarded(keys))
 app.add_typer(federation, name="federation")
 app.add_typer(site, name="site")
 app.add_typer(datasets, name="datasets")
+add_plugins(app, _guarded)
 
 
 def main(arguments: list[str] | None = None) -> None:

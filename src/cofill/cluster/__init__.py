@@ -25,7 +25,8 @@ from cofill.cluster._deep_settings import DeepSettings
 from cofill.cluster._estimator import DeepClustering, FederatedKMeans
 from cofill.cluster._job import CLUSTERERS, ClusterJob, ClusterResult, run_cluster
 from cofill.cluster._kmeans import KMeansSettings, pooled_kmeans
-from cofill.cluster._map import PlaneMap, map_picture, plane_map
+from cofill.cluster._map import PlaneMap, plane_map
+from cofill.cluster._map_picture import map_picture
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._noise import GroupNoise
 from cofill.cluster._objective import ObjectiveSettings

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from cofill.cluster._clusterer import AbstractClusterer
 from cofill.cluster._estimator import DeepClustering, FederatedKMeans
-from cofill.cluster._map import PlaneMap, map_picture, plane_map
+from cofill.cluster._map import PlaneMap, plane_map
+from cofill.cluster._map_picture import map_picture
 from cofill.cluster._rows import ONE
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from cofill.charts import density_maps
 from cofill.errors import DataError, SettingError
 from cofill.views import Key
 
-__all__ = ["PlaneMap", "map_picture", "plane_map"]
+__all__ = ["PlaneMap", "plane_map"]
 
-_LEAST = 3  # individuals in a bin that is shown
 _FEW = 300  # individuals for whom exact t-SNE is the faster one
 
 
@@ -125,23 +123,3 @@ def _neighbour_embedding(
         embedding.set_params(method="exact")
     made = embedding.fit_transform(table.astype(np.float32))
     return np.asarray(made, dtype=np.float64)
-
-
-def map_picture(plane: PlaneMap) -> str | None:
-    """Draw where groups lie, as counts in bins: nobody is visible alone. None for too few."""
-    if plane.groups is None:
-        raise SettingError("groups must be given to draw a map of them")
-    labels = sorted(set(plane.groups.tolist()))
-    panels = {f"group {g}": plane.points[plane.groups == g] for g in labels}
-    if max(map(len, panels.values())) < _LEAST:
-        return None
-    shown = "" if plane.explained is None else f"{plane.explained:.0%} of the variance. "
-    return density_maps(
-        "Groups on the plane that shows most of them",
-        panels,
-        x_axis="first component",
-        y_axis="second component",
-        bins=32,
-        least=_LEAST,
-        caption=f"{shown}Bins with fewer than {_LEAST} individuals are blank.",
-    )

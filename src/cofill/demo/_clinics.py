@@ -16,11 +16,10 @@ import numpy as np
 from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion import Progress
-from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
+from cofill.federate import FederatedCompletion, LocalSettings, PairScores, RoundSettings
 from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.metrics import purity as purity_of
 from cofill.privacy import Ledger
-from cofill.reproduce._fed_judge import Judge
 from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
 __all__ = ["Clinics", "clinics"]
@@ -60,7 +59,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
         only={"image": 375, "edge": 375},
         key=seed,
     )
-    judge = Judge(digits.views.take(test))
+    scores = PairScores(digits.views.take(test))
     recorder = Recorder("clinics", seeds=[seed], settings={"sites": _SITES, "rounds": _ROUNDS})
     curve: list[dict[str, Any]] = []
     watch = RoundWatch(seed=seed)
@@ -68,7 +67,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     def after(number: int, model: FederatedCompletion) -> None:
         watch(number, model)
         if number:
-            curve.append({"round": number, **judge.errors(model)})
+            curve.append({"round": number, **scores.errors(model)})
 
     model = FederatedCompletion(
         network={"fine": 0, "width": 64, "blocks": 2},
@@ -79,14 +78,14 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     model.fit_sites(
         held, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
     )
-    for where, error in judge.errors(model).items():
+    for where, error in scores.errors(model).items():
         recorder.add("federated", "psnr", where, [psnr(error)])
         recorder.add("federated", "mse255", where, [error])
     for where, error in _by_mean(held, digits.views.take(test)).items():
         recorder.add("mean", "psnr", where, [psnr(error)])
         recorder.add("mean", "mse255", where, [error])
     recorder.note("curves", {"federated": curve})
-    recorder.note("images", {"federated": {f"round {_ROUNDS}": judge.pictures(model)}})
+    recorder.note("images", {"federated": {f"round {_ROUNDS}": scores.pictures(model)}})
     folder = out / "clinics"
     folder.mkdir()
     sources = _written(model, held, folder)

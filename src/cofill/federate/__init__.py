@@ -5,6 +5,7 @@ from cofill.federate._completion_net import CompletionNet
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, Phase
 from cofill.federate._local import LocalSettings
+from cofill.federate._pair_scores import PairScores
 from cofill.federate._parties import Coordinator, RoundSettings, RowSite, federation_of
 from cofill.federate._rounds import round_steps, run_rounds
 from cofill.federate._rows import Rows, Shape, rows_of
@@ -34,6 +35,7 @@ __all__ = [
     "FedYogi",
     "FederatedCompletion",
     "LocalSettings",
+    "PairScores",
     "Phase",
     "Pix2Pix",
     "RoundSettings",

@@ -5,7 +5,6 @@ from cofill.nets._forward import forward
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import fit_fusions, refine_fusions
 from cofill.nets._fusion_settings import FusionSettings
-from cofill.nets._gan import GANSettings, draw_rows, fit_generators
 from cofill.nets._grid import DetailNet, GridNet, Layout, layout_of
 from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, side_by_side
@@ -35,7 +34,6 @@ __all__ = [
     "Fusion",
     "FusionProblem",
     "FusionSettings",
-    "GANSettings",
     "GridNet",
     "GroupDropout",
     "Grouped",
@@ -48,10 +46,8 @@ __all__ = [
     "TrainSettings",
     "Trained",
     "apply_rows",
-    "draw_rows",
     "expectations",
     "fit_fusions",
-    "fit_generators",
     "forward",
     "layout_of",
     "load",

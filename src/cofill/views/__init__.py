@@ -4,7 +4,7 @@ from cofill.views._datasets import Dataset, DatasetInfo, datasets, edges, load
 from cofill.views._feature import Feature, Kind
 from cofill.views._fetch import fetch
 from cofill.views._frames import ColumnRules, read_ids, to_frame, to_table, view_from_table
-from cofill.views._keys import Key
+from cofill.views._keys import Key, stream
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, by_view, by_view_and_row, pair_up
@@ -41,6 +41,7 @@ __all__ = [
     "pair_up",
     "read_ids",
     "read_views",
+    "stream",
     "to_frame",
     "to_table",
     "view_from_table",

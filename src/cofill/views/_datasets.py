@@ -1,7 +1,7 @@
 """The data sets of the papers and a few more, as views with labels.
 
-Four are embedded (``wdbc``, ``digits``, ``cube``, ``behaviour``) and need no file; the others are
-read from the data folder (see `data_folder`).
+Three are embedded (``wdbc``, ``digits``, ``cube``) and need no file; the others are read from the
+data folder (see `data_folder`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from jaxtyping import Bool, Int, UInt8
 
 from cofill.errors import DataError, SettingError
 from cofill.paths import data_folder
-from cofill.views._behaviour import N_FIELDS, behaviour
 from cofill.views._feature import Feature, Kind
 from cofill.views._fetch import FILES, read_idx, read_npz
 from cofill.views._keys import Key, stream
@@ -93,9 +92,9 @@ def load(name: str, **options: Any) -> Dataset:
     name
         One of `datasets`.
     options
-        ``cube``: `key`. ``behaviour``: `key` and `n_per_class`. ``madelon``: `key` (which features
-        go to which view). ``mnist``: `part` (``"train"`` or ``"test"``) and `limit` (the first so
-        many). ``mfdd``: `mor` (False leaves the view out that the paper does not name).
+        ``cube``: `key`. ``madelon``: `key` (which features go to which view). ``mnist``: `part`
+        (``"train"`` or ``"test"``) and `limit` (the first so many). ``mfdd``: `mor` (False leaves
+        the view out that the paper does not name).
 
     Examples
     --------
@@ -126,7 +125,7 @@ def datasets() -> tuple[DatasetInfo, ...]:
     Examples
     --------
     >>> [d.name for d in datasets() if d.where == "embedded"]
-    ['wdbc', 'digits', 'cube', 'behaviour']
+    ['wdbc', 'digits', 'cube']
     """
     return tuple(
         DatasetInfo(name, e.description, e.individuals, e.views, _where(name))
@@ -180,14 +179,6 @@ def _cube(*, key: Key = 0) -> Dataset:
     seen = {"along_x": ["y", "z"], "along_y": ["x", "z"], "along_z": ["x", "y"]}
     cells = {v: points[:, ["xyz".index(c) for c in names]] for v, names in seen.items()}
     return _dataset("cube", cells, labels, ("origin", "x", "y", "z"), seen)
-
-
-def _behaviour(*, key: Key = 0, n_per_class: int = 10_000) -> Dataset:
-    records, positive = behaviour(n_per_class, key=key)
-    features = [Feature(f"field_{k:03d}", dtype="int8") for k in range(1, N_FIELDS + 1)]
-    classes = ("negative", "positive")
-    cells = {"behaviour": records}
-    return _dataset("behaviour", cells, positive, classes, {"behaviour": features})
 
 
 def _mnist(*, part: str = "train", limit: int | None = None) -> Dataset:
@@ -353,13 +344,6 @@ _CATALOGUE: Mapping[str, _Entry] = {
         1_000,
         ("along_x", "along_y", "along_z"),
         "generated as in section V-A of the Cooperative Reconstruction System",
-    ),
-    "behaviour": _Entry(
-        _behaviour,
-        "users of two advertising segments by 168 sparse fields",
-        20_000,
-        ("behaviour",),
-        "generated to the statistics in section 3 of growPU",
     ),
     "mnist": _Entry(
         _mnist,

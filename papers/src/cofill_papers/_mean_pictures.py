@@ -1,0 +1,142 @@
+"""Pictures of the experiments on released means: of figures, of training, of the records attacked.
+
+The growPU paper's Figures 1 to 3 (what makes behavioural data look safe), 4 (how attacks learn) and
+6 (digits by their principal components). Individuals are shown as shares, quantiles and bins only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cofill.metrics import ResultRecord
+from cofill_papers._charts import density_maps, grouped_bars, line_chart
+from cofill_papers._released import cases_of
+
+__all__ = ["mean_pictures", "portraits"]
+
+_SHOWN = (  # as many as there are colours
+    "kmeans",
+    "nnpu-3lp",
+    "growpu-linear",
+    "growpu-3lp",
+    "discriminant",
+    "likelihood",
+    "best",
+    "oracle-3lp",
+)
+_QUANTILES = np.linspace(0.0, 1.0, 101)
+
+
+def mean_pictures(record: ResultRecord) -> dict[str, str]:
+    """Draw accuracies by kind of mean, and what happened in training.
+
+    Examples
+    --------
+    >>> record = ResultRecord("growpu-mnist", seeds=[0], values={"best/accuracy/noisy": [0.9]})
+    >>> list(mean_pictures(record))
+    ['accuracy']
+    """
+    drawn = {}
+    found = [tuple(k.split("/")) for k in record.summary if k.split("/")[1] == "accuracy"]
+    places = list(dict.fromkeys(where for _, _, where in found if where != "all"))
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    names = [name for name in _SHOWN if name in names] or names[: len(_SHOWN)]
+    if places:
+        series: dict[str, Sequence[tuple[float, float] | None]] = {
+            name: [_value(record.summary.get(f"{name}/accuracy/{where}")) for where in places]
+            for name in names
+        }
+        drawn["accuracy"] = grouped_bars(
+            f"Records whose class was guessed: {record.name}",
+            places,
+            series,
+            axis="accuracy, %",
+            caption=f"Mean and standard deviation over {len(record.seeds)} repeats.",
+        )
+    curves: Mapping[str, Any] = record.extra.get("curves", {})
+    for what, title in (("share", "Share classified positive"), ("accuracy", "Accuracy")):
+        lines = {
+            name: list(zip(of["noiseless"]["steps"], of["noiseless"][what], strict=True))
+            for name, of in curves.items()
+            if "noiseless" in of and of["noiseless"][what]
+        }
+        if lines:
+            drawn[f"training_{what}"] = line_chart(
+                f"{title} in training: {record.name}",
+                lines,
+                x_axis="steps",
+                y_axis=title.lower(),
+                caption="First repeat, noiseless mean.",
+                y_range=(0.0, 1.0),
+            )
+    return drawn
+
+
+def portraits(source: str) -> dict[str, str]:
+    """Draw the records that are attacked, of the first seed."""
+    case = cases_of(source, [0], ())[0]
+    records, truth = case.records.astype(np.float64), case.truth
+    classes = {"positive": records[truth], "negative": records[~truth]}
+    drawn = {"components": _components(source, records, truth)}
+    if source != "behaviour":
+        return drawn
+    most = 12
+    counts = {name: (rows != 0).sum(axis=1) for name, rows in classes.items()}
+    drawn["nonzero"] = line_chart(
+        "Share of records by number of non-zero fields",
+        {
+            name: [(k, float((number == k).mean())) for k in range(1, most + 1)]
+            for name, number in counts.items()
+        },
+        x_axis="non-zero fields",
+        y_axis="share of records",
+    )
+    drawn["fields"] = line_chart(
+        "Share of records that use each field",
+        {
+            name: [(k + 1, float(share)) for k, share in enumerate((rows != 0).mean(axis=0))]
+            for name, rows in classes.items()
+        },
+        x_axis="field",
+        y_axis="share of records",
+    )
+    for name, rows in classes.items():
+        centre = rows.mean(axis=0)
+        drawn[f"distance_{name}"] = line_chart(
+            f"Distance to the mean of the {name} class",
+            {
+                other: [
+                    (float(x), float(q))
+                    for x, q in zip(
+                        np.quantile(np.linalg.norm(of - centre, axis=1), _QUANTILES),
+                        _QUANTILES,
+                        strict=True,
+                    )
+                ]
+                for other, of in classes.items()
+            },
+            x_axis="distance",
+            y_axis="share of records nearer",
+        )
+    return drawn
+
+
+def _components(source: str, records: np.ndarray, truth: np.ndarray) -> str:
+    centred = records - records.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    plane = centred @ vectors[:, [-1, -2]]
+    return density_maps(
+        f"First two principal components: {source}",
+        {"positive": plane[truth], "negative": plane[~truth]},
+        x_axis="first component",
+        y_axis="second component",
+    )
+
+
+def _value(found: Any) -> tuple[float, float] | None:
+    if found is None or found["mean"] is None:
+        return None
+    return 100 * found["mean"], 100 * (found["std"] or 0.0)

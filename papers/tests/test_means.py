@@ -1,0 +1,240 @@
+"""The experiments on released means: what attackers may see, figures, records, pages, pictures."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cofill.attack import Noise
+from cofill.errors import SettingError
+from cofill.metrics import Recorder, ResultRecord
+from cofill_papers import _released, find_experiment, run_experiment
+from cofill_papers._attacks import ATTACKS, Case, Given, _between_ones, run_attack
+from cofill_papers._gan import GANSettings
+from cofill_papers._mean_experiments import (
+    MEAN_EXPERIMENTS,
+    MeanExperiment,
+    Part,
+    run_mean_experiment,
+)
+from cofill_papers._mean_pictures import mean_pictures, portraits
+from cofill_papers._released import cases_of
+
+RESULTS = Path(__file__).parents[2] / "results"
+FAST = {
+    "growpu": {"t_pre": 200, "t_grow": 200, "t_tune": 200, "learning_rate": 0.05},
+    "upu": {"epochs": 30, "learning_rate": 0.05},
+    "nnpu": {"epochs": 30, "learning_rate": 0.05},
+    "oracle": {"epochs": 30, "learning_rate": 0.01},
+}
+
+
+def case(seed=0, seen=None):
+    rng = np.random.default_rng(seed)
+    truth = np.arange(400) % 2 == 0
+    records = (rng.normal(size=(400, 4)) + np.where(truth, 1.5, -1.5)[:, None]).astype(np.float32)
+    mean = records[truth].mean(axis=0, dtype=np.float64)
+    means = {"noiseless": Given(mean), "noisy": Given(mean + 0.05, Noise("laplace", 0.05))}
+    return Case(seed, records, truth, means, seen)
+
+
+@pytest.mark.parametrize("seen", [None, np.arange(100)], ids=["all", "some"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_every_attack_guesses_every_record_of_every_case(attack, seen):
+    told = []
+    made = run_attack(
+        attack,
+        "linear",
+        [case(0, seen), case(1, seen)],
+        prior=0.5,
+        batch=50,
+        settings=FAST.get(attack),
+        report_progress=told.append,
+    )
+    assert set(made.accuracy) == {"noiseless", "noisy"}
+    for values in made.accuracy.values():
+        assert len(values) == 2
+        assert min(values) > 0.9
+    assert set(made.sureness) == (
+        {"noiseless", "noisy"} if attack in ("discriminant", "likelihood", "best") else set()
+    )
+
+
+def test_an_unknown_attack_is_named():
+    with pytest.raises(SettingError, match="no attack 'magic'; there is kmeans"):
+        run_attack("magic", "", [case()], prior=0.5, batch=50, report_progress=lambda _: None)
+    with pytest.raises(SettingError, match="no attack 'mwm'"):
+        run_experiment("growpu-behaviour", seeds=1, quick=True, methods=["mwm"])
+
+
+def test_the_means_are_the_papers():
+    fast = GANSettings(steps=20)
+    cases = cases_of("behaviour", [3, 4], ("noiseless", "distribution", "noisy"),
+                     of_each=200, generator=fast)  # fmt: skip
+    for found in cases:
+        mean = found.records[found.truth].mean(axis=0)
+        np.testing.assert_allclose(found.means["noiseless"].mean, mean, atol=1e-6)
+        noise = found.means["noisy"].noise
+        extent = found.records.max() - found.records.min()
+        assert noise == Noise("laplace", float(extent) / (200 * 0.01))
+        assert 0.3 < np.abs(found.means["noisy"].mean - mean).mean() / noise.scale < 3
+        simulated = found.means["distribution"].mean
+        assert simulated.shape == mean.shape
+        assert not np.allclose(simulated, mean, atol=1e-3)
+        off = np.sqrt(((simulated - mean) ** 2).mean())
+        told = found.means["distribution"].noise
+        assert told.kind == "unknown"
+        assert 0.2 < told.scale / off < 5  # found by simulating others, without the real mean
+    assert not np.array_equal(cases[0].records, cases[1].records)
+    again = cases_of("behaviour", [3], ("noisy",), of_each=200)[0]
+    np.testing.assert_array_equal(again.means["noisy"].mean, cases[0].means["noisy"].mean)
+
+
+def test_attacks_added_to_a_record_are_given_its_simulated_means(tmp_path, monkeypatch):
+    settings = {"seeds": 1, "quick": True, "out": tmp_path}
+    monkeypatch.setattr(_released, "_generated", lambda rows, *_: rows.mean(axis=1) + 0.125)
+    first = run_experiment("growpu-behaviour", methods=["discriminant"], **settings)
+    noted = first.extra["simulated"]["behaviour"]
+
+    def untold(*_):
+        raise AssertionError("a generator was trained again")
+
+    monkeypatch.setattr(_released, "_generated", untold)
+    second = run_experiment("growpu-behaviour", methods=["likelihood"], add=True, **settings)
+    assert second.extra["simulated"]["behaviour"] == noted
+    given = cases_of("behaviour", [0], ("distribution",), of_each=500, simulated=noted)[0]
+    np.testing.assert_array_equal(given.means["distribution"].mean, noted["means"][0])
+    assert given.means["distribution"].noise == Noise("unknown", noted["off"][0])
+
+
+def test_a_tenth_is_seen_and_no_mean_of_it():
+    found = cases_of("behaviour", [0], ("noiseless",), of_each=200, share_seen=0.1)[0]
+    assert len(found.seen) == 40
+    assert found.known.shape == (40, 168)
+    np.testing.assert_allclose(
+        found.means["noiseless"].mean, found.records[found.truth].mean(axis=0), atol=1e-6
+    )
+
+
+def test_a_record_has_figures_outcomes_curves_and_a_page(tmp_path):
+    record = run_experiment(
+        "growpu-behaviour", seeds=1, quick=True, methods=["best", "kmeans"], out=tmp_path
+    )
+    keys = {f"{m}/accuracy/{k}" for m in ("best", "kmeans")
+            for k in ("noiseless", "distribution", "noisy")}  # fmt: skip
+    assert keys <= set(record.values)
+    assert record.summary["best/accuracy/noiseless"]["mean"] > 0.8
+    page = (tmp_path / "growpu-behaviour.md").read_text()
+    assert "Records whose class was guessed" in page
+    assert "0.6000" in page  # the paper's K-means
+    assert (tmp_path / "growpu-behaviour_accuracy.svg").exists()
+    assert (tmp_path / "growpu-behaviour_behaviour_components.svg").exists()
+    assert ResultRecord.read(tmp_path / "growpu-behaviour.json").values == record.values
+
+
+def test_figures_are_recorded_and_progress_only_goes_up():
+    part = Part("behaviour", (("upu", "linear", "upu-linear"),), ("noiseless",))
+    experiment = MeanExperiment("x", "a test", "a test", (part,))
+    recorder = Recorder("x", seeds=[0])
+    told = []
+    run_mean_experiment(
+        experiment,
+        recorder,
+        quick=True,
+        methods=None,
+        simulated={},
+        progress=lambda what, share: told.append(share),
+    )
+    record = recorder.finish()
+    assert 0 <= record.values["upu-linear/accuracy/noiseless"][0] <= 1
+    assert told[0] == 0
+    assert told[-1] == 1
+    assert sorted(told) == told
+
+
+def test_networks_keep_curves_and_tell_degenerate_guesses():
+    given = {"prior": 0.5, "batch": 50, "tell": lambda _: None}
+    grown = run_attack(
+        "growpu", "linear", [case()], settings={**FAST["growpu"], "curve_every": 50}, **given
+    )
+    curve = grown.curves["noiseless"]
+    assert len(curve["steps"]) == len(curve["share"]) == len(curve["accuracy"]) > 3
+    assert curve["accuracy"][-1] == pytest.approx(grown.accuracy["noiseless"][0], abs=0.01)
+    lost = run_attack(
+        "upu",
+        "3lp-50",
+        [case()],
+        settings={"epochs": 1500, "learning_rate": 0.5, "dropout": 0},
+        **given,
+    )
+    assert lost.outcomes["noisy"] == ["degenerate"]
+    assert lost.accuracy["noisy"] == [0.5]
+
+
+def test_networks_of_the_paper_do_not_mind_the_units_of_records():
+    own = case()
+    other = replace(
+        own,
+        records=7 * own.records + 3,
+        means={k: replace(v, mean=7 * v.mean + 3) for k, v in own.means.items()},
+    )
+    one, two = (_between_ones([each])[0] for each in (own, other))
+    assert (one.records.min(), one.records.max()) == pytest.approx((-1, 1))
+    np.testing.assert_allclose(one.records, two.records, atol=1e-5)
+    for where, given in one.means.items():
+        np.testing.assert_allclose(given.mean, two.means[where].mean, atol=1e-5)
+    images = [replace(own, records=own.records / 10)]
+    assert _between_ones(images) is images
+
+
+def test_published_figures_belong_to_figures_that_are_made():
+    for experiment in MEAN_EXPERIMENTS:
+        made = {
+            f"{name}/accuracy/{part.prefix}{kind}"
+            for part in experiment.parts
+            for _, _, name in part.attacks
+            for kind in part.kinds
+        } | {f"nnpu-3lp/accuracy/{n}" for n in experiment.labelled}
+        assert set(experiment.published) <= made
+    assert find_experiment("growpu-mnist").published["growpu-linear/accuracy/noisy"] == 0.918
+
+
+@cache
+def recorded(name):
+    return ResultRecord.read(RESULTS / f"{name}.json").summary
+
+
+@pytest.mark.parametrize("name", ["growpu-mnist", "growpu-behaviour", "growpu-subset"])
+def test_the_best_attack_beats_growpu_in_every_recorded_cell(name):
+    found = recorded(name)
+    cells = [key.split("/") for key in found if key.startswith("growpu-") and "/accuracy/" in key]
+    assert len(cells) >= 6
+    for grown, figure, place in cells:
+        assert found[f"best/{figure}/{place}"]["mean"] >= found[f"{grown}/{figure}/{place}"]["mean"]
+
+
+@pytest.mark.parametrize("classifier", ["linear", "3lp"])
+@pytest.mark.parametrize("kind", ["noiseless", "distribution", "noisy"])
+def test_recorded_attacks_on_made_up_users_are_in_the_order_of_table_7(classifier, kind):
+    found = recorded("growpu-behaviour")
+    upu, nnpu, growpu = (
+        found[f"{attack}-{classifier}/accuracy/{kind}"]["mean"]
+        for attack in ("upu", "nnpu", "growpu")
+    )
+    assert upu < nnpu < growpu
+
+
+def test_curves_become_pictures_and_portraits_show_no_single_record():
+    curve = {"steps": [1, 2], "share": [0.5, 0.4], "accuracy": [0.6, 0.7]}
+    record = ResultRecord(
+        "growpu-mnist",
+        seeds=[0],
+        values={"best/accuracy/noisy": [0.9]},
+        extra={"curves": {"growpu-linear": {"noiseless": curve}}},
+    )
+    assert set(mean_pictures(record)) == {"accuracy", "training_share", "training_accuracy"}
+    assert set(portraits("behaviour")) == {
+        "components", "nonzero", "fields", "distance_positive", "distance_negative",
+    }  # fmt: skip

@@ -1,0 +1,93 @@
+"""How well generated modalities match test images that no training has seen.
+
+Errors are on the scale of 0 to 255; "all" is the mean of both directions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cofill.federate._estimator import FederatedCompletion
+from cofill.federate._rows import Rows, rows_of
+from cofill.metrics import packed_images
+from cofill.views import MultiView
+
+__all__ = ["PairScores"]
+
+_SHOWN = 8  # test images that are kept as pictures
+
+
+class PairScores:
+    """Measures estimators of two modalities of one size on test views."""
+
+    def __init__(self, test: MultiView) -> None:
+        self._test = test
+        self._kept: tuple[Any, Rows] | None = None
+
+    def errors(self, estimator: FederatedCompletion, *, modules: bool = False) -> dict[str, float]:
+        """Return squared errors of both directions and their mean.
+
+        With `modules` also those of VIGAN's parts: what the generators alone make (Table 4.6), and
+        how the autoencoder rebuilds true pairs (Table 4.3).
+        """
+        learner = estimator.learner_
+        rows = self._rows(estimator)
+        half = learner.shape.sizes[0]
+        ways = {"x2y": (0, slice(half, None)), "y2x": (1, slice(0, half))}
+        parts = {"": "fill"}
+        if modules and hasattr(learner, "rebuilt"):
+            parts["generators_"] = "generated"
+        found = {}
+        for prefix, part in parts.items():
+            for way, (shown, columns) in ways.items():
+                made = learner.complete(estimator.weights_, _only(rows, shown), part=part)
+                found[f"{prefix}{way}"] = _mse255(made[:, columns], rows.cells[:, columns])
+            found[f"{prefix}all"] = (found[f"{prefix}x2y"] + found[f"{prefix}y2x"]) / 2
+        if len(parts) > 1:
+            made = learner.complete(estimator.weights_, rows, part="rebuilt")
+            found["autoencoder"] = _mse255(made, rows.cells)
+        return found
+
+    def pictures(self, estimator: FederatedCompletion) -> dict[str, Any]:
+        """Return some test images, which are square, and what is made of them, packed."""
+        rows = self._rows(estimator)
+        few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
+        half = estimator.learner_.shape.sizes[0]
+        made = [
+            estimator.learner_.complete(estimator.weights_, _only(few, shown)) for shown in (0, 1)
+        ]
+        shown = {
+            "image": few.cells[:, :half],
+            "edge from image": made[0][:, half:],
+            "edge": few.cells[:, half:],
+            "image from edge": made[1][:, :half],
+        }
+        side = round(half**0.5)
+        return {
+            name: packed_images(
+                np.rint(255 * np.clip(cells, 0, 1)).astype(np.uint8).reshape(-1, side, side)
+            )
+            for name, cells in shown.items()
+        }
+
+    def _rows(self, estimator: FederatedCompletion) -> Rows:
+        """Return the test images in a model's range, which is most often that of the last model."""
+        ranges = [(s.center[0], s.scale[0]) for s in estimator.scalers_.values()]
+        if self._kept is None or self._kept[0] != ranges:
+            made = rows_of(self._test, estimator.scalers_, estimator.learner_.shape)
+            self._kept = (ranges, made)
+        return self._kept[1]
+
+
+def _only(rows: Rows, shown: int) -> Rows:
+    """Return rows that show one of two modalities of one size."""
+    present = np.zeros_like(rows.present)
+    present[:, shown] = True
+    known = np.repeat(present, rows.cells.shape[1] // 2, axis=1)
+    return Rows(np.where(known, rows.cells, 0).astype(np.float32), known, present)
+
+
+def _mse255(made: np.ndarray, true: np.ndarray) -> float:
+    return float(255**2 * np.mean((made.astype(np.float64) - true) ** 2))
