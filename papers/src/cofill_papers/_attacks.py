@@ -155,7 +155,7 @@ def run_attack(
         Records a step.
     settings
         Others than the defaults of the attack's training.
-    tell
+    report_progress
         Called with the share done.
     """
     check_attacks([name])

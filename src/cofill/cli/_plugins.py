@@ -62,7 +62,7 @@ def add_plugins(
 
 
 def _missing(name: str, distribution: str) -> Command:
-    def explain(context: typer.Context) -> None:
+    def explain() -> None:
         raise SettingError(
             f"`cofill {name}` comes with the distribution {distribution}, which is not installed "
             f"or cannot be loaded; install it by `pip install {distribution}`"

@@ -63,7 +63,7 @@ def map_picture(plane: PlaneMap) -> str | None:
     )
 
 
-def _common_range(columns: list[Float[np.ndarray, " individuals"]]) -> tuple[float, float]:
+def _common_range(columns: list[Float[np.ndarray, " _"]]) -> tuple[float, float]:
     """Return a range beyond which at least `_LEAST` individuals of a group, or 0.1 %, still lie."""
     lows, highs = [], []
     for column in columns:
