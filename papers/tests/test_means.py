@@ -155,7 +155,7 @@ def test_figures_are_recorded_and_progress_only_goes_up():
 
 
 def test_networks_keep_curves_and_tell_degenerate_guesses():
-    given = {"prior": 0.5, "batch": 50, "tell": lambda _: None}
+    given = {"prior": 0.5, "batch": 50, "report_progress": lambda _: None}
     grown = run_attack(
         "growpu", "linear", [case()], settings={**FAST["growpu"], "curve_every": 50}, **given
     )
