@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cofill.cluster import FederatedKMeans, choose_k, map_picture, plane_map
+from cofill.cluster import FederatedKMeans, PlaneMap, choose_k, map_picture, plane_map
 from cofill.cluster._rows import gather
 from cofill.errors import DataError, SettingError
 
@@ -102,3 +102,20 @@ def test_a_map_is_drawn_in_bins_and_not_at_all_for_too_few():
     assert map_picture(plane_map(points[:4], groups[:4])) is None
     with pytest.raises(SettingError, match="groups must be given"):
         map_picture(plane_map(points))
+
+
+def test_few_individuals_neither_show_in_a_map_nor_stretch_it():
+    rng = np.random.default_rng(0)
+    crowd = rng.normal(size=(2000, 2))
+    far = np.concatenate([crowd, [[1e6, 1e6], [-1e6, 1e6]]])
+    plain, stretched = (
+        map_picture(PlaneMap(points, np.zeros(len(points), int), "pca", None))
+        for points in (crowd, far)
+    )
+    bins = [picture.count("<rect") for picture in (plain, stretched)]
+    assert bins[0] > 50
+    assert bins[1] == pytest.approx(bins[0], rel=0.2)
+    counts = np.repeat([[0.0, 0.0], [1.0, 1.0]], [100, 2], axis=0)
+    drawn = map_picture(PlaneMap(counts, np.zeros(102, int), "pca", None))
+    assert drawn.count("<rect") == 3  # the page, the frame and the bin of a hundred
+    assert "98 % drawn" in drawn

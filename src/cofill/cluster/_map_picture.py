@@ -86,7 +86,7 @@ def _panel(
     words = f"{points:,} individuals, {drawn} % drawn, at most {fullest:,} in a bin"
     cells = [
         f'<rect x="{left + _CELL * i}" y="{top + _CELL * (_BINS - 1 - j)}" width="{_CELL}" '
-        f'height="{_CELL}" fill="{_shade(hue, counts[i, j], fullest)}"/>'
+        f'height="{_CELL}" fill="{_shade(hue, int(counts[i, j]), fullest)}"/>'
         for i, j in np.argwhere(counts >= _LEAST).tolist()
     ]
     frame = (
