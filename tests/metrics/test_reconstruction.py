@@ -112,6 +112,7 @@ def test_mrd_leaves_out_values_near_zero_of_the_feature_scale():
     guess = np.where(np.abs(truth) <= [[0.001, 1.0]], 7.0, truth)
     assert metrics.mrd(truth, guess) == 0
     assert metrics.mrd(truth, guess, near_zero=0) > 100
+    assert metrics.mrd(truth, guess, scale=np.array([1.0, 1.0])) > 1
     assert np.isnan(metrics.mrd(np.zeros((2, 2)), np.ones((2, 2))))
 
 

@@ -11,7 +11,7 @@ unknown cells nor Eq. 10, which is why they are not used here.
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
-from cofill.errors import SettingError
+from cofill.errors import DataError, SettingError
 from cofill.metrics._cells import is_missing, mean_by_feature, mean_by_row, pair, require_same_shape
 
 # Leaves out 0.8 % of the cells of standard normal features.
@@ -71,14 +71,13 @@ def mrd(
     guess: Real[np.ndarray, "n *d"],
     *,
     near_zero: int | float = NEAR_ZERO,
+    scale: Real[np.ndarray, "*d"] | None = None,
 ) -> float:
     """Mean relative difference (Eq. 10): ``|guess − truth| / |truth|``, by row, then over rows.
 
     The paper does not say what becomes of a true value of zero, where the ratio does not exist, nor
     of one beside zero, where one cell decides the whole mean (for standardised data the expectation
-    is infinite). Here a cell is left out when ``|truth| <= near_zero * scale``, where the scale of
-    a feature is the root mean square of its known true values: unlike the standard deviation that
-    is not zero for a constant feature.
+    is infinite). Here a cell is left out when ``|truth| <= near_zero * scale``.
 
     Parameters
     ----------
@@ -89,13 +88,17 @@ def mrd(
     near_zero
         The part of a feature's scale below which a true value counts as zero; 0 leaves out exact
         zeros only.
+    scale
+        Typical size of each feature. By default the root mean square of its known true values,
+        which unlike the standard deviation is not zero for a constant feature. Give the training
+        set's to leave out the same values in every test set.
 
     Examples
     --------
     >>> mrd(np.array([[2.0, 0.0], [4.0, 1.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     0.5
     """
-    return mean_by_row(*_relative(truth, guess, near_zero))
+    return mean_by_row(*_relative(truth, guess, near_zero, scale))
 
 
 def mrd_per_feature(
@@ -103,6 +106,7 @@ def mrd_per_feature(
     guess: Real[np.ndarray, "n *d"],
     *,
     near_zero: int | float = NEAR_ZERO,
+    scale: Real[np.ndarray, "*d"] | None = None,
 ) -> Float[np.ndarray, "*d"]:
     """Mean relative difference of each feature (see `mrd`); NaN for one that is always zero.
 
@@ -111,7 +115,7 @@ def mrd_per_feature(
     >>> mrd_per_feature(np.array([[2.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     array([0.25,  nan])
     """
-    return mean_by_feature(*_relative(truth, guess, near_zero)).reshape(truth.shape[1:])
+    return mean_by_feature(*_relative(truth, guess, near_zero, scale)).reshape(truth.shape[1:])
 
 
 def r2(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
@@ -158,14 +162,24 @@ def r2_per_feature(
 
 
 def _relative(
-    truth: Real[np.ndarray, "..."], guess: Real[np.ndarray, "..."], near_zero: int | float
+    truth: Real[np.ndarray, "..."],
+    guess: Real[np.ndarray, "..."],
+    near_zero: int | float,
+    scale: Real[np.ndarray, "..."] | None,
 ) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, "n d"]]:
     """Return differences relative to the truth, and the cells where the truth is not about zero."""
     if not near_zero >= 0:
         raise SettingError(f"near_zero must be zero or more, got {near_zero}.")
     y, x, known = pair(truth, guess)
-    scale = np.sqrt(mean_by_feature(y**2, known))
-    comparable = known & (np.abs(y) > near_zero * scale)
+    if scale is None:
+        size = np.sqrt(mean_by_feature(y**2, known))
+    elif scale.size == y.shape[1]:
+        size = np.abs(scale.reshape(-1).astype(np.float64))
+    else:
+        raise DataError(
+            f"scale must have one value for each of the {y.shape[1]} features, got {scale.size}."
+        )
+    comparable = known & (np.abs(y) > near_zero * size)
     # Beside the smallest floats the ratio is past the largest one: infinite is the right answer.
     with np.errstate(over="ignore"):
         ratios = np.divide(np.abs(x - y), np.abs(y), out=np.zeros_like(y), where=comparable)
