@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports format bench readme docs clean
+.PHONY: help demo test test-full lint types imports format bench results docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -44,8 +44,8 @@ format: $(VENV)/.test ## rewrite the code in the project's format
 bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
 	@$(BENCH)/bin/python -m bench
 
-readme: $(VENV)/.test ## put the figures of results/ into the README
-	@$(BIN)/python -m bench.readme
+results: $(VENV)/.test ## put the figures of results/ into README.md and docs/results.md
+	@$(BIN)/python -m bench.results
 
 docs: $(VENV)/.docs ## the documentation, in docs/_build/html; warnings are errors
 	@$(BIN)/python docs/_ext/pictures.py

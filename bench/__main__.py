@@ -1,8 +1,8 @@
-"""`make bench`: every comparison in turn, one record each under results/.
+"""`make bench`: run every comparison and write one record each under results/.
 
     python -m bench [--quick] [NAME ...]
 
-Each entry runs in a process of its own, one after another: timings are ratios taken in one run.
+Entries run one after another, each in a process of its own: a ratio compares times of one run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ def main() -> int:
     options = parser.parse_args()
     unknown = [n for n in options.names if n not in ENTRIES]
     if unknown:
-        parser.error(f"there is no entry {unknown[0]!r}; there is {', '.join(ENTRIES)}")
+        parser.error(f"the entry must be one of {', '.join(ENTRIES)}, not {unknown[0]!r}")
     results = ROOT / "results"
     results.mkdir(exist_ok=True)
     for name in options.names or ENTRIES:
         print(f"== {name}", flush=True)
-        more = ["--quick"] if options.quick else ["--out", str(results / f"bench_{name}.json")]
-        code = subprocess.run([sys.executable, "-m", f"bench.{name}", *more], cwd=ROOT).returncode
+        arguments = ["--quick"] if options.quick else ["--out", str(results / f"bench_{name}.json")]
+        code = subprocess.run(
+            [sys.executable, "-m", f"bench.{name}", *arguments], cwd=ROOT
+        ).returncode
         if code:
             return code
     return 0

@@ -36,7 +36,7 @@ class Carrying(AbstractExperiment):
 
 
 class Echo(Carrying):
-    """A model to every site, an update of the same size back."""
+    """Send a model to every site and an update of the same size back."""
 
     name = "mean"
 
@@ -47,41 +47,38 @@ class Echo(Carrying):
     @property
     def steps(self):
         def invite(parties, inboxes, report_progress):
-            letters = [
+            releases = [
                 ModelWeights(sender=COORDINATOR, receiver=name, round=0, weights=parties[0])
                 for name in self.federation.names
             ]
-            return [(parties[0], letters)]
+            return [(parties[0], releases)]
 
         def answer(parties, inboxes, report_progress):
-            made = []
+            outcomes = []
             for party, (model,) in zip(parties, inboxes, strict=True):
-                change = model.weights + 1
-                made.append(
-                    (
-                        party,
-                        [
-                            Update(
-                                sender=party, receiver=COORDINATOR, round=0, change=change, rows=1
-                            )
-                        ],
-                    )
+                update = Update(
+                    sender=party,
+                    receiver=COORDINATOR,
+                    round=0,
+                    change=model.weights + 1,
+                    rows=1,
                 )
-            return made
+                outcomes.append((party, [update]))
+            return outcomes
 
         def gather(parties, inboxes, report_progress):
             return [(np.mean([r.change for r in inboxes[0]], axis=0), [])]
 
-        one = (
+        round_steps = (
             Step("invite", invite, "coordinator"),
             Step("train", answer),
             Step("aggregate", gather, "coordinator"),
         )
-        return one * self.rounds
+        return round_steps * self.rounds
 
 
 class Relay(Carrying):
-    """Bytes from each site to the next, end to end encrypted, some times."""
+    """Send bytes from each site to the next, encrypted end to end, for some rounds."""
 
     name = "cluster"
 
@@ -90,13 +87,13 @@ class Relay(Carrying):
         names = self.federation.names
 
         def send(parties, inboxes, report_progress):
-            made = []
+            outcomes = []
             for party in parties:
                 to = names[(names.index(party) + 1) % len(names)]
                 content = os.urandom(self.size)
-                letter = EncryptedIds(sender=party, receiver=to, purpose="ask", content=content)
-                made.append((party, [letter]))
-            return made
+                release = EncryptedIds(sender=party, receiver=to, purpose="ask", content=content)
+                outcomes.append((party, [release]))
+            return outcomes
 
         def take(parties, inboxes, report_progress):
             assert all(len(inbox) == 1 for inbox in inboxes)

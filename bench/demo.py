@@ -1,4 +1,4 @@
-"""The demo's data with every registered method: three hospitals, 30 % of the rows missing each."""
+"""Evaluate every registered method on the demo's data: three hospitals, 30 % of rows missing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="one repeat")
     options = parser.parse_args()
-    holed, _ = drop_rows(load("wdbc").views, 0.3, key=0)
+    incomplete, _ = drop_rows(load("wdbc").views, 0.3, key=0)
     with tempfile.TemporaryDirectory() as folder:
         sources = {}
-        for name, view in holed.items():
+        for name, view in incomplete.items():
             sources[name] = f"{folder}/{name}.csv"
             write_table(to_table(view), Path(sources[name]))
         job = CompletionJob(
@@ -34,7 +34,7 @@ def main() -> None:
         result = run_completion(job)
     record = result.evaluation
     if record is None:
-        raise SystemExit("the job was asked to evaluate and did not")
+        raise SystemExit("the job must return an evaluation and returned none")
     facts = {key: result.facts[key] for key in ("individuals", "views")}
     record = replace(record, name="bench_demo", extra=facts)
     print(table(record, metrics=["mse"]))

@@ -2,10 +2,10 @@
 
     python -m bench engine
 
-Work: 50 repeats × 9 views, one 10-15-10 ReLU autoencoder each, 512 rows of correlated data a
+Work: 50 repeats × 9 views, one 10-15-10 ReLU autoencoder each, 512 rows of correlated data per
 view, batch 32, Adam 1e-3, 50 epochs. PyTorch and scikit-learn are timed on some repeats and scaled
-linearly (the record says on how many). cofill's time is a whole `train` call with warm programs;
-the first call, with its compilation, is recorded beside it.
+linearly (the record says on how many). cofill's time is that of a `train` call
+whose programs are compiled; the first call, with its compilation, is recorded separately.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ROWS, FEATURES, HIDDEN, BATCH, RATE, VIEWS = 512, 10, 15, 32, 1e-3, 9
 
 
 def views(count):
-    """Correlated, standardised tables, like the views of WDBC."""
+    """Return correlated, standardised tables, like the views of WDBC."""
     rng = np.random.default_rng(0)
     tables = []
     for _ in range(count):
@@ -38,7 +38,7 @@ def views(count):
 
 
 def glorot_start(widths, *, key):
-    """The start that scikit-learn makes, so that the final losses can be compared."""
+    """Return an autoencoder with scikit-learn's initial weights, so that losses can be compared."""
     network = Autoencoder(widths, key=key)
     smaller = (widths[0] / (widths[0] + widths[1])) ** 0.5  # from He's bound to Glorot's
     return eqx.tree_at(
@@ -48,17 +48,17 @@ def glorot_start(widths, *, key):
 
 def time_cofill(tables, repeats, epochs):
     settings = TrainSettings(epochs=epochs, batch_size=BATCH, learning_rate=RATE)
-    made = recipe(glorot_start, (FEATURES, HIDDEN))
+    build = recipe(glorot_start, (FEATURES, HIDDEN))
 
-    def once(seed):
-        began = time.perf_counter()
+    def train_once(seed):
+        started = time.perf_counter()
         keys = split_keys(jax.random.key(seed), repeats * len(tables))
-        tasks = [Task(made, tables[i % len(tables)], key=key) for i, key in enumerate(keys)]
+        tasks = [Task(build, tables[i % len(tables)], key=key) for i, key in enumerate(keys)]
         trained = train(tasks, SquaredError(), settings)
-        return time.perf_counter() - began, trained.final_loss
+        return time.perf_counter() - started, trained.final_loss
 
-    first, _ = once(0)
-    runs = [once(seed) for seed in (1, 2, 3)]
+    first, _ = train_once(0)
+    runs = [train_once(seed) for seed in (1, 2, 3)]
     return {
         "first_seconds": first,
         "runs_seconds": [seconds for seconds, _ in runs],
@@ -81,7 +81,7 @@ def time_torch(tables, repeats, epochs, threads):
         net = torch.nn.Sequential(
             torch.nn.Linear(FEATURES, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, FEATURES)
         )
-        for layer in (net[0], net[2]):  # the same start as the others
+        for layer in (net[0], net[2]):  # the same initial weights as the other tools
             torch.nn.init.xavier_uniform_(layer.weight)
             torch.nn.init.zeros_(layer.bias)
         optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
@@ -102,11 +102,11 @@ def time_torch(tables, repeats, epochs, threads):
         return last
 
     fit(tables[0], 2)
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(repeats):
         losses += [fit(table, epochs) for table in tables]
     return {
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - started,
         "threads": torch.get_num_threads(),
         "final_loss": np.array(losses),
         "networks_timed": repeats * len(tables),
@@ -115,7 +115,7 @@ def time_torch(tables, repeats, epochs, threads):
 
 def time_sklearn(tables, repeats, epochs):
     losses = []
-    began = time.perf_counter()
+    started = time.perf_counter()
     for repeat in range(repeats):
         for table in tables:
             model = MLPRegressor(
@@ -135,7 +135,7 @@ def time_sklearn(tables, repeats, epochs):
                 model.fit(table, table)
             losses.append(2 * model.loss_)  # scikit-learn reports half the squared error
     return {
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - started,
         "final_loss": np.array(losses),
         "networks_timed": repeats * len(tables),
     }

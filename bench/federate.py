@@ -1,10 +1,9 @@
-"""Rounds of ten sites: ours against Flower's simulation engine, a thousand sites, the paper's size.
+"""Time rounds: ten sites beside Flower's simulation engine, a thousand sites, the paper's size.
 
-Flower's clients call the very training that ours does, for their one site: the difference is the
-engine. Its simulation keeps a process per core; rounds are timed from one aggregation to the next,
-and the first ones (compilation) are left out on both sides. Networks are small: of tables with ten
-columns a view, and of 8 × 8 images; then the thesis's 28 × 28. Values are random: times do not
-depend on them.
+Flower's clients call the same training as cofill's sites do: the difference is the engine. Flower's
+simulation has a process per core; rounds are timed from one aggregation to the next, and the first
+ones (compilation) are left out for both. Networks are small: for tables with ten columns per view,
+and for 8 × 8 images; then the thesis's 28 × 28. Values are random: times do not depend on them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import logging
 import os
 import resource
 import time
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def learner_of(size, side, width, blocks):
     return CompletionNet(shape, width=width, blocks=blocks)
 
 
-def ours(rows, learner, local, rounds):
+def time_cofill(rows, learner, local, rounds):
     """Return the seconds of each round but the first two."""
     federation = federation_of(rows, learner, local=local, settings=RoundSettings(rounds=rounds))
     ends = []
@@ -64,7 +64,7 @@ def ours(rows, learner, local, rounds):
     return np.diff(ends)[1:]
 
 
-def in_flower(case, local, rounds):
+def time_flower(case, local, rounds):
     """Return the seconds of each round but the first two."""
     from flwr.client import ClientApp, NumPyClient
     from flwr.common import ndarrays_to_parameters
@@ -79,9 +79,9 @@ def in_flower(case, local, rounds):
         def aggregate_fit(self, server_round, results, failures):
             if failures:
                 raise RuntimeError(f"{len(failures)} of Flower's clients failed: {failures[0]}")
-            made = super().aggregate_fit(server_round, results, failures)
+            aggregated = super().aggregate_fit(server_round, results, failures)
             ends.append(time.perf_counter())
-            return made
+            return aggregated
 
     class Client(NumPyClient):
         def __init__(self, number):
@@ -91,10 +91,10 @@ def in_flower(case, local, rounds):
             learner = learner_of(**case)
             rows = _site(self.number, PEOPLE, case["size"])
             phase = learner.phases[-1]
-            drawn = plan(rows, phase, local, local.epochs, [self.number, config["round"]])
-            work = Work(parameters[0], None, rows, drawn, jax.random.key(self.number))
-            (done,) = train_sites(learner, phase, local, [work])
-            return [done.weights], drawn.steps, {}
+            batches = plan(rows, phase, local, local.epochs, [self.number, config["round"]])
+            work = Work(parameters[0], None, rows, batches, jax.random.key(self.number))
+            (trained,) = train_sites(learner, phase, local, [work])
+            return [trained.weights], batches.steps, {}
 
     def client(context):
         return Client(int(context.node_config["partition-id"])).to_client()
@@ -122,18 +122,14 @@ def in_flower(case, local, rounds):
     return np.diff(ends)[1:]
 
 
-_KEPT = {}
+@cache
+def _site(number, people, size):
+    """Return a site's rows, cached because Flower makes a new client for each round."""
+    return site_rows(number, people, size)
 
 
-def _site(*what):
-    """Return a site's rows, kept in the process: Flower makes a client anew for each round."""
-    if what not in _KEPT:
-        _KEPT[what] = site_rows(*what)
-    return _KEPT[what]
-
-
-def a_thousand(rounds):
-    """Return seconds a round and what memory grew by after the second round, in GiB."""
+def time_thousand_sites(rounds):
+    """Return seconds per round, peak GiB, and the growth in GiB after the second round."""
     rows = {f"site {k}": site_rows(k, 40, 64) for k in range(1000)}
     federation = federation_of(
         rows,
@@ -176,17 +172,17 @@ def main():
     ratios = {}
     for name, case in SMALL.items():
         rows = {f"site {k}": site_rows(k, PEOPLE, case["size"]) for k in range(SITES)}
-        mine = ours(rows, learner_of(**case), local, rounds)
-        theirs = in_flower(case, local, rounds)
-        recorder.add("cofill", "seconds", name, mine.tolist())
-        recorder.add("flower", "seconds", name, theirs.tolist())
-        ratios[name] = float(np.median(theirs) / np.median(mine))
+        cofill = time_cofill(rows, learner_of(**case), local, rounds)
+        flower = time_flower(case, local, rounds)
+        recorder.add("cofill", "seconds", name, cofill.tolist())
+        recorder.add("flower", "seconds", name, flower.tolist())
+        ratios[name] = float(np.median(flower) / np.median(cofill))
         print(
-            f"{name}: {np.median(mine):.4f} s a round of {SITES} sites, flower "
-            f"{version('flwr')} {np.median(theirs):.4f} s: {ratios[name]:.1f}×",
+            f"{name}: {np.median(cofill):.4f} s a round of {SITES} sites, flower "
+            f"{version('flwr')} {np.median(flower):.4f} s: {ratios[name]:.1f}×",
             flush=True,
         )
-    many, peak, grown = a_thousand(4 if quick else 20)
+    many, peak, grown = time_thousand_sites(4 if quick else 20)
     print(
         f"1,000 sites, 50 a round: {many:.3f} s a round, peak {peak:.2f} GiB, "
         f"{grown:.3f} GiB of it after the second round",
@@ -194,7 +190,9 @@ def main():
     )
     people = 600 if quick else 6000
     big = {f"site {k}": site_rows(k, people, 784) for k in range(SITES)}
-    paper = ours(big, learner_of(784, 28, 64, 3), LocalSettings(batch=32, moments="reset"), 3)
+    paper = time_cofill(
+        big, learner_of(784, 28, 64, 3), LocalSettings(batch=32, moments="reset"), 3
+    )
     print(f"28 × 28, {people:,} individuals a site: {paper[-1]:.1f} s a round", flush=True)
     recorder.note("ratio", ratios)
     recorder.note(

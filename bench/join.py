@@ -1,10 +1,10 @@
-"""Put records of one experiment that were made in parts together.
+"""Join records of one experiment that were made in parts.
 
     python -m bench.join part1.json part2.json … --out results/NAME.json
 
-The parts have the same seeds and settings and other methods; machine, versions and duration of each
-stay in the record. With ``--anew`` methods of a later part replace those of an earlier one. Parts
-with other simulated means are refused: add to the record by ``cofill reproduce --add`` instead.
+The parts have the same seeds and settings and different methods; machine, versions and duration of
+each stay in the record. With ``--anew`` methods of a later part replace those of an earlier one.
+Parts with different simulated means are refused: use ``cofill reproduce --add`` instead.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.join", description=__doc__)
     parser.add_argument("parts", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--anew", action="store_true", help="replace methods that come again")
+    parser.add_argument("--anew", action="store_true", help="replace methods that occur again")
     options = parser.parse_args()
     try:
         parts = [ResultRecord.read(part) for part in options.parts]
         _require_same_means(parts)
-        whole = reduce(partial(joined, anew=options.anew), parts)
-        whole.write(options.out)
+        record = reduce(partial(joined, anew=options.anew), parts)
+        record.write(options.out)
     except CofillError as error:
         print(f"bench.join: {error}", file=sys.stderr)
         return 2
-    print(f"{options.out}: {', '.join(sorted({k.split('/')[0] for k in whole.values}))}")
+    print(f"{options.out}: {', '.join(sorted({k.split('/')[0] for k in record.values}))}")
     return 0
 
 
 def _require_same_means(parts: Sequence[ResultRecord]) -> None:
-    """Raise where simulated means differ: attacks on them could not be compared."""
-    noted: dict[str, object] = {}
+    """Raise if simulated means differ: attacks on them could not be compared."""
+    simulated: dict[str, object] = {}
     for part in parts:
         for source, means in part.extra.get("simulated", {}).items():
-            if noted.setdefault(source, means) != means:
+            if simulated.setdefault(source, means) != means:
                 raise SettingError(
-                    f"the parts were given other simulated means of {source!r}; add to the "
-                    "first by `cofill reproduce --add`"
+                    f"the parts have different simulated means of {source!r}; add to the first "
+                    "part by `cofill reproduce --add`"
                 )
 
 

@@ -1,11 +1,11 @@
-"""What cofill's network driver adds to FLARE: rounds of 1 MB and 50 MB, site to site, intersection.
+"""Time what cofill's network driver adds to FLARE: rounds, messages between sites, intersection.
 
-Three sites and a coordinator as processes on this machine, mutual TLS. cofill's rounds carry a
-model to every site and an update back, through gate, ledger, sealing and disk; plain FLARE carries
-as many bytes in the same federation. Site to site, cofill's bytes are sealed from site to site and
-kept at the coordinator on their way; plain FLARE's go as a message that the coordinator relays.
-Each figure is the median of some rounds. Private set intersection is openmined-psi's, both ends in
-this process.
+Three sites and a coordinator run as processes on this machine with mutual TLS. cofill's rounds
+carry a model to every site and an update back, through gate, ledger, encryption and disk; plain
+FLARE carries as many bytes in the same federation. Between sites, cofill's bytes are encrypted end
+to end and stored at the coordinator; plain FLARE's are a message that the coordinator relays. Each
+figure is the median of some rounds. Private set intersection is openmined-psi's, both ends in this
+process.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def allow_bench(federation):
     """Let kits name the bench's own classes beside cofill's."""
     for name in (*federation.federation.names, "coordinator"):
         path = federation.kit(name) / "local" / "resources.json"
-        given = json.loads(path.read_text())
-        given["class_allow_list"].append("bench.")
-        path.write_text(json.dumps(given))
+        resources = json.loads(path.read_text())
+        resources["class_allow_list"].append("bench.")
+        path.write_text(json.dumps(resources))
 
 
 def times(federation, run, name):
@@ -43,8 +43,8 @@ def times(federation, run, name):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def carried(federation, experiment, megabytes, rounds):
-    """Run a protocol that carries bytes; return the seconds of its steps at the coordinator."""
+def time_steps(federation, experiment, megabytes, rounds):
+    """Return the seconds of each step of a protocol that carries bytes, at the coordinator."""
     from cofill.network._order import RunOrder, new_run
 
     order = RunOrder(new_run(), experiment, {"megabytes": megabytes, "rounds": rounds})
@@ -56,16 +56,16 @@ def carried(federation, experiment, megabytes, rounds):
     return [line["seconds"] for line in times(federation, order.run, "coordinator")]
 
 
-def ours(federation, megabytes, rounds):
-    steps = carried(federation, "mean", megabytes, rounds)
-    each = np.reshape(steps[: 3 * rounds], (rounds, 3)).sum(axis=1)
-    relays = carried(federation, "cluster", megabytes, rounds)
-    both = np.reshape(relays[: 2 * rounds], (rounds, 2)).sum(axis=1)
-    return each[1:], both[1:]
+def time_cofill(federation, megabytes, rounds):
+    steps = time_steps(federation, "mean", megabytes, rounds)
+    round_seconds = np.reshape(steps[: 3 * rounds], (rounds, 3)).sum(axis=1)
+    relays = time_steps(federation, "cluster", megabytes, rounds)
+    relay_seconds = np.reshape(relays[: 2 * rounds], (rounds, 2)).sum(axis=1)
+    return round_seconds[1:], relay_seconds[1:]
 
 
-def plain(federation, megabytes, rounds):
-    """Run the same sizes over plain FLARE."""
+def time_flare(federation, megabytes, rounds):
+    """Return the seconds of rounds and relays of the same sizes over plain FLARE."""
     names = list(federation.federation.names)
     args = {"sites": names, "megabytes": megabytes, "rounds": rounds}
     with tempfile.TemporaryDirectory() as scratch:
@@ -97,25 +97,25 @@ def plain(federation, megabytes, rounds):
             job = opened.session.submit_job(str(folder))
             status = opened.wait(job, timeout=500, look=federation.check)
             assert status == "FINISHED:COMPLETED", status
-            place = opened.session.download_job_result(job, scratch)
-            (found,) = Path(place).rglob("plain.json")
-            told = json.loads(found.read_text())
-    return np.array(told["rounds"][1:]), np.array(told["relays"][1:])
+            downloaded = opened.session.download_job_result(job, scratch)
+            (path,) = Path(downloaded).rglob("plain.json")
+            seconds = json.loads(path.read_text())
+    return np.array(seconds["rounds"][1:]), np.array(seconds["relays"][1:])
 
 
-def intersection(count):
+def time_intersection(count):
     """Return the seconds of a private set intersection of two lists that share half."""
     import private_set_intersection.python as psi
 
-    mine = [f"person {k}" for k in range(count)]
-    theirs = [f"person {k}" for k in range(count // 2, count + count // 2)]
-    began = time.perf_counter()
+    client_ids = [f"person {k}" for k in range(count)]
+    server_ids = [f"person {k}" for k in range(count // 2, count + count // 2)]
+    started = time.perf_counter()
     client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
-    setup = server.CreateSetupMessage(1e-9, count, theirs, psi.DataStructure.RAW)
-    answer = server.ProcessRequest(client.CreateRequest(mine))
-    found = client.GetIntersection(setup, answer)
-    seconds = time.perf_counter() - began
-    assert len(found) == count - count // 2
+    setup = server.CreateSetupMessage(1e-9, count, server_ids, psi.DataStructure.RAW)
+    answer = server.ProcessRequest(client.CreateRequest(client_ids))
+    shared = client.GetIntersection(setup, answer)
+    seconds = time.perf_counter() - started
+    assert len(shared) == count - count // 2
     return seconds
 
 
@@ -126,7 +126,7 @@ def main():
     options = parser.parse_args()
     try:
         import nvflare  # noqa: F401
-    except ImportError:  # the bench's own environment has other libraries
+    except ImportError:  # the bench's environment has no FLARE, the project's has
         python = ROOT / ".venv" / "bin" / "python"
         os.execv(python, [str(python), "-m", "bench.network", *sys.argv[1:]])
     from importlib.metadata import version
@@ -147,19 +147,19 @@ def main():
             for name in ("coordinator", *federation.federation.names):
                 federation.start(name)
             for megabytes in sizes:
-                for method, measured in (("cofill", ours), ("flare", plain)):
+                for method, measured in (("cofill", time_cofill), ("flare", time_flare)):
                     each, relays = measured(federation, megabytes, rounds)
-                    place = f"{megabytes} MB"
-                    recorder.add(method, "round_s", place, [float(np.median(each))])
+                    size = f"{megabytes} MB"
+                    recorder.add(method, "round_s", size, [float(np.median(each))])
                     rate = megabytes / float(np.median(relays))
-                    recorder.add(method, "site_to_site_mb_s", place, [rate])
+                    recorder.add(method, "site_to_site_mb_s", size, [rate])
                     print(
-                        f"{method:8}{place:>7}: a round {np.median(each):.3f} s "
+                        f"{method:8}{size:>7}: a round {np.median(each):.3f} s "
                         f"({each.min():.3f} to {each.max():.3f}); site to site {rate:.1f} MB/s"
                     )
         finally:
             federation.stop()
-    seconds = intersection(ids)
+    seconds = time_intersection(ids)
     recorder.add("psi", "seconds", f"{ids} ids", [seconds])
     print(f"intersection of {ids:,} × {ids:,} ids: {seconds:.1f} s")
     recorder.note("load_at_end", os.getloadavg()[0])

@@ -1,7 +1,7 @@
-"""The picture of a completion: who was known where, what was filled, and how large the error is.
+"""Draw the README's picture: rows known and filled per view, and the error of each method.
 
-A plain SVG text, so that it opens anywhere and needs no drawing library; it shows counts and errors
-only.
+It is plain SVG text, which opens anywhere and needs no drawing library, and shows only counts and
+errors.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def completion_picture(
 
 
 def _errors(record: ResultRecord) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of the error over all views, the smallest first."""
-    found = {}
+    """Return mean and standard deviation of the error over all views, the smallest first."""
+    errors = {}
     for key, value in record.summary.items():
         method, metric, where = key.split("/")
         mean = value["mean"]
         if metric == "mse" and where == "all" and mean is not None and math.isfinite(mean):
-            found[method] = (mean, value["std"] or 0.0)
-    return dict(sorted(found.items(), key=lambda item: item[1][0]))
+            errors[method] = (mean, value["std"] or 0.0)
+    return dict(sorted(errors.items(), key=lambda item: item[1][0]))
 
 
 def _presence(name: str, counts: Mapping[str, int], individuals: int, top: float | int) -> str:

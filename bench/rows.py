@@ -1,6 +1,6 @@
-"""A million rows: read four views from Parquet, take rows away, scale, complete by the mean.
+"""Time a million rows: read four views from Parquet, hide rows, scale, complete by the mean.
 
-Run in a process of its own, so that the peak of its memory is the job's.
+It runs in a process of its own, so that its peak memory is that of the job.
 """
 
 from __future__ import annotations

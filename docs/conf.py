@@ -1,4 +1,4 @@
-"""How the documentation is built: everything from this repository, nothing from the network."""
+"""Settings of Sphinx. Everything comes from this repository, nothing from the network."""
 
 import re
 import sys
@@ -47,41 +47,41 @@ html_css_files = ["cofill.css"]
 html_copy_source = False
 
 
-_plain: dict[str, list[str]] = {}
+_property_lines: dict[str, list[str]] = {}
 
 
-def _skip(_app: Any, _what: str, name: str, _made: Any, skip: bool, _options: Any) -> bool | None:
+def _skip(_app: Any, _what: str, name: str, _value: Any, skip: bool, _options: Any) -> bool | None:
     """Leave out what scikit-learn adds to every estimator."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
-def _keep(_app: Any, what: str, name: str, _made: Any, _options: Any, lines: list[str]) -> None:
-    """Remember what a property says: napoleon takes words before a colon for its type."""
+def _keep(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Save a property's docstring: napoleon would read words before a colon as its type."""
     if what == "property":
-        _plain[name] = list(lines)
+        _property_lines[name] = list(lines)
 
 
-def _restore(_app: Any, what: str, name: str, _made: Any, _options: Any, lines: list[str]) -> None:
+def _restore(_app: Any, what: str, name: str, _value: Any, _options: Any, lines: list[str]) -> None:
     if what == "property":
-        lines[:] = _plain.pop(name)
+        lines[:] = _property_lines.pop(name)
 
 
 def _shorten(
     _app: Any,
     _what: str,
     _name: str,
-    _made: Any,
+    _value: Any,
     _options: Any,
-    given: str | None,
-    back: str | None,
+    arguments: str | None,
+    returned: str | None,
 ) -> tuple[str | None, str | None]:
-    """Call an array an array."""
-    short = [text and text.replace("jaxlib._jax.Array", "Array") for text in (given, back)]
+    """Shorten the name of JAX's array type."""
+    short = [text and text.replace("jaxlib._jax.Array", "Array") for text in (arguments, returned)]
     return short[0], short[1]
 
 
 def setup(app: Any) -> None:
-    """Connect what is above."""
+    """Connect the functions above to Sphinx."""
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _keep, priority=400)
     app.connect("autodoc-process-docstring", _restore, priority=600)

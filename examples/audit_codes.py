@@ -1,4 +1,4 @@
-"""Codes are no encryption: what a hospital that gets them can make of the rows behind them."""
+"""Codes are no encryption: measure how well a hospital that receives them recovers the rows."""
 
 import cofill
 from cofill.attack import DecoderSettings
@@ -16,20 +16,21 @@ defences = {
     "noise, ε = 10": CodeDefence(epsilon=10.0),
 }
 
-print("Hospital `worst` knows the rows at `mean` of 100 people and guesses the other people's, by")
-print("its own rows and by the codes it gets. R² of the guesses:")
+print("Hospital `worst` knows the rows at `mean` of 100 people and predicts those of other people,")
+print("from its own rows, and from its own rows and the codes it receives. R² of the predictions:")
 print(f"{'codes of `mean`':<22}{'own rows':>10}{'and codes':>11}  {'verdict':<14}{'error':>6}")
 for name, defence in defences.items():
-    holed, hidden = cofill.drop_rows(patients, 0.3, key=0)
+    incomplete, hidden = cofill.drop_rows(patients, 0.3, key=0)
     sites = cofill.CooperativeReconstruction(defence=defence, fusion=linear)
-    evidence = evidence_of(dict(holed.items()), sites, codes=attacks)
+    evidence = evidence_of(dict(incomplete.items()), sites, codes=attacks)
     audit = audit_ledger(evidence.ledger, evidence)
     codes = next(r for r in audit.releases if r.kind == "codes" and r.sender == "mean")
     leak = next(x for x in codes.leaks if x.figure == "R²" and x.control is not None)
-    # What the defence costs: the error of rows that are completed from such codes.
-    made = sites.set_params(on_unreconstructable="fill").fit(holed).complete(holed).cells["worst"]
+    # The price of the defence: the error of rows that are completed from such codes.
+    sites.set_params(on_unreconstructable="fill").fit(incomplete)
+    cells = sites.complete(incomplete).cells["worst"]
     truth = patients.aligned("worst")
-    error = (((made - truth) / truth.std(axis=0)) ** 2)[hidden["worst"]].mean()
+    error = (((cells - truth) / truth.std(axis=0)) ** 2)[hidden["worst"]].mean()
     verdict = codes.individual
     print(f"{name:<22}{leak.control:>10.2f}{leak.attack:>11.2f}  {verdict:<14}{error:>6.2f}")
 print("\nerror: squared error of rows that `worst` completes; 1 is as good as the mean.")

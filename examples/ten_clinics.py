@@ -1,4 +1,4 @@
-"""Ten clinics hold incomplete pairs of images of other people: they train one model together."""
+"""Ten clinics with incomplete pairs of images of different people train one model together."""
 
 import numpy as np
 
@@ -6,24 +6,24 @@ import cofill
 
 digits = cofill.load("digits").views  # 1,797 images of 8 × 8 pixels, and their edges
 order = np.random.default_rng(0).permutation(digits.n_individuals)
-held_out, own = digits.take(np.sort(order[:297])), digits.take(np.sort(order[297:]))
-holed, _ = cofill.drop_rows(own, 0.3, key=0)
-clinics = cofill.by_row(holed, 10, key=0)  # other people at each clinic
+held_out, training = digits.take(np.sort(order[:297])), digits.take(np.sort(order[297:]))
+incomplete, _ = cofill.drop_rows(training, 0.3, key=0)
+clinics = cofill.by_row(incomplete, 10, key=0)  # different people at each clinic
 
 model = cofill.FederatedCompletion(
     rounds=6, batch=8, learning_rate=3e-3, network={"fine": 0, "width": 64, "blocks": 2}
 )
 model.fit_sites(clinics)
 
-print(f"{'to make':<10}{'mean image':>12}{'after 6 rounds':>16}   squared error, people nobody had")
-for made in ("edge", "image"):
-    nothing = held_out.hide({made: np.ones(held_out.n_individuals, bool)})
-    truth, mean = held_out[made].cells, np.nanmean(holed[made].cells, axis=0)
+print(f"{'missing':<10}{'mean image':>12}{'after 6 rounds':>16}   squared error, held-out people")
+for view in ("edge", "image"):
+    hidden = held_out.hide({view: np.ones(held_out.n_individuals, bool)})
+    truth, mean = held_out[view].cells, np.nanmean(incomplete[view].cells, axis=0)
     scale = truth.var()
     by_mean = np.mean((truth - mean) ** 2) / scale
-    by_model = np.mean((model.complete(nothing).cells[made] - truth) ** 2) / scale
-    print(f"{made:<10}{by_mean:>12.2f}{by_model:>16.2f}")
-done = model.complete_sites(clinics)
-filled = [sum(own.counts(v)["reconstructed_rows"] for v in digits) for own in done.values()]
+    by_model = np.mean((model.complete(hidden).cells[view] - truth) ** 2) / scale
+    print(f"{view:<10}{by_mean:>12.2f}{by_model:>16.2f}")
+completed = model.complete_sites(clinics).values()
+filled = [sum(site.counts(v)["reconstructed_rows"] for v in digits) for site in completed]
 print(f"\nimages filled at the clinics: {sum(filled)}, {min(filled)} or more each")
-print(f"what crossed a border: {model.ledger_}")
+print(f"what left a site: {model.ledger_}")

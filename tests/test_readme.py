@@ -1,4 +1,4 @@
-"""The README shows what the records hold, and its Python example runs."""
+"""README.md and docs/results.md show the records' figures; the README is short and runs."""
 
 import json
 import os
@@ -13,47 +13,91 @@ import pytest
 from cofill.views import drop_rows, load, to_table, write_table
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_figures_are_those_of_the_records():
     check = subprocess.run(
-        [sys.executable, "-m", "bench.readme", "--check"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "bench.results", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert check.returncode == 0, check.stdout + check.stderr
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<!-- begin figure -->\n1\n",
+        "<!-- begin other -->\n1\n<!-- end other -->\n",
+        "<!-- begin figure -->\n<!-- end figure -->\n" * 2,
+        "no marker\n",
+    ],
+)
+def test_a_page_whose_markers_do_not_fit_is_refused(page, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.results import fill_blocks
+
+    with pytest.raises(SystemExit, match="block"):
+        fill_blocks(page, {"figure": lambda: "2"})
+
+
+def test_a_block_is_replaced_and_what_surrounds_it_stays(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.results import fill_blocks
+
+    page = "before\n> <!-- begin figure -->\n> 1\n> <!-- end figure -->\nafter\n"
+    assert fill_blocks(page, {"figure": lambda: "> 2"}) == page.replace("1", "2")
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 120
+    assert len(README.split()) <= 1000
+
+
+def test_the_first_screen_says_how_to_complete_two_csv_files():
+    screen = "\n".join(README.splitlines()[:40])
+    assert re.search(r"^cofill complete --view \w+=\w+\.csv --view \w+=\w+\.csv", screen, re.M)
+    assert "make demo" in screen
+
+
+def test_links_of_the_readme_lead_to_files():
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(targets) > 8
+    assert [t for t in targets if not (ROOT / t).exists()] == []
+
+
 @pytest.mark.full
 def test_the_python_example_runs():
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert example is not None
     names: dict = {}
     exec(example[1], names)
-    assert names["done"].views.is_complete
+    assert names["completed"].views.is_complete
 
 
 @pytest.mark.full
 def test_every_command_of_cofill_works_as_printed(tmp_path):
     """In one empty folder, with tables under the names that the README uses."""
-    holed, _ = drop_rows(load("wdbc").views, 0.3, key=0)
-    for view, name in (("mean", "clinic.csv"), ("worst", "lab.parquet")):
-        table = to_table(holed[view])
+    incomplete, _ = drop_rows(load("wdbc").views, 0.3, key=0)
+    for view, name in (("mean", "clinic.csv"), ("worst", "lab.csv")):
+        table = to_table(incomplete[view])
         names = ["person" if n == "id" else f"{view} {n}" for n in table.column_names]
         write_table(table.rename_columns(names), tmp_path / name)
     _write_released(tmp_path)
-    found = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = [line for block in found for line in block.splitlines() if line.startswith("cofill ")]
-    assert len(lines) >= 4
-    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    blocks = re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("cofill ")]
+    assert len(lines) >= 5
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for line in lines:
-        ran = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", line],
             cwd=tmp_path,
-            env={**os.environ, "PATH": places},
+            env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
         )
-        assert ran.returncode == 0, f"{line}\n{ran.stderr}"
-    assert {"completed", "trial", "guesses.csv", "audit"} <= {p.name for p in tmp_path.iterdir()}
+        assert process.returncode == 0, f"{line}\n{process.stderr}"
+    written = {p.name for p in tmp_path.iterdir()}
+    assert {"completed", "judged", "trial", "guesses.csv", "audit"} <= written
 
 
 def _write_released(folder: Path) -> None:

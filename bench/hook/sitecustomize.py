@@ -1,4 +1,4 @@
-"""Gives processes of the bench two protocols that carry bytes, under names that orders may have."""
+"""Register two protocols that carry bytes in the bench's processes, under names orders may use."""
 
 import os
 

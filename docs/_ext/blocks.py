@@ -1,7 +1,8 @@
-"""Text that is made when the pages are read: tables of records, the command reference.
+"""Fill marked lines of a page while Sphinx reads it: tables of records, the command reference.
 
-A line ``<!-- NAME -->`` of a page is replaced by what the block of that name says, and ``<!-- value
-RECORD METHOD/METRIC/WHERE -->`` (with ``%`` behind it for a share) by a figure of ``results/``.
+A line ``<!-- NAME -->`` is replaced by the block of that name, and ``<!-- value RECORD
+METHOD/METRIC/WHERE -->`` (with ``%`` behind it for a share) by a figure of ``results/``. The blocks
+of ``docs/results.md``, between ``begin`` and ``end``, are filled in the file by `bench.results`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,16 @@ from typing import Any
 
 import commands
 import formats
-from bench import readme
+from bench.quality import demo
+from bench.records import mean_of
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
-from cofill.metrics import ResultRecord
-
 BLOCKS: dict[str, Callable[[], str]] = {
-    "demo": readme.demo_block,
-    "papers": readme.papers_block,
-    "means": readme.means_block,
-    "federated": readme.federated_block,
-    "leaks": readme.leaks_block,
+    "demo": demo,
     "commands": commands.reference,
     "methods": commands.methods,
+    "packages": formats.packages,
     "releases": formats.releases,
     "strategies": formats.strategies,
 }
@@ -40,17 +37,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _fill(source: list[str]) -> None:
-    source[0] = _VALUE.sub(_value, _MARK.sub(_made, source[0]))
+    source[0] = _VALUE.sub(_value, _MARK.sub(_block, source[0]))
 
 
 def _value(mark: re.Match[str]) -> str:
-    found = ResultRecord.read(readme.RESULTS / f"{mark[1]}.json").summary[mark[2]]
-    if mark[3]:
-        return f"{100 * (found['mean'] or 0.0):.1f} %"
-    return f"{found['mean']:.3f}"
+    mean = mean_of(mark[1], mark[2])
+    return f"{100 * mean:.1f} %" if mark[3] else f"{mean:.3f}"
 
 
-def _made(mark: re.Match[str]) -> str:
+def _block(mark: re.Match[str]) -> str:
     if mark[1] not in BLOCKS:
         raise ExtensionError(f"there is no block {mark[1]!r}; there is {', '.join(BLOCKS)}")
     return BLOCKS[mark[1]]()

@@ -1,4 +1,4 @@
-"""The command reference, as Markdown, from the command itself."""
+"""Write the command reference as Markdown from the commands themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reference() -> str:
 
 def methods() -> str:
     """Return a table of the completion methods."""
-    lines = ["| method | what it does | rows stay at home |", "| --- | --- | :---: |"]
+    lines = ["| method | what it does | rows stay with their owner |", "| --- | --- | :---: |"]
     lines += [
         f"| `{m.name}` | {m.summary} | {'no' if m.pools_rows else 'yes'} |" for m in registered()
     ]
@@ -31,22 +31,22 @@ def methods() -> str:
 
 
 def every_command() -> Iterator[tuple[str, Any]]:
-    """Walk through the commands that can be run, as (words, command)."""
+    """Yield every command that can be run, with the words that call it."""
     yield from _walk("cofill", typer.main.get_command(app))
 
 
 def _walk(words: str, command: Any) -> Iterator[tuple[str, Any]]:
-    below = getattr(command, "commands", {})
-    if not below or getattr(command, "invoke_without_command", False):
+    subcommands = getattr(command, "commands", {})
+    if not subcommands or getattr(command, "invoke_without_command", False):
         yield words, command
-    for name, one in below.items():
-        yield from _walk(f"{words} {name}", one)
+    for name, subcommand in subcommands.items():
+        yield from _walk(f"{words} {name}", subcommand)
 
 
 def _section(words: str, command: Any) -> str:
-    told, _, shown = inspect.cleandoc(command.help or "").partition(HEADING)
-    parts = [f"## {words}", _coded(inspect.cleandoc(told))]
-    lines = [" ".join(block.split()) for block in shown.split("\n\n") if block.strip()]
+    description, _, examples = inspect.cleandoc(command.help or "").partition(HEADING)
+    parts = [f"## {words}", _coded(inspect.cleandoc(description))]
+    lines = [" ".join(block.split()) for block in examples.split("\n\n") if block.strip()]
     if lines:
         parts.append("```console\n" + "\n".join(lines) + "\n```")
     rows = [_row(p) for p in command.params if not getattr(p, "hidden", False)]
@@ -57,19 +57,19 @@ def _section(words: str, command: Any) -> str:
 
 
 def _row(param: Any) -> str:
-    stands_for = param.metavar or param.name.upper()
+    placeholder = param.metavar or param.name.upper()
     if isinstance(param, typer.core.TyperArgument):
-        name = f"`{stands_for}`"
+        name = f"`{placeholder}`"
     else:
-        takes = "" if param.is_flag else f" {stands_for}"
+        value = "" if param.is_flag else f" {placeholder}"
         names = [*param.opts, *param.secondary_opts]
-        name = ", ".join(f"`{option}{takes}`" for option in names)
-    words = _coded(param.help or "").replace("|", "\\|")
+        name = ", ".join(f"`{option}{value}`" for option in names)
+    description = _coded(param.help or "").replace("|", "\\|")
     if param.required:
-        words += " **Required.**"
+        description += " **Required.**"
     elif not getattr(param, "is_flag", False) and param.default not in (None, "", ()):
-        words += f" Default: `{param.default}`."
-    return f"| {name} | {words} |"
+        description += f" Default: `{param.default}`."
+    return f"| {name} | {description} |"
 
 
 def _coded(text: str) -> str:

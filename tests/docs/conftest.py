@@ -1,4 +1,4 @@
-"""What the checks of the pages share: the pages, their commands, the modules that make them."""
+"""Shared by the tests of the pages: the pages, their code blocks, the path of Sphinx extensions."""
 
 import re
 import sys
@@ -12,11 +12,11 @@ FENCE = re.compile(r"^```(\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n?)?(.*?)
 
 @pytest.fixture(scope="session", autouse=True)
 def _modules():
-    added = [str(DOCS / "_ext"), str(DOCS.parent)]
-    sys.path[:0] = added
+    paths = [str(DOCS / "_ext"), str(DOCS.parent)]
+    sys.path[:0] = paths
     yield
-    for place in added:
-        sys.path.remove(place)
+    for path in paths:
+        sys.path.remove(path)
 
 
 def pages():

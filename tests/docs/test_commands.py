@@ -1,4 +1,4 @@
-"""Commands in the pages and in --help are commands that there are: docs cannot drift."""
+"""Every command line in the pages and in --help is one that the program accepts."""
 
 import inspect
 import os
@@ -22,16 +22,16 @@ README = DOCS.parent / "README.md"
 
 
 def commands(command=ROOT, words=("cofill",)):
-    """Walk through the commands that can be run, as (words, command)."""
-    below = getattr(command, "commands", {})
-    if not below or command.invoke_without_command:
+    """Yield every command that can be run, with the words that call it."""
+    subcommands = getattr(command, "commands", {})
+    if not subcommands or command.invoke_without_command:
         yield words, command
-    for name, one in below.items():
-        yield from commands(one, (*words, name))
+    for name, subcommand in subcommands.items():
+        yield from commands(subcommand, (*words, name))
 
 
-def found(line):
-    """Return the command that a line names, and the words behind its name."""
+def parse(line):
+    """Return the command that a line names, and the words after its name."""
     words = shlex.split(line)[1:]
     comment = next((k for k, word in enumerate(words) if word.startswith("#")), len(words))
     command, words = ROOT, words[:comment]
@@ -40,51 +40,51 @@ def found(line):
     return command, words
 
 
-def fault(line, *, whole):
+def fault(line, *, complete):
     """Return what is wrong with a command line, or None.
 
-    A whole line is parsed as the command would; in running text only names are looked at.
+    A complete line is parsed as the command would; in running text only names are checked.
     """
-    command, words = found(line)
+    command, words = parse(line)
     known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
     if command is ROOT:
         known |= {"--help", "-h"}
         if not words or words[0].startswith("-"):
             return next((f"no option {w}" for w in words if w not in known), None)
         return None if words[0] == "…" else f"no command {words[0]!r}"
-    if whole:
+    if complete:
         try:
             command.make_context(command.name, list(words))
         except Exception as error:  # noqa: BLE001  whatever the parser says
             return f"{type(error).__name__}: {error}"
         return None
-    given = [w.partition("=")[0] for w in words if w.startswith("-")]
-    wrong = [w for w in given if w not in known | {"--help", "-h"}]
+    options = [w.partition("=")[0] for w in words if w.startswith("-")]
+    wrong = [w for w in options if w not in known | {"--help", "-h"}]
     return f"no option {wrong[0]}" if wrong else None
 
 
 def lines():
-    """Return (page, line, whole) of every command line in the pages."""
+    """Yield (page, line, complete) for every command line in the pages."""
     for page in (*pages(), README):
         name = str(page.relative_to(DOCS.parent))
         for language, _, text in blocks(page):
             if language in ("console", "bash", "text"):
-                every = (line.strip() for line in joined(text))
-                yield from ((name, line, True) for line in every if line.startswith("cofill "))
+                stripped = (line.strip() for line in joined(text))
+                yield from ((name, line, True) for line in stripped if line.startswith("cofill "))
         prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
         for span in INLINE.findall(prose):
             yield name, " ".join(span.split()), False
 
 
-def test_every_command_line_in_the_pages_is_one_that_there_is():
-    every = list(lines())
-    assert len(every) > 60
-    wrong = [(page, line, told) for page, line, w in every if (told := fault(line, whole=w))]
+def test_every_command_line_in_the_pages_is_accepted():
+    checked = list(lines())
+    assert len(checked) > 60
+    wrong = [(page, line, why) for page, line, c in checked if (why := fault(line, complete=c))]
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    ("line", "whole", "told"),
+    ("line", "complete", "expected"),
     [
         ("cofill compleat --view a=a.csv", True, "no command 'compleat'"),
         ("cofill complete --views a=a.csv --id x --out y", True, "No such option"),
@@ -95,22 +95,22 @@ def test_every_command_line_in_the_pages_is_one_that_there_is():
         ("cofill complete … --set x=1", False, None),
     ],
 )
-def test_a_wrong_line_is_found(line, whole, told):
-    said = fault(line, whole=whole)
-    assert (said is None) if told is None else (told in said)
+def test_a_wrong_line_is_detected(line, complete, expected):
+    why = fault(line, complete=complete)
+    assert (why is None) if expected is None else (expected in why)
 
 
 @pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
 def test_help_has_examples_that_can_be_typed(words):
     command = dict(commands())[words]
-    told, heading, shown = inspect.cleandoc(command.help or "").partition(HEADING)
-    assert told.strip(), "no help"
+    description, heading, shown = inspect.cleandoc(command.help or "").partition(HEADING)
+    assert description.strip(), "no help"
     assert heading, "no examples"
     examples = [" ".join(part.split()) for part in shown.split("\n\n") if part.strip()]
     for line in examples:
         assert line.startswith(" ".join(words)), line
-        assert fault(line, whole=True) is None, line
-        assert found(line)[0] is command
+        assert fault(line, complete=True) is None, line
+        assert parse(line)[0] is command
 
 
 def test_the_reference_has_every_command_and_option():
@@ -124,21 +124,21 @@ def test_the_reference_has_every_command_and_option():
             assert all(f"`{name}" in section for name in names), (words, names)
 
 
-def test_exit_codes_and_completion_are_told_by_help():
-    told = subprocess.run(_cofill("--help"), capture_output=True, text=True, check=True).stdout
-    assert "0 done, 1 failed" in told
-    assert "130 interrupted" in told
-    assert "--install-completion" in told
+def test_help_lists_exit_codes_and_completion():
+    shown = subprocess.run(_cofill("--help"), capture_output=True, text=True, check=True).stdout
+    assert "0 done, 1 failed" in shown
+    assert "130 interrupted" in shown
+    assert "--install-completion" in shown
 
 
 def test_the_shell_completes_commands():
-    told = subprocess.run(
+    process = subprocess.run(
         _cofill(),
         env=os.environ | {"_COFILL_COMPLETE": "complete_bash", "COMP_WORDS": "cofill do",
                           "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "cofill do"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.stdout.split() == ["doctor"]
+    assert process.stdout.split() == ["doctor"]
     script = subprocess.run(
         ["bash", "-c", f"{shlex.join(_cofill('--show-completion'))}; true"],
         capture_output=True, text=True, check=True,

@@ -24,21 +24,22 @@ def test_there_are_five_short_ones():
 @pytest.mark.full
 def test_the_quickest_runs(tmp_path):
     path = next(p for p in EXAMPLES if p.stem == "released_mean")
-    ran = run(path, tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    process = run(path, tmp_path)
+    assert process.returncode == 0, process.stderr
     shares = {
-        line[:32].strip(): float(line[32:46].rstrip("% ")) for line in ran.stdout.splitlines()[1:6]
+        line[:32].strip(): float(line[32:46].rstrip("% "))
+        for line in process.stdout.splitlines()[1:6]
     }
     plain, nothing = shares["the mean of the ill"], shares["nothing is released"]
     assert plain > 90 > nothing
     assert shares["with noise, ε = 0.1"] < 0.5 * (plain + nothing)
-    assert "differential privacy" in ran.stdout
+    assert "differential privacy" in process.stdout
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_runs_and_leaves_nothing_behind(path, tmp_path):
-    ran = run(path, tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    assert len(ran.stdout.splitlines()) >= 4
+    process = run(path, tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert len(process.stdout.splitlines()) >= 4
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,251 @@
+"""The tables of docs/results.md that say how well cofill completes, attacks and defends."""
+
+from __future__ import annotations
+
+from bench.records import MISSING, markdown, mean_of, printed, read_record, with_spread
+
+from cofill.completion import methods
+from cofill_papers import find_experiment
+
+CRS_DATA = ("cube", "wdbc", "mfdd")
+RELEASED = {"noiseless": "mean", "distribution": "simulated mean", "noisy": "noisy mean"}
+
+
+def demo() -> str:
+    """Return the error per view and method on the demo's data."""
+    columns = ["mean", "error", "worst", "all"]
+    recorded = [m for m in methods() if f"{m.name}/mse/all" in read_record("bench_demo").summary]
+    recorded.sort(key=lambda m: mean_of("bench_demo", f"{m.name}/mse/all"))
+    rows = [
+        [f"`{m.name}`", "no" if m.pools_rows else "yes"]
+        + [with_spread("bench_demo", f"{m.name}/mse/{column}") for column in columns]
+        for m in recorded
+    ]
+    return markdown(["method", "rows stay with their owner", *columns], rows, words=2)
+
+
+def crs_errors() -> str:
+    """Return the error over all views by method, for every data set of reconstruction."""
+    names = {"equal": "equal weights", "mwm": "paper's method, ours", "crossed": "`mask_folds=5`",
+             "best": "`best`, only codes", "central": "pooled networks",
+             "knn": "pooled k-NN", "iterative": "pooled iterative"}  # fmt: skip
+    rows = [
+        [data, str(len(read_record(data).seeds))]
+        + [with_spread(data, f"{method}/mse/all") for method in names]
+        for data in (*CRS_DATA, "credit", "tcga")
+    ]
+    return markdown(["data", "repeats", *names.values()], rows)
+
+
+def crs_accuracy() -> str:
+    """Return how a random forest's accuracy changes on reconstructed rows, in points."""
+
+    def loss(data: str, method: str) -> str:
+        means = [
+            -100 * (value["mean"] or 0.0)
+            for key, value in read_record(data).summary.items()
+            if key.startswith(f"{method}/class_diff/view_")
+        ]
+        return f"{max(0.0, *means):.1f}" if means else MISSING
+
+    rows = []
+    for data in CRS_DATA:
+        largest = read_record(data).extra["largest_class_diff"]
+        changes = [f"{100 * abs(largest[method]['value']):.1f}" for method in ("mwm", "best")]
+        losses = [loss(data, method) for method in ("mwm", "best", "central", "others")]
+        rows.append([data, *changes, "≤ 7.5", *losses])
+    header = ["data", "largest change, paper's method", "`best`", "printed",
+              "largest loss, paper's method", "`best`", "pooled networks",
+              "forest on the other views' real rows"]  # fmt: skip
+    return markdown(header, rows)
+
+
+def cube_masks() -> str:
+    """Return the masks' absolute weights on the cube beside the printed ones."""
+    names = {"shared": "features that both views have", "nonshared": "other features"}
+    keys = {label: f"mwm/mask_{name}/all" for name, label in names.items()}
+    rows = [[label, with_spread("cube", k), printed("cube", k)] for label, k in keys.items()]
+    return markdown(["weight of", "ours", "printed"], rows)
+
+
+def masks_against_equal() -> str:
+    """Return on how many views masks err less than equal weights, and the views where not."""
+    names = {"mwm": "masks from rows that links were trained on (paper)",
+             "crossed": "masks from held-out rows (`mask_folds=5`)"}  # fmt: skip
+    rows = []
+    for method, label in names.items():
+        errors = {
+            (data, key.rpartition("view_")[2]): (value["mean"] or 0.0)
+            for data in CRS_DATA
+            for key, value in read_record(data).summary.items()
+            if key.startswith(f"{method}/mse/view_")
+        }
+        worse = [
+            f"`{view}` of {data} ({error:.3f}; equal weights {equal:.3f})"
+            for (data, view), error in errors.items()
+            if error > (equal := mean_of(data, f"equal/mse/view_{view}"))
+        ]
+        fou = f"{errors['mfdd', 'fou']:.3f}"
+        better = f"{len(errors) - len(worse)} of {len(errors)}"
+        rows.append([label, ", ".join(worse) or "none", better, fou])
+    header = ["method", "views where it is worse", "views where it is better", "error on `fou`"]
+    return markdown(header, rows, words=2)
+
+
+def federated() -> str:
+    """Return the error of images made from the other modality, beside the thesis's figures."""
+    experiment = find_experiment("fed-vigan")
+    rows = []
+    for method in experiment.methods:
+        cells = [f"`{method}`"]
+        for metric, digits in (("mse255", 1), ("psnr", 2)):
+            key = f"{method}/{metric}/all"
+            cells.append(with_spread("fed-vigan", key, digits=digits))
+            cells.append(printed("fed-vigan", key, digits=digits))
+        rows.append(cells)
+    header = ["method", "error (0 to 255)²", "printed", "PSNR, dB", "printed"]
+    return markdown(header, rows)
+
+
+def federated_details() -> str:
+    """Return what the runs behind `federated` took, and VIGAN's generators on their own."""
+    record = read_record("fed-vigan")
+    seconds = record.extra["seconds"]["fed-best"]["all_seeds"] / len(record.seeds)
+    generators = record.extra["curves"]["fed-faithful"][-1]["generators_all"]
+    rows = [
+        ["seconds for one repeat of `fed-best` (ten sites, forty rounds) on one H200",
+         f"{seconds:.0f}"],
+        ["error of the generators of `fed-faithful` without the autoencoder",
+         f"{generators:,.0f}"],
+    ]  # fmt: skip
+    return markdown(["quantity", "value"], rows)
+
+
+def groups() -> str:
+    """Return how near the groups of completed individuals are to those of the real ones."""
+    data = "fed-vigan-clusters"
+    deep = ", ".join(f"{v:.3f}" for v in read_record(data).values["fed-best/acc/deep"])
+    labels = {
+        "K-means on the real images: purity": ("real", "real", "purity"),
+        "K-means after completion: purity": ("fed-best", "fed-faithful", "purity"),
+        "K-means after completion: normalised mutual information with the groups of real images": (
+            "fed-best", "fed-faithful", "nmi"),
+    }  # fmt: skip
+    rows = [
+        [
+            label,
+            with_spread(data, f"{ours}/{metric}/kmeans"),
+            printed(data, f"{paper}/{metric}/kmeans"),
+        ]
+        for label, (ours, paper, metric) in labels.items()
+    ]
+    rows.append(
+        [
+            f"deep clustering at the ten sites, no labels: accuracy (repeats: {deep})",
+            with_spread(data, "fed-best/acc/deep"),
+            MISSING,
+        ]
+    )
+    return markdown(["measure", "ours", "printed"], rows)
+
+
+def means() -> str:
+    """Return the share of digits guessed from a released mean beside the paper's, in %."""
+    attacks = ["kmeans", "nnpu-linear", "nnpu-3lp", "growpu-linear", "growpu-3lp",
+               "discriminant", "likelihood", "best", "oracle-linear", "oracle-3lp"]  # fmt: skip
+    rows = []
+    for attack in attacks:
+        cells = [f"`{attack}`"]
+        for release in RELEASED:
+            key = f"{attack}/accuracy/{release}"
+            cells.append(with_spread("growpu-mnist", key, digits=1, scale=100))
+            cells.append(printed("growpu-mnist", key, digits=1, scale=100))
+        rows.append(cells)
+    header = ["attack", *(cell for name in RELEASED.values() for cell in (name, "printed"))]
+    return markdown(header, rows)
+
+
+def behaviour() -> str:
+    """Return the share of generated users guessed, in %, with the paper's figures in brackets."""
+    data = "growpu-behaviour"
+
+    def percent(attack: str, release: str) -> float:
+        return 100 * mean_of(data, f"{attack}/accuracy/{release}")
+
+    rows = []
+    for release, label in RELEASED.items():
+        for classifier, layers in (("linear", "linear"), ("3lp", "one hidden layer")):
+            attacks = [f"{attack}-{classifier}" for attack in ("upu", "nnpu", "growpu")]
+            shares = [percent(attack, release) for attack in attacks]
+            cells = [
+                f"{share:.1f} ({printed(data, f'{a}/accuracy/{release}', digits=1, scale=100)})"
+                for a, share in zip(attacks, shares, strict=True)
+            ]
+            order = "yes" if shares == sorted(shares) else "no"
+            rows.append([label, layers, *cells, order, f"{percent('best', release):.1f}"])
+    header = ["released", "classifier", "uPU", "nnPU", "growPU", "the paper's order", "`best`"]
+    for bound, attack, knowledge in (
+        ("floor", "kmeans", "K-means"),
+        ("ceiling", "oracle-3lp", "all labels"),
+    ):
+        rows.append([bound, knowledge, *[""] * 4, f"{percent(attack, 'noiseless'):.1f}"])
+    return markdown(header, rows, words=2)
+
+
+def two_cores() -> str:
+    """Return how long the whole table of `means` takes without an accelerator."""
+    processor = read_record("growpu-mnist-cpu")
+    differences = [
+        abs((value["mean"] or 0.0) - mean_of("growpu-mnist", key))
+        for key, value in processor.summary.items()
+        if key.split("/")[1:] in (["accuracy", "noiseless"], ["accuracy", "noisy"])
+    ]
+    rows = [
+        ["minutes for all attacks on two cores that had other work",
+         f"{processor.duration_s / 60:.0f}"],
+        ["largest difference for the mean and the noisy mean, points",
+         f"{100 * max(differences):.2f}"],
+    ]  # fmt: skip
+    return markdown(["quantity", "value"], rows)
+
+
+def leaks() -> str:
+    """Return what codes give away, and the best that a defence reaches."""
+
+    def defended(name: str, leak: float, growth: float) -> str:
+        return f"{leak:.2f} at + {growth:.0%} (`{name}`)"
+
+    bounds = read_record("leak-bound").summary
+    rows = []
+    for data, verdict in read_record("leak-codes").extra["verdict"].items():
+        within, bound = verdict["within"], bounds.get(f"any-25/least_leak/{data}")
+        rows.append(
+            [
+                data,
+                defended(within["name"], within["inversion_r2"], within["mse_growth"]),
+                defended(verdict["best"], verdict["inversion_r2"], verdict["mse_growth"]),
+                *(with_spread("leak-codes", f"{n}/inversion_r2/{data}") for n in ("paper", "none")),
+                f"{verdict['inferred_at_goal']:.2f}",
+                MISSING if bound is None else f"{bound['mean']:.2f}",
+            ]
+        )
+    header = ["data", "least leak at an error of at most + 25 %", "nearest to both goals",
+              "paper's codes", "ours, no defence", "revealed by the other views' codes",
+              "least leak of any codes at + 25 %"]  # fmt: skip
+    return markdown(header, rows, words=3)
+
+
+QUALITY_BLOCKS = {
+    "demo": demo,
+    "crs-errors": crs_errors,
+    "crs-accuracy": crs_accuracy,
+    "cube-masks": cube_masks,
+    "masks-against-equal": masks_against_equal,
+    "federated": federated,
+    "federated-details": federated_details,
+    "groups": groups,
+    "means": means,
+    "behaviour": behaviour,
+    "two-cores": two_cores,
+    "leaks": leaks,
+}
