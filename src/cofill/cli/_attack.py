@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from cofill.cli._show import console
-from cofill.errors import SettingError
+from cofill.cli._examples import examples
+from cofill.cli._options import AsJson, Quiet, Seed, numbers_between_commas
+from cofill.cli._show import print_result, say
 
-__all__ = ["attack"]
+__all__ = ["attack", "mean"]
 
 attack = typer.Typer(
     no_args_is_help=True, help="Attack a release, to know what it gives away before it is sent."
 )
 
-_EXAMPLES = """
-[bold]Examples[/bold]
 
-  cofill attack mean --records r.parquet --mean mean.json --out guesses.parquet
-
-  cofill attack mean --records r.csv --mean mean.json --prior 0.3 --priors 0.2,0.3,0.4
-  --out guesses.csv
-
-  cofill attack mean --records r.csv --mean mean.json --prior 0.5 --noise laplace:0.04
-  --truth label --out guesses.csv
-"""
-
-
+@examples(
+    "cofill attack mean --records r.parquet --mean mean.json --out guesses.parquet",
+    "cofill attack mean --records r.csv --mean mean.json --prior 0.3 --priors 0.2,0.3,0.4 "
+    "--out guesses.csv",
+    "cofill attack mean --records r.csv --mean mean.json --prior 0.5 --noise laplace:0.04 "
+    "--truth label --out guesses.csv",
+)
 def mean(
     records: Annotated[
         str, typer.Option(help="One row per individual: .csv, .parquet or a database source.")
@@ -68,22 +64,23 @@ def mean(
         str,
         typer.Option(help="best, likelihood, discriminant, growpu, nnpu, upu or kmeans."),
     ] = "best",
-    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    seed: Seed = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace earlier guesses.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Guess who belongs to a class from the class's released mean."""
     from cofill.attack import MeanAttackJob, run_mean_attack
 
+    shares = () if priors is None else numbers_between_commas(priors, "--priors", float, "0.2,0.3")
     job = MeanAttackJob(
         records=records,
         mean=mean_file,
         out=out,
         prior=prior,
-        priors=_shares(priors),
+        priors=shares,
         noise=noise,
         id=id_column,
         truth=truth,
@@ -94,76 +91,63 @@ def mean(
         overwrite=overwrite,
     )
     result = run_mean_attack(job)
-    if as_json:
-        typer.echo(json.dumps({**result.facts, "out": str(result.out)}, indent=2))
-    elif not quiet:
-        _show(result.facts, str(result.out))
+
+    def show() -> None:
+        for sentence in _sentences(result.facts):
+            say(sentence)
+        say(f"written to {result.out}")
+
+    print_result(
+        lambda: {**result.facts, "out": str(result.out)}, show, as_json=as_json, quiet=quiet
+    )
 
 
-mean.__doc__ = f"{mean.__doc__}\n{_EXAMPLES}"
-
-
-def _shares(text: str | None) -> tuple[float, ...]:
-    """Read shares between commas."""
-    try:
-        return () if text is None else tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise SettingError(
-            f"--priors must be shares between commas, such as 0.2,0.3,0.4, got {text!r}"
-        ) from None
-
-
-def _show(facts: dict[str, Any], out: str) -> None:
-    screen = console()
-    if "guessed" in facts:
-        most = sorted(facts["guessed"].items(), key=lambda kind: -kind[1])
-        listed = ", ".join(f"{name} {count}" for name, count in most[:10])
-        screen.print(
-            f"{facts['method']}: {facts['records']} records guessed to be in {len(most)} classes "
-            f"({listed}{', …' if len(most) > 10 else ''}), by {facts['features']} columns",
-            soft_wrap=True,
-        )
-        if not facts["priors_given"]:
-            found = ", ".join(f"{name} {share:.1%}" for name, share in facts["priors"].items())
-            screen.print(f"shares, from the means: {found}", soft_wrap=True)
-    else:
-        screen.print(
-            f"{facts['method']}: {facts['guessed_positive']} of {facts['records']} records guessed "
-            f"positive, by {facts['features']} columns"
-        )
-        if facts["prior_interval_95"] is not None:
-            low, high = facts["prior_interval_95"]
-            screen.print(
-                f"share of positives, from the mean: {facts['prior']:.1%} "
-                f"(95 % interval {low:.1%} to {high:.1%})"
-            )
+def _sentences(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield from _of_classes(facts) if "guessed" in facts else _of_one_class(facts)
     if facts["expected_accuracy"] is not None:
-        screen.print(f"expected accuracy, without labels: {facts['expected_accuracy']:.1%}")
+        yield f"expected accuracy, without labels: {facts['expected_accuracy']:.1%}"
+    named = {"guessed": "guessed positive", "sureness": "expected accuracy", "accuracy": "accuracy"}
     for row in facts.get("sensitivity", ()):
-        told = f"with the share {row['prior']:.1%}: {row['outcome']}"
-        for name, words in (
-            ("guessed", "guessed positive"),
-            ("sureness", "expected accuracy"),
-            ("accuracy", "accuracy"),
-        ):
-            told += "" if row[name] is None else f", {words} {row[name]:.1%}"
-        screen.print(told, soft_wrap=True)
+        figures = (f", {w} {row[name]:.1%}" for name, w in named.items() if row[name] is not None)
+        yield f"with the share {row['prior']:.1%}: {row['outcome']}{''.join(figures)}"
     judged = facts.get("judged")
     if judged is not None:
         for group in ("all", "contributors", "others"):
             if group in judged:
-                found = judged[group]
-                low, high = found["interval_95"]
-                screen.print(
-                    f"accuracy, {group} ({found['individuals']}): {found['accuracy']:.1%} "
-                    f"(95 % interval {low:.1%} to {high:.1%})"
-                )
+                people, accuracy = judged[group]["individuals"], judged[group]["accuracy"]
+                interval = _interval(judged[group]["interval_95"])
+                yield f"accuracy, {group} ({people}): {accuracy:.1%} {interval}"
         floor, ceiling = judged["floor"], judged["ceiling"]
-        screen.print(
-            f"floor: larger class {floor['larger_class']:.1%}, clusters "
-            f"{floor['clusters']:.1%}; ceiling: supervised {ceiling['supervised']:.1%}"
+        yield (
+            f"floor: larger class {floor['larger_class']:.1%}, clusters {floor['clusters']:.1%}; "
+            f"ceiling: supervised {ceiling['supervised']:.1%}"
         )
-        screen.print(judged["measured"], soft_wrap=True)
+        yield judged["measured"]
     for note in facts["notes"]:
-        screen.print(f"note: {note}", soft_wrap=True)
-    screen.print(f"written to {out}", soft_wrap=True)
+        yield f"note: {note}"
+
+
+def _of_classes(facts: Mapping[str, Any]) -> Iterator[str]:
+    sizes = sorted(facts["guessed"].items(), key=lambda kind: -kind[1])
+    listed = ", ".join(f"{name} {count}" for name, count in sizes[:10])
+    yield (
+        f"{facts['method']}: {facts['records']} records guessed to be in {len(sizes)} classes "
+        f"({listed}{', …' if len(sizes) > 10 else ''}), by {facts['features']} columns"
+    )
+    if not facts["priors_given"]:
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in facts["priors"].items())
+        yield f"shares, from the means: {shares}"
+
+
+def _of_one_class(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"{facts['method']}: {facts['guessed_positive']} of {facts['records']} records guessed "
+        f"positive, by {facts['features']} columns"
+    )
+    if facts["prior_interval_95"] is not None:
+        interval = _interval(facts["prior_interval_95"])
+        yield f"share of positives, from the mean: {facts['prior']:.1%} {interval}"
+
+
+def _interval(ends: Sequence[float]) -> str:
+    return f"(95 % interval {ends[0]:.1%} to {ends[1]:.1%})"

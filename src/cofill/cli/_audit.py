@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from cofill.cli._examples import examples
-from cofill.cli._options import IdType, Ignored, Kinds
-from cofill.cli._show import console, pairs, progress_line
+from cofill.cli._options import (
+    AsJson,
+    IdColumn,
+    IdType,
+    Ignored,
+    Kinds,
+    Quiet,
+    Seed,
+    Views,
+    numbers_between_commas,
+    pairs,
+)
+from cofill.cli._show import ReportProgress, console, print_result, progress_line, say
 from cofill.errors import SettingError
+from cofill.files import check_new_folder
 
 if TYPE_CHECKING:
     from cofill.audit import Audit
@@ -24,10 +38,6 @@ audit = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option(help="A new folder for audit.html and audit.json.")]
-Id = Annotated[str, typer.Option("--id", help="The id column, the same in every table.")]
-Seed = Annotated[int, typer.Option(help="Start of all randomness.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the record as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
 Delta = Annotated[float, typer.Option(help="δ of the guarantees; above 0 for Gaussian noise.")]
 BudgetOption = Annotated[
     float | None, typer.Option("--budget", help="ε that a site may spend; more is refused.")
@@ -65,26 +75,26 @@ def run(
     """
     from cofill.audit import CodeAuditSettings, audit_run
 
-    wanted = None
+    view_column = None
     if attribute is not None:
-        where, dot, column = attribute.partition(".")
-        if not (where and dot and column):
+        view_name, dot, column = attribute.partition(".")
+        if not (view_name and dot and column):
             raise SettingError(f"--attribute must be VIEW.COLUMN, got {attribute!r}")
-        wanted = (where, column)
-    places = pairs(view or [], "--view")
-    with progress_line(quiet or as_json) as report_progress:
-        _finish(
-            lambda: audit_run(
-                folder,
-                views=places,
-                attribute=wanted,
-                budget=budget,
-                codes=CodeAuditSettings(decoders=_decoders(seed), k=k),
-                progress=report_progress,
-            ),
-            out,
-        )
-    _tell(out, as_json=as_json, quiet=quiet)
+        view_column = (view_name, column)
+    sources = pairs(view, "--view")
+    _write_audit(
+        lambda report_progress: audit_run(
+            folder,
+            views=sources,
+            attribute=view_column,
+            budget=budget,
+            codes=CodeAuditSettings(decoders=_decoders(seed), k=k),
+            progress=report_progress,
+        ),
+        out,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 @examples("cofill audit codes --codes codes.csv --rows lab.csv --id person --out audit/")
@@ -92,7 +102,7 @@ def codes(
     codes: Annotated[str, typer.Option(help="Codes as released, one row a person.")],
     rows: Annotated[str, typer.Option(help="The private rows of the same people.")],
     out: Out,
-    id_column: Id,
+    id_column: IdColumn,
     known: Annotated[str | None, typer.Option(help="What the receiver has of them anyway.")] = None,
     public: Annotated[
         str | None, typer.Option(help="Rows of other people, for the attack without pairs.")
@@ -112,8 +122,8 @@ def codes(
     """Audit saved codes: rows behind them, attributes, linkage, who looks alike."""
     from cofill.audit import CodeAuditSettings, audit_codes, code_files
 
-    def made() -> Audit:
-        found = code_files(
+    def attack(_: object) -> Audit:
+        tables = code_files(
             codes,
             rows,
             id=id_column,
@@ -123,20 +133,17 @@ def codes(
             second=second,
         )
         return audit_codes(
-            found.codes,
-            found.rows,
-            known=found.known,
-            public=found.public,
-            attribute=found.attribute,
+            tables.codes,
+            tables.rows,
+            known=tables.known,
+            public=tables.public,
+            attribute=tables.attribute,
             attribute_name=attribute or "attribute",
-            second=found.second,
+            second=tables.second,
             settings=CodeAuditSettings(decoders=_decoders(seed, repeats), k=k),
         )
 
-    with progress_line(quiet or as_json) as report_progress:
-        report_progress("attack", 0.0)
-        _finish(made, out)
-    _tell(out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, as_json=as_json, quiet=quiet)
 
 
 @examples("cofill audit mean --records records.csv --truth label --low 0 --high 1 --out audit/")
@@ -178,9 +185,9 @@ def mean(
     """Audit the mean of a class before it is released, plain and with noise."""
     from cofill.audit import MeanAuditSettings, audit_mean, mean_files
 
-    chosen: dict[str, Any] = {"mechanisms": tuple(mechanism)} if mechanism else {}
+    mechanisms: dict[str, Any] = {"mechanisms": tuple(mechanism)} if mechanism else {}
     settings = MeanAuditSettings(
-        **chosen,
+        **mechanisms,
         epsilon=epsilon,
         delta=delta,
         per_coordinate=per_coordinate,
@@ -189,7 +196,7 @@ def mean(
         seed=seed,
     )
 
-    def made() -> Audit:
+    def attack(_: object) -> Audit:
         rows, labels, inside, box = mean_files(
             records,
             truth=truth,
@@ -202,17 +209,14 @@ def mean(
         )
         return audit_mean(rows, labels, box, contributed=inside, budget=budget, settings=settings)
 
-    with progress_line(quiet or as_json) as report_progress:
-        report_progress("attack", 0.0)
-        _finish(made, out)
-    _tell(out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, as_json=as_json, quiet=quiet)
 
 
 @examples("cofill audit update --rows lab.csv --id person --widths 32,16 --out audit/")
 def update(
     rows: Annotated[str, typer.Option(help="Training rows, one a person.")],
     out: Out,
-    id_column: Id,
+    id_column: IdColumn,
     widths: Annotated[
         str, typer.Option(help="Widths of the autoencoder behind its input, such as 32,16.")
     ] = "32,16",
@@ -233,7 +237,7 @@ def update(
     from cofill.nets import TrainSettings
 
     settings = UpdateAuditSettings(
-        widths=_widths(widths),
+        widths=numbers_between_commas(widths, "--widths", int, "32,16"),
         training=TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate),
         epsilon=epsilon,
         delta=delta,
@@ -243,10 +247,12 @@ def update(
         attacked=min(8, networks),
         seed=seed,
     )
-    with progress_line(quiet or as_json) as report_progress:
-        report_progress("attack", 0.0)
-        _finish(lambda: audit_update(training_rows(rows, id=id_column), settings=settings), out)
-    _tell(out, as_json=as_json, quiet=quiet)
+    _write_audit(
+        lambda _: audit_update(training_rows(rows, id=id_column), settings=settings),
+        out,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 @examples(
@@ -254,14 +260,8 @@ def update(
     "cofill audit views --view a=a.csv --view b=b.csv --id id --growth 0.1 --pilot 50 --out audit/",
 )
 def views(
-    view: Annotated[
-        list[str],
-        typer.Option(
-            help="A view as NAME=SOURCE, as for `cofill complete`; give one per table.",
-            metavar="NAME=SOURCE",
-        ),
-    ],
-    id_column: Id,
+    view: Views,
+    id_column: IdColumn,
     out: Out,
     growth: Annotated[
         float, typer.Option(help="By which share the error of completed rows may grow.")
@@ -289,18 +289,15 @@ def views(
     from cofill.views import read_views
 
     settings = ViewAuditSettings(growth=growth, pilot=pilot, seed=seed)
-    sources = pairs(view, "--view")
-    kinds = pairs(kind or [], "--kind")
+    sources, kinds = pairs(view, "--view"), pairs(kind, "--kind")
 
-    def made() -> Audit:
+    def attack(report_progress: ReportProgress) -> Audit:
         rows = read_views(
             sources, id=id_column, kinds=kinds, ignore=tuple(ignore or ()), id_type=id_type
         )
         return audit_views(rows, settings=settings, progress=report_progress)
 
-    with progress_line(quiet or as_json) as report_progress:
-        _finish(made, out)
-    _tell(out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, as_json=as_json, quiet=quiet)
 
 
 audit_commands = {"run": run, "codes": codes, "mean": mean, "update": update, "views": views}
@@ -312,41 +309,23 @@ def _decoders(seed: int, repeats: int = 1) -> Any:
     return DecoderSettings(repeats=repeats, seed=seed)
 
 
-def _widths(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise SettingError(
-            f"--widths must be whole numbers between commas, such as 32,16, got {text!r}"
-        ) from None
+def _write_audit(
+    attack: Callable[[ReportProgress], Audit], out: Path, *, as_json: bool, quiet: bool
+) -> None:
+    """Make an audit, write it, all or nothing, and print it."""
+    check_new_folder(out)  # before the attacks, which can take minutes
+    with progress_line(quiet or as_json) as report_progress:
+        report_progress("attack", 0.0)
+        attack(report_progress).write(out)
+    facts = json.loads((out / "audit.json").read_text(encoding="utf-8"))
+    print_result(lambda: facts, lambda: _show(facts, out), as_json=as_json, quiet=quiet)
 
 
-def _finish(make: Callable[[], Audit], out: Path) -> None:
-    """Make an audit and write it, all or nothing; a place that is taken is told at once."""
-    from cofill.files import check_new_folder
-
-    check_new_folder(out)
-    make().write(out)
-
-
-def _tell(out: Path, *, as_json: bool, quiet: bool) -> None:
-    import json
-
-    text = (out / "audit.json").read_text(encoding="utf-8")
-    if as_json:
-        typer.echo(text, nl=False)
-    elif not quiet:
-        _show(json.loads(text), out)
-
-
-def _show(found: dict[str, Any], out: Path) -> None:
-    from rich.table import Table
-
-    screen = console()
-    table = Table(title=f"Audit: {found['title']}", title_justify="left")
+def _show(facts: dict[str, Any], out: Path) -> None:
+    table = Table(title=f"Audit: {facts['title']}", title_justify="left")
     for heading in ("release", "from → to", "individuals", "population", "claimed", "proved"):
         table.add_column(heading)
-    for release in found["releases"]:
+    for release in facts["releases"]:
         claim, proof = release["claim"], release["proof"]
         table.add_row(
             f"{release['kind']}: {release['what']}",
@@ -357,11 +336,11 @@ def _show(found: dict[str, Any], out: Path) -> None:
             "–" if proof is None else f"ε ≥ {float(proof['epsilon']):.2g}",
             style="bold red" if release["refuted"] else None,
         )
-    screen.print(table)
+    console().print(table)
     for words in dict.fromkeys(
-        f"{r['kind']}: {r['change']}" for r in found["releases"] if r["change"] != "Nothing."
+        f"{r['kind']}: {r['change']}" for r in facts["releases"] if r["change"] != "Nothing."
     ):
-        screen.print(words, soft_wrap=True, markup=False)
-    for words in found["notes"]:
-        screen.print(f"note: {words}", soft_wrap=True, markup=False)
-    screen.print(f"report in {out / 'audit.html'}, record in {out / 'audit.json'}", soft_wrap=True)
+        say(words)
+    for words in facts["notes"]:
+        say(f"note: {words}")
+    say(f"report in {out / 'audit.html'}, record in {out / 'audit.json'}")

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cofill.cli._examples import examples
-from cofill.cli._options import IdType, Ignored, Kinds
+from cofill.cli._options import (
+    AsJson,
+    IdColumn,
+    IdType,
+    Ignored,
+    Kinds,
+    Quiet,
+    Seed,
+    Settings,
+    Views,
+    pairs,
+    settings_of,
+)
 from cofill.cli._show import (
+    POOLED_NOTE,
     completed_table,
     console,
     evaluation_table,
-    pairs,
+    print_result,
     progress_line,
-    settings_of,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -24,39 +36,21 @@ if TYPE_CHECKING:
 
 __all__ = ["complete", "methods", "show_result"]
 
-_EXAMPLES = """
-[bold]Examples[/bold]
 
-  cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/
-
-  cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate
-
-  cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --method federated --set sites=5
-"""
-
-
+@examples(
+    "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",
+    "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
+    "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --method federated "
+    "--set sites=5",
+)
 def complete(
-    view: Annotated[
-        list[str],
-        typer.Option(
-            help="A view as NAME=SOURCE; give one per table. A source is a .csv or .parquet file, "
-            "or a database as URL#table or 'URL#SELECT …'.",
-            metavar="NAME=SOURCE",
-        ),
-    ],
-    id_column: Annotated[str, typer.Option("--id", help="The id column, the same in every view.")],
+    view: Views,
+    id_column: IdColumn,
     out: Annotated[
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
     method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A setting of the method, such as rounds=20; give one per setting.",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
+    settings: Settings = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Also hide known rows and report the error.")
     ] = False,
@@ -72,13 +66,13 @@ def complete(
     kind: Kinds = None,
     ignore: Ignored = None,
     id_type: IdType = None,
-    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    seed: Seed = 0,
     progress: Annotated[
         Path | None,
         typer.Option(help="Also note progress in this folder, for `cofill watch`.", metavar="DIR"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fill the missing rows and cells of several tables about the same individuals."""
     from cofill.completion import CompletionJob, run_completion  # scikit-learn is behind it
@@ -90,44 +84,39 @@ def complete(
         method=method,
         settings=settings_of(settings),
         evaluate=evaluate,
-        compare=tuple(c for c in compare.split(",") if c),
+        compare=tuple(name for name in compare.split(",") if name),
         share=share,
         repeats=repeats,
         intervals=intervals,
-        kinds=pairs(kind or [], "--kind"),
+        kinds=pairs(kind, "--kind"),
         ignore=tuple(ignore or ()),
         id_type=id_type,
         seed=seed,
     )
     with progress_line(quiet or as_json, progress) as report_progress:
         result = run_completion(job, report_progress)
-    if as_json:
-        typer.echo(json.dumps(_facts(result), indent=2))
-    elif not quiet:
-        show_result(result)
-
-
-complete.__doc__ = f"{complete.__doc__}\n{_EXAMPLES}"
+    print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
 
 
 @examples("cofill methods", "cofill methods --json")
-def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
-) -> None:
+def methods(as_json: AsJson = False) -> None:
     """List the completion methods."""
-    from cofill.completion import methods as registered
+    from cofill.completion import methods as registered_methods
 
-    if as_json:
-        listed = [
-            {"name": m.name, "summary": m.summary, "pools_rows": m.pools_rows} for m in registered()
-        ]
-        typer.echo(json.dumps(listed, indent=2))
-        return
-    width = max(len(m.name) for m in registered())
-    for m in registered():
-        mark = "†" if m.pools_rows else " "
-        typer.echo(f"{m.name:<{width}} {mark} {m.summary}")
-    typer.echo("† sees all rows in one place: a yardstick, not allowed between organisations")
+    registered = registered_methods()
+
+    def show() -> None:
+        width = max(len(m.name) for m in registered)
+        for m in registered:
+            typer.echo(f"{m.name:<{width}} {'†' if m.pools_rows else ' '} {m.summary}")
+        typer.echo(POOLED_NOTE)
+
+    keys = ("name", "summary", "pools_rows")
+    print_result(
+        lambda: [{key: getattr(m, key) for key in keys} for m in registered],
+        show,
+        as_json=as_json,
+    )
 
 
 def show_result(result: CompletionResult) -> None:
@@ -136,17 +125,15 @@ def show_result(result: CompletionResult) -> None:
     screen.print(completed_table(result.completed))
     for note in result.completed.notes:
         screen.print(f"note: {note}")
-    if result.evaluation is not None:
-        for metric in ("mse", "accuracy"):
-            table = evaluation_table(result.evaluation, metric, result.completed.method)
-            if table is not None:
-                screen.print(table)
-    screen.print(f"written to {result.out}: {', '.join(result.files)}", soft_wrap=True)
+    for metric in ("mse", "accuracy") if result.evaluation is not None else ():
+        table = evaluation_table(result.evaluation, metric, result.completed.method)
+        if table is not None:
+            screen.print(table)
+    say(f"written to {result.out}: {', '.join(result.files)}")
 
 
 def _facts(result: CompletionResult) -> dict[str, Any]:
-    facts = dict(result.facts)
-    facts["files"] = list(result.files)
+    facts = {**result.facts, "files": list(result.files)}
     if result.evaluation is not None:
         facts["evaluation"] = result.evaluation.summary
     return facts

@@ -1,8 +1,7 @@
-"""`cofill datasets`: which data sets are here, where they lie, and how to get the others."""
+"""`cofill datasets`: which data sets are installed, where, and how to get the others."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,8 @@ from typing import Annotated
 import typer
 
 from cofill.cli._examples import examples
+from cofill.cli._options import AsJson
+from cofill.cli._show import print_result
 from cofill.paths import data_folder
 
 __all__ = ["datasets"]
@@ -19,20 +20,19 @@ datasets = typer.Typer(no_args_is_help=True, help="List, find and fetch data set
 
 @datasets.command("list")
 @examples("cofill datasets list", "cofill datasets list --json")
-def list_datasets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
-) -> None:
+def list_datasets(as_json: AsJson = False) -> None:
     """List the data sets and where each one is."""
     from cofill import views
 
     entries = views.datasets()
-    if as_json:
-        typer.echo(json.dumps([asdict(e) for e in entries], indent=2))
-        return
-    width = max(len(e.name) for e in entries)
-    for entry in entries:
-        typer.echo(f"{entry.name:<{width}}  {entry.where}")
-        typer.echo(f"{'':<{width}}  {entry.description}")
+
+    def show() -> None:
+        width = max(len(e.name) for e in entries)
+        for entry in entries:
+            typer.echo(f"{entry.name:<{width}}  {entry.where}")
+            typer.echo(f"{'':<{width}}  {entry.description}")
+
+    print_result(lambda: [asdict(e) for e in entries], show, as_json=as_json)
 
 
 @datasets.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,8 @@ import typer
 
 from cofill.cli._complete import show_result
 from cofill.cli._examples import examples
-from cofill.cli._show import console, progress_line
+from cofill.cli._options import AsJson, Open, Quiet, Seed
+from cofill.cli._show import console, print_result, progress_line, say
 
 if TYPE_CHECKING:
     from cofill.audit import Audit
@@ -26,10 +26,10 @@ def demo(
         "demo"
     ),
     missing: Annotated[float, typer.Option(help="Share of rows each hospital lacks.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
-    show: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
+    seed: Seed = 0,
+    show: Open = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell in about a minute what was completed, how well, for whom, and what leaked.
 
@@ -40,66 +40,67 @@ def demo(
     from cofill.demo import CHAPTERS, run_demo
 
     screen = console()
-    tellers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit}
+    printers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit}
 
     def after(number: int, result: Any) -> None:
         if not (quiet or as_json):
             screen.rule(f"{number}. {CHAPTERS[number - 1].title}", align="left")
-            tellers[number](result)
+            printers[number](result)
 
     with progress_line(quiet or as_json) as report_progress:
-        made = run_demo(
+        results = run_demo(
             out, missing=missing, seed=seed, report_progress=report_progress, after=after
         )
-    if as_json:
-        typer.echo(json.dumps(_facts(made), indent=2))
-    elif not quiet:
+    report = results.report.resolve()
+
+    def show_end() -> None:
         screen.rule()
-        screen.print(f"report: {made.report.resolve()}", soft_wrap=True)
+        say(f"report: {report}")
+
+    print_result(lambda: _facts(results), show_end, as_json=as_json, quiet=quiet)
     if show:
-        webbrowser.open(made.report.resolve().as_uri())
+        webbrowser.open(report.as_uri())
 
 
-def _facts(made: Demo) -> dict[str, Any]:
+def _facts(results: Demo) -> dict[str, Any]:
     """Return what was reached, in figures."""
-    errors = {} if made.completion.evaluation is None else made.completion.evaluation.summary
+    evaluation = results.completion.evaluation
+    errors = {} if evaluation is None else evaluation.summary
     return {
-        "report": str(made.report.resolve()),
+        "report": str(results.report.resolve()),
         "completion": {key: value["mean"] for key, value in errors.items() if "/mse/" in key},
-        "clinics": {key: value["mean"] for key, value in made.clinics.record.summary.items()},
-        "verdicts": {"release": made.release.verdict, "audit": made.audit.verdict},
+        "clinics": {key: value["mean"] for key, value in results.clinics.record.summary.items()},
+        "verdicts": {"release": results.release.verdict, "audit": results.audit.verdict},
     }
 
 
-def _show_clinics(result: Clinics) -> None:
-    screen = console()
-    found = {key: value["mean"] for key, value in result.record.summary.items()}
-    screen.print(
-        f"missing images made to {found['federated/psnr/all']:.1f} dB on images that no clinic has "
-        f"(the mean image: {found['mean/psnr/all']:.1f} dB)"
+def _show_clinics(clinics: Clinics) -> None:
+    psnr = {m: clinics.record.summary[f"{m}/psnr/all"]["mean"] for m in ("federated", "mean")}
+    say(
+        f"missing images made to {psnr['federated']:.1f} dB on images that no clinic has (the mean "
+        f"image: {psnr['mean']:.1f} dB)"
     )
-    screen.print(
-        f"{result.groups.facts['k']} groups of completed patients; {result.purity:.0%} are in a "
+    say(
+        f"{clinics.groups.facts['k']} groups of completed patients; {clinics.purity:.0%} are in a "
         "group of mostly their own digit"
     )
 
 
 def _show_release(audit: Audit) -> None:
-    screen = console()
     for release in audit.releases:
-        others = next(leak for leak in release.leaks if leak.scope == "population")
-        promised = "" if release.claim is None else f" (claimed: ε = {release.claim.epsilon:.2g})"
-        screen.print(
-            f"{release.what}{promised}: the class of {others.attack:.0%} is guessed; without the "
-            f"mean {others.control or others.floor:.0%}"
+        leak = next(leak for leak in release.leaks if leak.scope == "population")
+        claim = "" if release.claim is None else f" (claimed: ε = {release.claim.epsilon:.2g})"
+        say(
+            f"{release.what}{claim}: the class of {leak.attack:.0%} is guessed; without the mean "
+            f"{leak.control or leak.floor:.0%}"
         )
 
 
 def _show_audit(audit: Audit) -> None:
-    screen = console()
-    alike: dict[tuple[str, str], list[str]] = {}
+    senders_by_verdict: dict[tuple[str, str], list[str]] = {}
     for release in audit.releases:
-        alike.setdefault((release.what, release.individual), []).append(release.sender)
-    for (what, verdict), senders in alike.items():
+        key = (release.what, release.individual)
+        senders_by_verdict.setdefault(key, []).append(release.sender)
+    for (what, verdict), senders in senders_by_verdict.items():
         who = ", ".join(senders) if len(senders) < 4 else f"{senders[0]} to {senders[-1]}"
-        screen.print(f"{who}: {what}: {verdict}", soft_wrap=True)
+        say(f"{who}: {what}: {verdict}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -10,14 +9,18 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from cofill.cli._examples import examples
+from cofill.cli._options import AsJson
+from cofill.cli._show import console, print_result, say
 from cofill.paths import compiled_folder, data_folder
 
 __all__ = ["Finding", "doctor", "findings"]
@@ -37,37 +40,40 @@ _STYLES: dict[State, str] = {"ok": "green", "note": "yellow", "problem": "bold r
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, how it stands, what was found, what to do.
+    """One line: what was looked at, its state, the detail, and what to do.
 
     A ``"problem"`` stops cofill from working; a ``"note"`` stops a part that not everybody needs.
     """
 
     what: str
     state: State
-    found: str
+    detail: str
     todo: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the line as it is printed by ``--json``."""
+        return {"what": self.what, "state": self.state, "found": self.detail, "todo": self.todo}
 
 
 @examples("cofill doctor", "cofill doctor --json")
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Look at this machine: versions, devices, memory, data, folders, ports, other programs.
 
     Ends with exit code 1 if something would stop cofill from working.
     """
-    found = list(findings())
-    sound = all(f.state != "problem" for f in found)
-    if as_json:
-        typer.echo(json.dumps({"ok": sound, "findings": [asdict(f) for f in found]}, indent=2))
-    else:
-        _show(found)
+    lines = list(findings())
+    sound = all(line.state != "problem" for line in lines)
+    print_result(
+        lambda: {"ok": sound, "findings": [line.to_json() for line in lines]},
+        lambda: _show(lines),
+        as_json=as_json,
+    )
     if not sound:
         raise typer.Exit(1)
 
 
 def findings() -> Iterator[Finding]:
-    """Look at everything, one finding after another.
+    """Yield a finding for everything that is looked at.
 
     Examples
     --------
@@ -85,22 +91,16 @@ def findings() -> Iterator[Finding]:
     yield from _programs()
 
 
-def _show(found: list[Finding]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from cofill.cli._show import console
-
+def _show(lines: list[Finding]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
-    for one in found:
-        told = Text(one.found)
-        if one.todo:
-            told.append(f"\n→ {one.todo}")
-        table.add_row(Text(one.state, style=_STYLES[one.state]), one.what, told)
-    screen = console()
-    screen.print(table)
-    counts = (f"{sum(f.state == s for f in found)} {words}" for s, words in _COUNTED.items())
-    screen.print(", ".join(counts))
+    for line in lines:
+        words = Text(line.detail)
+        if line.todo:
+            words.append(f"\n→ {line.todo}")
+        table.add_row(Text(line.state, style=_STYLES[line.state]), line.what, words)
+    console().print(table)
+    counts = (f"{sum(f.state == s for f in lines)} {words}" for s, words in _COUNTED.items())
+    say(", ".join(counts))
 
 
 # --- software -------------------------------------------------------------------------------------
@@ -127,13 +127,13 @@ def _software() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     for extra, purpose in _EXTRAS.items():
-        names = [name for of, name in _needed() if of == extra]
+        names = [name for needed_by, name in _needed() if needed_by == extra]
         if extra == "cuda":
             names = ["jax-cuda12-plugin"]
         lacking = [name for name in names if _version(name) is None]
         if names and not lacking:
-            told = ", ".join(f"{name} {_version(name)}" for name in names)
-            yield Finding(f"extra {extra}", "ok", told)
+            installed = ", ".join(f"{name} {_version(name)}" for name in names)
+            yield Finding(f"extra {extra}", "ok", installed)
         else:
             todo = f"for {purpose}: pip install 'cofill[{extra}]'"
             yield Finding(f"extra {extra}", "note", "not installed", todo)
@@ -145,13 +145,13 @@ def _needed() -> list[tuple[str, str]]:
         lines = requires("cofill") or []
     except PackageNotFoundError:
         return []
-    found = []
+    needed = []
     for line in lines:
         extra = re.search(r"""extra\s*==\s*['"]([\w-]+)""", line)
         name = re.match(r"[\w.-]+", line)
         if name is not None:
-            found.append((extra[1] if extra else "", name[0]))
-    return found
+            needed.append((extra[1] if extra else "", name[0]))
+    return needed
 
 
 def _version(package: str) -> str | None:
@@ -178,12 +178,12 @@ def _devices() -> Iterator[Finding]:
             "set JAX_PLATFORMS=cpu, or install jax again",
         )
         return
-    told = ", ".join(dict.fromkeys(kinds))
+    listed = ", ".join(dict.fromkeys(kinds))
     if all(device.platform == "cpu" for device in devices) and shutil.which("nvidia-smi"):
         todo = "an NVIDIA driver is here; to use its GPU: pip install 'cofill[cuda]'"
-        yield Finding("devices", "note", told, todo)
+        yield Finding("devices", "note", listed, todo)
     else:
-        yield Finding("devices", "ok", told)
+        yield Finding("devices", "ok", listed)
 
 
 def _machine() -> Iterator[Finding]:
@@ -201,7 +201,7 @@ def _machine() -> Iterator[Finding]:
         yield Finding("memory", "ok", f"{memory} GiB")
 
 
-# --- places ---------------------------------------------------------------------------------------
+# --- folders and ports ----------------------------------------------------------------------------
 
 
 def _data() -> Iterator[Finding]:
@@ -214,8 +214,8 @@ def _data() -> Iterator[Finding]:
     from cofill.views import datasets
 
     known = datasets()
-    here = [d.name for d in known if d.is_here]
-    yield Finding("data sets", "ok", f"here: {', '.join(here)}")
+    installed = [d.name for d in known if d.is_here]
+    yield Finding("data sets", "ok", f"here: {', '.join(installed)}")
     lacking = [d.name for d in known if not d.is_here]
     if lacking:
         todo = "`cofill datasets list` says what they are, `cofill datasets fetch NAME` gets one"
@@ -232,11 +232,10 @@ def _cache() -> Finding:
 
 def _writable(folder: Path) -> bool:
     """Say whether a file can be made in a folder, or in the nearest one above that exists."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     try:
-        with tempfile.TemporaryFile(dir=place):
+        with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError:
         return False
@@ -244,11 +243,11 @@ def _writable(folder: Path) -> bool:
 
 def _port(port: int) -> Finding:
     """Say whether a coordinator could listen here."""
-    with socket.socket() as tried:
+    with socket.socket() as listener:
         if os.name == "posix":  # as servers do: a port that was just closed is free
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind(("127.0.0.1", port))
+            listener.bind(("127.0.0.1", port))
         except OSError:
             todo = "give a coordinator another port in federation.toml"
             return Finding("ports", "note", f"{port} is taken on 127.0.0.1", todo)
@@ -268,6 +267,6 @@ def _program(name: str, path: str | None, purpose: str) -> Finding:
 
 
 def _postgres() -> str | None:
-    found = shutil.which("postgres")
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    return found or (str(places[-1]) if places else None)
+    # Debian keeps the server's programs out of the path.
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    return shutil.which("postgres") or (str(versions[-1]) if versions else None)

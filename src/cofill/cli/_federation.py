@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli._examples import examples
-from cofill.cli._show import console, progress_line
+from cofill.cli._options import AsJson, Quiet, Seed, Settings, settings_of
+from cofill.cli._show import console, progress_line, say
 from cofill.errors import SettingError
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ site = typer.Typer(invoke_without_command=True)
 
 KitOption = Annotated[Path, typer.Option("--kit", help="The kit of this participant.")]
 PersonKit = Annotated[Path, typer.Option("--kit", help="The kit of a person who may submit.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="A setting of the method, such as method=masked.", metavar="NAME=VALUE"
-    ),
-]
 
 
 @examples("cofill coordinator --kit kits/coordinator --watch 8080")
@@ -54,8 +46,8 @@ def coordinator(
     """Run the coordinator: it sequences sites and forwards what it cannot read."""
     from cofill.network import Kit, serve
 
-    found = Kit.read(kit, "coordinator")
-    where = f"{found.federation.address}:{found.federation.port}"
+    participant = Kit.read(kit, "coordinator")
+    where = f"{participant.federation.address}:{participant.federation.port}"
     with nullcontext() if watch is None else _page(kit, watch) as page:
 
         def ready() -> None:
@@ -64,7 +56,7 @@ def coordinator(
             if page is not None:
                 typer.echo(f"live page: {page.url}")
 
-        serve(found, None, ready=ready)
+        serve(participant, None, ready=ready)
 
 
 def _page(kit: Path, port: int) -> AbstractContextManager[Any]:
@@ -92,18 +84,19 @@ def run_site(
         raise SettingError("cofill site needs --kit KIT and --config site.toml")
     from cofill.network import Kit, SiteConfig, read_people, read_site_views, serve
 
-    found = Kit.read(kit, "site")
-    given = SiteConfig.read(config)
-    given.check_against(found.federation, found.name, config)
-    views = read_site_views(given, found.federation)  # a fault is told before anything starts
-    read_people(given, found.federation)
+    participant = Kit.read(kit, "site")
+    site_config = SiteConfig.read(config)
+    site_config.check_against(participant.federation, participant.name, config)
+    # Read before anything starts, so that a fault ends the command with one sentence.
+    views = read_site_views(site_config, participant.federation)
+    read_people(site_config, participant.federation)
 
     def ready() -> None:
         if not quiet:
             rows = ", ".join(f"{name}: {len(view):,} individuals" for name, view in views.items())
-            typer.echo(f"site {found.name!r} is starting ({rows}); stop it with Ctrl-C")
+            typer.echo(f"site {participant.name!r} is starting ({rows}); stop it with Ctrl-C")
 
-    serve(found, config, ready=ready)
+    serve(participant, config, ready=ready)
 
 
 @examples(
@@ -125,13 +118,13 @@ def keys(
     if (out is None) == (pin is None):
         raise SettingError("cofill site keys needs either --out FILE or --pin FILE")
     note = json.loads((kit / "cofill" / "kit.json").read_text()) if kit.is_dir() else {}
-    found = Kit.read(kit, "coordinator" if note.get("kind") == "coordinator" else "site")
+    participant = Kit.read(kit, "coordinator" if note.get("kind") == "coordinator" else "site")
     if out is not None:
-        public = renew_keys(found, out)
-        typer.echo(f"{found.name} has new keys; give {out} to every other party, who pins it")
+        public = renew_keys(participant, out)
+        typer.echo(f"{participant.name} has new keys; give {out} to every other party, who pins it")
         typer.echo(f"seal {public.seal.hex()}\nsign {public.sign.hex()}")
     elif pin is not None:
-        typer.echo(f"pinned the keys of {pin_keys(found, pin)}")
+        typer.echo(f"pinned the keys of {pin_keys(participant, pin)}")
 
 
 @examples("cofill federation init federation.toml --out kits")
@@ -143,11 +136,12 @@ def init(
     """Make a start-up kit for the coordinator, each site and each person."""
     from cofill.network import FederationConfig, make_kits
 
-    given = FederationConfig.read(config)
-    make_kits(given, out)
+    federation_config = FederationConfig.read(config)
+    make_kits(federation_config, out)
     if not quiet:
         typer.echo(
-            f"kits are in {out}: coordinator, {len(given.sites)} sites, {len(given.people)} people"
+            f"kits are in {out}: coordinator, {len(federation_config.sites)} sites, "
+            f"{len(federation_config.people)} people"
         )
         typer.echo("give each participant its own kit by a safe way; sites should make own keys")
 
@@ -159,7 +153,7 @@ def run_experiment(
     ],
     kit: PersonKit,
     setting: Settings = None,
-    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    seed: Seed = 0,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -167,7 +161,7 @@ def run_experiment(
     """Start a run at all sites."""
     from cofill.network import Kit, RunOrder, experiment_of, new_run
 
-    order = RunOrder(new_run(), experiment, {**_settings(setting), "seed": seed})
+    order = RunOrder(new_run(), experiment, {**settings_of(setting), "seed": seed})
     experiment_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
     _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
 
@@ -190,7 +184,7 @@ def resume(
         if state.completed:
             raise SettingError(f"run {run} has finished; there is nothing to resume")
         order = session.order(run)
-    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet, again=True)
+    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet, resumed=True)
 
 
 @examples("cofill federation status --kit kits/people/ada")
@@ -199,16 +193,16 @@ def status(kit: PersonKit, as_json: AsJson = False) -> None:
     from cofill.network import Kit, open_session
 
     with open_session(Kit.read(kit, "person")) as session:
-        there, runs = session.sites(), session.runs()
+        connected, runs = session.sites(), session.runs()
         expected = session.kit.federation.names
     if as_json:
-        shown = {"sites": {n: n in there for n in expected}, "runs": [vars(r) for r in runs]}
+        shown = {"sites": {n: n in connected for n in expected}, "runs": [vars(r) for r in runs]}
         typer.echo(json.dumps(shown, indent=2))
         return
     for name in expected:
-        typer.echo(f"site {name}: {'connected' if name in there else 'not connected'}")
-    for one in runs:
-        typer.echo(f"run {one.run}: {one.status} ({one.duration})")
+        typer.echo(f"site {name}: {'connected' if name in connected else 'not connected'}")
+    for run in runs:
+        typer.echo(f"run {run.run}: {run.status} ({run.duration})")
 
 
 @examples("cofill federation results RUN --kit kits/people/ada --json")
@@ -244,19 +238,18 @@ def ledger(kit: KitOption, as_json: AsJson = False) -> None:
     from cofill.network import Kit
     from cofill.privacy import Ledger
 
-    found = Kit.read(kit, "site")
-    path = found.home / "ledger.jsonl"
-    kept = Ledger.load(path) if path.exists() else Ledger()
+    path = Kit.read(kit, "site").home / "ledger.jsonl"
+    entries = Ledger.load(path) if path.exists() else Ledger()
     if as_json:
-        typer.echo(json.dumps(kept.to_list(), indent=2))
+        typer.echo(json.dumps(entries.to_list(), indent=2))
         return
-    for entry in kept:
+    for entry in entries:
         cost = "no guarantee" if entry.epsilon is None else f"ε = {entry.epsilon:.3g}"
         typer.echo(
             f"{entry.step}: {entry.kind} to {entry.receiver}, {entry.individuals:,} individuals, "
             f"{entry.bytes:,} bytes, {cost}"
         )
-    typer.echo(f"{kept}; unchanged; head {kept.head}")
+    typer.echo(f"{entries}; unchanged; head {entries.head}")
 
 
 @examples(
@@ -282,7 +275,7 @@ def local(
     ] = None,
     missing: Annotated[float, typer.Option(help="Share of rows each site lacks.")] = 0.3,
     setting: Settings = None,
-    seed: Annotated[int, typer.Option(help="Start of all randomness.")] = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -297,7 +290,7 @@ def local(
             data=data,
             missing=missing,
             seed=seed,
-            settings=_settings(setting),
+            settings=settings_of(setting),
             report_progress=report_progress,
         )
     _show_local(result, as_json=as_json, quiet=quiet)
@@ -316,17 +309,17 @@ federation_commands = {
 
 
 def _submit(
-    kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, again: bool = False
+    kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, resumed: bool = False
 ) -> None:
     from cofill.network import FederationError, Kit, open_session
 
     with open_session(Kit.read(kit, "person")) as session:
-        there = session.sites()
-        missing = sorted(set(session.kit.federation.names) - set(there))
+        connected = session.sites()
+        missing = sorted(set(session.kit.federation.names) - set(connected))
         # A run that has begun may go on without a site, where the method allows.
-        if missing and not (again and order.goes_on and there):
+        if missing and not (resumed and order.goes_on and connected):
             raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
-        job = session.submit(order, there)
+        job = session.submit(order, connected)
         if not quiet and not as_json:
             typer.echo(f"run {order.run} was submitted")
         if not wait:
@@ -337,20 +330,6 @@ def _submit(
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
     if as_json or not quiet:
         _show_outcome(outcome, as_json)
-
-
-def _settings(given: list[str] | None) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` texts; a value is TOML, or a text when it is nothing else."""
-    found: dict[str, Any] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not (name.isidentifier() and equals and value):
-            raise SettingError(f"--set must be NAME=VALUE, got {text!r}")
-        try:
-            found[name] = tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
-            found[name] = value
-    return found
 
 
 def _show_outcome(outcome: Mapping[str, Any], as_json: bool) -> None:
@@ -393,24 +372,24 @@ def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def _show_result(outcome: Mapping[str, Any]) -> None:
-    """Show what the coordinator tells of a run, and who was left out of it."""
+    """Print what the coordinator reports of a run, and who was left out of it."""
     screen = console()
     result = outcome.get("result", {})
     curve = result.get("curve") or []
     if curve:
         last = ", ".join(f"{k} {v:.4g}" for k, v in curve[-1].items())
-        screen.print(f"{result['rounds']} rounds; the last: {last}", soft_wrap=True)
+        say(f"{result['rounds']} rounds; the last: {last}")
     if "inertia" in result:
         screen.print(f"{result['k']} groups after {result['rounds']} rounds of sums")
     for name, mean in result.get("sites", {}).items():
-        screen.print(f"{name}: {len(mean['mean'])} columns; {mean['guarantee']}", soft_wrap=True)
+        say(f"{name}: {len(mean['mean'])} columns; {mean['guarantee']}")
     for note in (*outcome.get("notes", ()), *result.get("notes", ())):
-        screen.print(f"note: {note}", soft_wrap=True)
+        say(f"note: {note}")
 
 
 def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
-    places = {name: str(path) for name, path in result.results.items()}
-    ledgers = {name: str(path) for name, path in result.ledgers.items()}
+    result_paths = {name: str(path) for name, path in result.results.items()}
+    ledger_paths = {name: str(path) for name, path in result.ledgers.items()}
     outcome = result.outcome
     if as_json:
         shown = {
@@ -421,8 +400,8 @@ def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
             "notes": outcome["notes"],
             "database": result.database,
             "rounds": dict(result.rounds),
-            "results": places,
-            "ledgers": ledgers,
+            "results": result_paths,
+            "ledgers": ledger_paths,
         }
         typer.echo(json.dumps(shown, indent=2))
     elif not quiet:
@@ -430,8 +409,8 @@ def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
         if outcome["metrics"]:
             screen.print(_metrics(outcome["metrics"]))
         _show_result(outcome)
-        for name, path in places.items():
-            screen.print(f"{name}: rows in {path}, ledger in {ledgers[name]}", soft_wrap=True)
+        for name, path in result_paths.items():
+            say(f"{name}: rows in {path}, ledger in {ledger_paths[name]}")
         if result.rounds:
             screen.print(
                 "a round took {round_s:.2f} s: {training_s:.2f} s at the slowest site, "

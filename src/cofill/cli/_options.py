@@ -1,11 +1,46 @@
-"""Options that several commands have, said once."""
+"""Options that several commands have, and how ``NAME=VALUE`` texts are read."""
 
-from typing import Annotated
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["IdType", "Ignored", "Kinds"]
+from cofill.errors import SettingError
 
+__all__ = [
+    "AsJson",
+    "IdColumn",
+    "IdType",
+    "Ignored",
+    "Kinds",
+    "Open",
+    "Quiet",
+    "Seed",
+    "Settings",
+    "Views",
+    "numbers_between_commas",
+    "pairs",
+    "settings_of",
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
+Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
+Seed = Annotated[int, typer.Option(help="Start of all randomness.")]
+IdColumn = Annotated[str, typer.Option("--id", help="The id column, the same in every table.")]
+IdType = Annotated[str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")]
+Views = Annotated[
+    list[str],
+    typer.Option(
+        help="A view as NAME=SOURCE; give one per table. A source is a .csv or .parquet file, "
+        "or a database as URL#table or 'URL#SELECT …'.",
+        metavar="NAME=SOURCE",
+    ),
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
@@ -18,4 +53,58 @@ Ignored = Annotated[
     list[str] | None,
     typer.Option(help="Leave a column out (VIEW.COLUMN for one view).", metavar="COLUMN"),
 ]
-IdType = Annotated[str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A setting of the method, such as rounds=20; give one per setting.",
+        metavar="NAME=VALUE",
+    ),
+]
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Split ``NAME=VALUE`` texts; the value may itself hold an equals sign."""
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise SettingError(f"{option} must be NAME=VALUE, got {text!r}")
+        if name in values:
+            raise SettingError(f"{option} names {name!r} twice; give each name once")
+        values[name] = value
+    return values
+
+
+def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` texts as settings; a value is JSON, TOML, or else a text.
+
+    Examples
+    --------
+    >>> settings_of(["sites=10", "strategy=fedprox", 'network={"width": 32}'])
+    {'sites': 10, 'strategy': 'fedprox', 'network': {'width': 32}}
+    >>> settings_of(["noise={epsilon=1.0,clip=3.0}"])
+    {'noise': {'epsilon': 1.0, 'clip': 3.0}}
+    """
+    return {name: _value(text) for name, text in pairs(texts, "--set").items()}
+
+
+def _value(text: str) -> Any:
+    # JSON alone has null; TOML's tables need no quotes, which a shell would take away.
+    for read in (json.loads, lambda text: tomllib.loads(f"value = {text}")["value"]):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def numbers_between_commas(text: str, option: str, kind: type, example: str) -> tuple[Any, ...]:
+    """Read numbers between commas, all of a kind (int or float)."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        words = "whole numbers" if kind is int else "shares"
+        raise SettingError(
+            f"{option} must be {words} between commas, such as {example}, got {text!r}"
+        ) from None

@@ -1,4 +1,4 @@
-"""How the command reads and shows things: pairs of words, a progress line, tables."""
+"""What commands print: progress on standard error; tables, sentences or JSON on standard output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,20 +20,27 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from cofill.errors import CofillError, SettingError
+from cofill.errors import CofillError
 
 if TYPE_CHECKING:
     from cofill.completion import Completed
     from cofill.metrics import ResultRecord
 
 __all__ = [
+    "POOLED_NOTE",
+    "ReportProgress",
     "completed_table",
     "console",
     "evaluation_table",
-    "pairs",
+    "print_result",
     "progress_line",
-    "settings_of",
+    "say",
 ]
+
+ReportProgress: TypeAlias = Callable[[str, float], None]
+"""Called with what is being done and the share of it that is done."""
+
+POOLED_NOTE = "† sees all rows in one place: a yardstick, not allowed between organisations"
 
 
 def console() -> Console:
@@ -40,19 +48,34 @@ def console() -> Console:
     return Console(highlight=False)
 
 
-@contextmanager
-def progress_line(quiet: bool, run: Path | None = None) -> Iterator:
-    """Give a function ``tell(what, share)`` that moves a progress bar with the time left.
+def say(sentence: str) -> None:
+    """Print a sentence as it is, on one line however narrow the screen."""
+    console().print(sentence, soft_wrap=True, markup=False)
 
-    What is told also goes to a diary in the folder `run`, for `cofill watch`.
+
+def print_result(
+    facts: Callable[[], Any], show: Callable[[], None], *, as_json: bool, quiet: bool = False
+) -> None:
+    """Print what a command made: its facts as JSON, or in words unless it is to be quiet."""
+    if as_json:
+        typer.echo(json.dumps(facts(), indent=2))
+    elif not quiet:
+        show()
+
+
+@contextmanager
+def progress_line(quiet: bool, run: Path | None = None) -> Iterator[ReportProgress]:
+    """Give a function ``report_progress(what, share)`` that moves a bar with the time left.
+
+    It also writes to the progress file in the folder `run`, for `cofill watch`.
     """
-    noting = nullcontext(_nothing) if run is None else _diary(run)
+    noting = nullcontext(_note_nothing) if run is None else _progress_file(run)
     with noting as note, _bar(quiet, note) as report_progress:
         yield report_progress
 
 
 @contextmanager
-def _diary(run: Path) -> Iterator[Callable[[str, float], None]]:
+def _progress_file(run: Path) -> Iterator[ReportProgress]:
     """Note progress in a run's folder, and how it ends."""
     from cofill.report import ProgressLog
 
@@ -64,18 +87,19 @@ def _diary(run: Path) -> Iterator[Callable[[str, float], None]]:
         log.note(state="stopped")
         raise
     except BaseException as error:
-        said = str(error) if isinstance(error, CofillError) else type(error).__name__
-        log.note(state="failed", fault=said)
+        # Only cofill's own sentences are known to hold nobody's record.
+        fault = str(error) if isinstance(error, CofillError) else type(error).__name__
+        log.note(state="failed", fault=fault)
         raise
     log.note(state="finished")
 
 
-def _nothing(what: str, share: float) -> None:
-    """Note nothing."""
+def _note_nothing(what: str, share: float) -> None:
+    pass
 
 
 @contextmanager
-def _bar(quiet: bool, note: Callable[[str, float], None]) -> Iterator:
+def _bar(quiet: bool, note: ReportProgress) -> Iterator[ReportProgress]:
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -103,22 +127,20 @@ def _bar(quiet: bool, note: Callable[[str, float], None]) -> Iterator:
 
 
 def completed_table(completed: Completed) -> Table:
-    """Show what was filled, per view, in counts."""
-    table = Table(title=f"Completed by {completed.method}", title_justify="left")
-    for heading in (
-        "view",
-        "individuals",
-        "rows known",
-        "rows filled",
-        "cells filled",
-        "left empty",
-    ):
-        table.add_column(heading, justify="left" if heading == "view" else "right")
-    total = completed.source.n_individuals
+    """Return what was filled, per view, in counts."""
+    shown = {
+        "observed_rows": "rows known",
+        "reconstructed_rows": "rows filled",
+        "reconstructed_cells": "cells filled",
+        "missing_cells": "left empty",
+    }
+    table = Table("view", title=f"Completed by {completed.method}", title_justify="left")
+    for heading in ("individuals", *shown.values()):
+        table.add_column(heading, justify="right")
+    people = f"{completed.source.n_individuals:,}"
     for name in completed.source:
         counts = completed.counts(name)
-        shown = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
-        table.add_row(name, f"{total:,}", *(f"{counts[key]:,}" for key in shown))
+        table.add_row(name, people, *(f"{counts[key]:,}" for key in shown))
     return table
 
 
@@ -129,61 +151,32 @@ _TITLES = {
 
 
 def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | None:
-    """Show one metric, methods as rows and views as columns; None when it was not measured."""
+    """Return one metric, methods as rows and views as columns; None when it was not measured."""
     from cofill.completion import methods
 
-    cells = {
-        tuple(key.split("/")): value
-        for key, value in record.summary.items()
-        if key.split("/")[1] == metric
+    figures = {
+        (method, view): figure
+        for (method, measured, view), figure in (
+            (key.split("/"), figure) for key, figure in record.summary.items()
+        )
+        if measured == metric
     }
-    if not cells:
+    if not figures:
         return None
     pooled = {m.name for m in methods() if m.pools_rows}
-    names = list(dict.fromkeys(k[0] for k in cells))
-    places = [p for p in dict.fromkeys(k[2] for k in cells) if p != "all"] + ["all"]
+    views = [v for v in dict.fromkeys(view for _, view in figures) if v != "all"] + ["all"]
     table = Table(
+        "method",
         title=_TITLES.get(metric, metric),
         title_justify="left",
-        caption="† sees all rows in one place: a yardstick, not allowed between organisations",
+        caption=POOLED_NOTE,
         caption_justify="left",
     )
-    table.add_column("method")
-    for place in places:
-        table.add_column(place, justify="right")
-    for name in names:
-        values = [cells.get((name, metric, place)) for place in places]
-        row = [f"{v['mean']:.3f} ± {v['std']:.3f}" if v else "–" for v in values]
-        mark = " †" if name in pooled else ""
-        table.add_row(f"{name}{mark}", *row, style="bold" if name == chosen else None)
+    for view in views:
+        table.add_column(view, justify="right")
+    for method in dict.fromkeys(method for method, _ in figures):
+        row = [figures.get((method, view)) for view in views]
+        cells = [f"{f['mean']:.3f} ± {f['std']:.3f}" if f else "–" for f in row]
+        label = f"{method} †" if method in pooled else method
+        table.add_row(label, *cells, style="bold" if method == chosen else None)
     return table
-
-
-def pairs(texts: list[str], option: str) -> dict[str, str]:
-    """Split ``NAME=VALUE`` texts; the value may itself hold an equals sign."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, found, value = text.partition("=")
-        if not (name and found and value):
-            raise SettingError(f"{option} must be NAME=VALUE, got {text!r}")
-        if name in pairs:
-            raise SettingError(f"{option} names {name!r} twice; give each name once")
-        pairs[name] = value
-    return pairs
-
-
-def settings_of(texts: list[str] | None) -> dict[str, Any]:
-    """Read ``NAME=VALUE`` texts as settings: numbers, booleans, null and lists as JSON writes them.
-
-    Examples
-    --------
-    >>> settings_of(["sites=10", "strategy=fedprox", 'network={"width": 32}'])
-    {'sites': 10, 'strategy': 'fedprox', 'network': {'width': 32}}
-    """
-    found: dict[str, Any] = {}
-    for name, text in pairs(texts or [], "--set").items():
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found

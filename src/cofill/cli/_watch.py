@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cofill.cli._examples import examples
+from cofill.cli._options import Open
 
 __all__ = ["watch"]
 
@@ -22,7 +23,7 @@ def watch(
         str, typer.Option(help="Where to listen; others need the token that is printed.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Which port; 0 takes a free one.")] = 0,
-    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    show: Open = False,
 ) -> None:
     """Serve a page that follows a run: sites, steps, losses, releases, budget, faults; no rows.
 
