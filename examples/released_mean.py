@@ -4,7 +4,7 @@ import numpy as np
 
 import cofill
 from cofill.attack import AttackFailed
-from cofill.privacy import Box, gaussian
+from cofill.privacy import Box, MeanDefence
 
 data = cofill.load("wdbc")
 records = np.concatenate([data.views.aligned(name) for name in data.views], axis=1)
@@ -39,7 +39,7 @@ healthy = ~ill
 print_line("nothing is released", healthy[contributes].mean(), healthy[~contributes].mean())
 print_line("the mean of the ill", *attack_mean(rows.mean(axis=0)))
 for epsilon in (10.0, 1.0, 0.1):
-    defence = gaussian(epsilon, bounds=Box(0.0, 1.0))
+    defence = MeanDefence(Box(0.0, 1.0), epsilon)
     shares = []
     for seed in range(5):
         noisy = defence.release(rows, sender="hospital", receiver="public", rng=seed)

@@ -14,7 +14,7 @@ from cofill.privacy import (
     Gate,
     Ledger,
     LedgerEntry,
-    gaussian,
+    MeanDefence,
     release_types,
 )
 from cofill.views import View
@@ -57,7 +57,7 @@ def test_noise_in_the_ledger_is_claimed_proved_and_counted_once():
     ledger = Ledger()
     gate = Gate(ledger)
     rows = RNG.uniform(size=(60, 3))
-    noisy = gaussian(2.0, bounds=Box(0.0, 1.0)).release(rows, sender="lab", receiver="ward", rng=0)
+    noisy = MeanDefence(Box(0.0, 1.0), 2.0).release(rows, sender="lab", receiver="ward", rng=0)
     for receiver in ("ward", "bank"):
         gate.pass_on(type(noisy)(**{**vars(noisy), "receiver": receiver}), "send")
     audit = audit_ledger(ledger)

@@ -27,6 +27,7 @@ from cofill.privacy import (
     GroupCentres,
     GroupSums,
     MaskedVector,
+    MeanDefence,
     MessageAddress,
     ModelWeights,
     Needs,
@@ -42,7 +43,6 @@ from cofill.privacy import (
     compose,
     decode_releases,
     encode_releases,
-    gaussian,
     release_types,
 )
 from cofill.views import Feature, Kind
@@ -77,7 +77,7 @@ EXAMPLES: list[Release] = [
     MaskedVector(**TO, round=1, words=np.arange(4, dtype=np.uint64), rows=3),
     ModelWeights(**TO, round=3, weights=np.ones(5, np.float32), extras={"control": np.zeros(5)}),
     Needs(**TO, spec=CodeSpec("a", 3, "v1"), directions=np.ones((3, 2)), people=7),
-    gaussian(1.0, bounds=Box(0.0, 1.0)).release(np.full((9, 2), 0.5), **TO, rng=0),
+    MeanDefence(Box(0.0, 1.0), 1.0).release(np.full((9, 2), 0.5), **TO, rng=0),
     RevealedShares(**TO, round=1, own_masks={"c": 2**250}, mask_keys={}),
     Roster(**TO, round=1, keys=(KEYS, KEYS), threshold=2),
     SealedShares(**TO, round=1, boxes={"b": b"x" * 40}, commitment=b"c" * 32),

@@ -27,7 +27,6 @@ from cofill.privacy import (
     guarantee,
     noise_for,
     sgd_event,
-    shuffled_event,
     training_event,
 )
 from cofill.privacy._sgd import overflow_of
@@ -200,14 +199,8 @@ def test_renyi_accounting_says_where_it_has_no_answer():
 # --- training ---------------------------------------------------------------------------------
 
 
-def test_shuffled_batches_do_not_get_the_figure_of_poisson_samples():
-    with pytest.raises(SettingError, match=r"sampling must be 'poisson'.*shuffled_event"):
-        sgd_event(1.1, rate=0.1, steps=100, sampling="shuffled")
-    shuffled = epsilon(shuffled_event(3.3, epochs=10), DELTA)
-    assert shuffled == epsilon(GaussianEvent(1.65, count=10), DELTA)
-    sampled = sgd_event(3.3, rate=0.1, steps=100)
-    assert shuffled > 2 * epsilon(sampled, DELTA, neighbours="replace one")
-    assert "not shuffled" in str(guarantee(sampled, DELTA, "DP-SGD"))
+def test_the_guarantee_of_training_assumes_poisson_samples():
+    assert "not shuffled" in str(guarantee(sgd_event(3.3, rate=0.1, steps=100), DELTA, "DP-SGD"))
 
 
 @pytest.mark.parametrize(
@@ -293,7 +286,6 @@ def test_noise_for_is_exact_and_not_the_classical_formula():
         (lambda: SampledGaussianEvent(1.0, rate=0.0, steps=1), "rate must be above 0"),
         (lambda: SampledGaussianEvent(1.0, rate=1.1, steps=1), "rate must be above 0"),
         (lambda: SampledGaussianEvent(1.0, rate=0.1, steps=0), "steps must be"),
-        (lambda: shuffled_event(1.0, 0), "count must be"),
         (lambda: Guarantee(-1.0, 0.1, "replace one", "x"), "epsilon must be 0 or more"),
     ],
 )

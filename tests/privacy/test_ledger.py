@@ -17,6 +17,7 @@ from cofill.privacy import (
     GroupSums,
     LaplaceEvent,
     Ledger,
+    MeanDefence,
     ModelWeights,
     NoisyMean,
     PublicKeys,
@@ -25,15 +26,15 @@ from cofill.privacy import (
     Update,
     blind,
     epsilon,
-    gaussian,
-    laplace,
 )
 
 ROWS = np.random.default_rng(0).uniform(size=(200, 3))
 
 
 def mean(sender="clinic", receiver="coordinator", eps=0.5) -> NoisyMean:
-    return laplace(eps, bounds=Box(0.0, 1.0)).release(ROWS, sender=sender, receiver=receiver)
+    return MeanDefence(Box(0.0, 1.0), eps, 0.0, "laplace").release(
+        ROWS, sender=sender, receiver=receiver
+    )
 
 
 def ids(sender="clinic") -> BlindedIds:
@@ -194,7 +195,7 @@ def test_the_file_shows_no_value_of_a_mean():
 
 def test_a_release_is_written_with_its_cost_or_with_none():
     gate = Gate(Ledger(), {"clinic": Budget(9.0, 1e-6)})
-    noisy = gaussian(1.0, bounds=Box(0.0, 1.0)).release(ROWS, sender="clinic", receiver="bank")
+    noisy = MeanDefence(Box(0.0, 1.0), 1.0).release(ROWS, sender="clinic", receiver="bank")
     for release in (noisy, ids(), update(), update(GaussianEvent(3.0), metrics={"loss": 0.1})):
         gate.pass_on(release, "send")
     costs = [(e.epsilon, e.delta) for e in gate.ledger]

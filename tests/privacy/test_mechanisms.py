@@ -16,12 +16,9 @@ from cofill.privacy import (
     LaplaceEvent,
     MeanDefence,
     epsilon,
-    gaussian,
-    laplace,
-    laplace_per_coordinate,
     noise_for,
 )
-from cofill.privacy._mechanisms import _STEP, _exact_sum, _shares
+from cofill.privacy._mechanisms import _STEP, _exact_sum, _weigh_count
 from cofill.privacy._noise import draw_noise, noise_generator, noise_step
 
 BOUNDS = [Box(0.0, 1.0), Box((-3, 0, 100), (5, 0.01, 4000)), Ball(2.0), Ball(0.5, (1, 2, 3), 1)]
@@ -84,7 +81,7 @@ def test_without_noise_it_is_the_mean_of_clipped_rows(monkeypatch):
     quiet(monkeypatch)
     rows = RNG.normal(0.5, 1.0, (70_000, 3))
     for neighbours in ("replace one", "add or remove one"):
-        found = gaussian(1.0, bounds=Box(0.0, 1.0), neighbours=neighbours).release(rows, **WHERE)
+        found = MeanDefence(Box(0.0, 1.0), 1.0, neighbours=neighbours).release(rows, **WHERE)
         np.testing.assert_allclose(found.mean, rows.clip(0, 1).mean(axis=0), atol=1e-8)
         assert found.rows == 70_000
 
@@ -97,13 +94,13 @@ WIDTH, N = 4000, 10
 @pytest.mark.parametrize(
     ("defence", "scale"),
     [
-        (gaussian(0.5, bounds=Box(0.0, 1.0)), noise_for(0.5, 1e-5) * math.sqrt(WIDTH) / N),
-        (gaussian(2.0, bounds=Ball(3.0), delta=1e-6), noise_for(2.0, 1e-6) * 6 / N),
-        (gaussian(2.0, bounds=Ball(3.0, norm=1)), noise_for(2.0, 1e-5) * 6 / N),
-        (laplace(0.5, bounds=Box(-1.0, 1.0)), 2 * WIDTH / (0.5 * N)),
-        (laplace(0.5, bounds=Ball(3.0)), 6 * math.sqrt(WIDTH) / (0.5 * N)),
-        (laplace(0.5, bounds=Ball(3.0, norm=1)), 6 / (0.5 * N)),
-        (laplace_per_coordinate(0.01), 1 / (0.01 * N)),
+        (MeanDefence(Box(0.0, 1.0), 0.5), noise_for(0.5, 1e-5) * math.sqrt(WIDTH) / N),
+        (MeanDefence(Ball(3.0), 2.0, delta=1e-6), noise_for(2.0, 1e-6) * 6 / N),
+        (MeanDefence(Ball(3.0, norm=1), 2.0), noise_for(2.0, 1e-5) * 6 / N),
+        (MeanDefence(Box(-1.0, 1.0), 0.5, 0.0, "laplace"), 2 * WIDTH / (0.5 * N)),
+        (MeanDefence(Ball(3.0), 0.5, 0.0, "laplace"), 6 * math.sqrt(WIDTH) / (0.5 * N)),
+        (MeanDefence(Ball(3.0, norm=1), 0.5, 0.0, "laplace"), 6 / (0.5 * N)),
+        (MeanDefence(Box(0.0, 1.0), 0.01, noise="laplace per coordinate"), 1 / (0.01 * N)),
     ],
 )
 def test_the_noise_has_the_distribution_and_scale_that_the_sensitivity_asks_for(defence, scale):
@@ -121,21 +118,21 @@ def test_the_noise_has_the_distribution_and_scale_that_the_sensitivity_asks_for(
 
 def test_coordinates_of_unlike_units_get_noise_in_proportion():
     box = Box((0, 0, 0), (1, 100, 0.1))
-    found = gaussian(1.0, bounds=box).release(np.zeros((5, 3)), **WHERE, rng=0)
+    found = MeanDefence(box, 1.0).release(np.zeros((5, 3)), **WHERE, rng=0)
     np.testing.assert_allclose(found.scale / found.scale[0], [1, 100, 0.1])
 
 
-@pytest.mark.parametrize("defence", [gaussian, laplace])
-def test_a_private_number_of_rows_shares_the_noise_with_the_sum(defence):
-    made = defence(1.0, bounds=Box(0.0, 1.0), neighbours="add or remove one")
+@pytest.mark.parametrize(("noise", "delta"), [("gaussian", 1e-5), ("laplace", 0.0)])
+def test_a_private_number_of_rows_shares_the_noise_with_the_sum(noise, delta):
+    defence = MeanDefence(Box(0.0, 1.0), 1.0, delta, noise, "add or remove one")
     rows = np.full((500, 16), 0.5)
-    drawn = [made.release(rows, **WHERE, rng=seed) for seed in range(600)]
+    drawn = [defence.release(rows, **WHERE, rng=seed) for seed in range(600)]
     numbers = np.array([d.rows for d in drawn])
     sums = np.array([(d.mean - 0.5) * max(d.rows, 1) / 0.5 for d in drawn])  # in units
     assert len(set(numbers.tolist())) > 5
     assert numbers.mean() == pytest.approx(500, abs=5 * numbers.std() / math.sqrt(600))
-    event = made.event(16)
-    if defence is gaussian:
+    event = defence.event(16)
+    if noise == "gaussian":
         joint = math.hypot(math.sqrt(16) / sums.std(), 1 / numbers.std())
         assert 1 / joint == pytest.approx(event.noise_multiplier, rel=0.05)
         assert event == GaussianEvent(noise_for(1.0, 1e-5), neighbours="add or remove one")
@@ -148,7 +145,7 @@ def test_a_private_number_of_rows_shares_the_noise_with_the_sum(defence):
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("width", [1, 9, 784])
 def test_the_shares_make_the_error_least(norm, width):
-    weight, joint = _shares(norm, width)
+    weight, joint = _weigh_count(norm, width)
 
     def error(w):
         return (1 + w**norm) ** (2 / norm) * (width + 1 / w**2)
@@ -185,7 +182,7 @@ def test_rounded_noise_is_rounded_noise():
 
 
 def test_a_seed_repeats_and_the_operating_system_does_not():
-    made, rows = gaussian(1.0, bounds=Box(0.0, 1.0)), np.ones((5, 3))
+    made, rows = MeanDefence(Box(0.0, 1.0), 1.0), np.ones((5, 3))
     first, again, other = (made.release(rows, **WHERE, rng=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(first.mean, again.mean)
     assert (first.mean != other.mean).all()
@@ -201,7 +198,9 @@ def test_a_seed_repeats_and_the_operating_system_does_not():
 
 
 def test_the_papers_noise_states_what_it_is_for_a_whole_record():
-    found = laplace_per_coordinate(epsilon=0.01).release(np.zeros((100, 784)), **WHERE, rng=0)
+    found = MeanDefence(Box(0.0, 1.0), 0.01, noise="laplace per coordinate").release(
+        np.zeros((100, 784)), **WHERE, rng=0
+    )
     assert found.guarantee.pure_epsilon == pytest.approx(7.84)
     assert found.guarantee.epsilon == pytest.approx(1.05, abs=0.05)
     assert found.guarantee.delta == 1e-5
@@ -214,8 +213,8 @@ def test_the_papers_noise_states_what_it_is_for_a_whole_record():
 @pytest.mark.parametrize(("eps", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-3)])
 def test_the_event_costs_what_was_asked_for(eps, delta, neighbours):
     for made, at in (
-        (gaussian(eps, bounds=Ball(1.0), delta=delta, neighbours=neighbours), delta),
-        (laplace(eps, bounds=Ball(1.0), neighbours=neighbours), 0.0),
+        (MeanDefence(Ball(1.0), eps, delta=delta, neighbours=neighbours), delta),
+        (MeanDefence(Ball(1.0), eps, 0.0, "laplace", neighbours=neighbours), 0.0),
     ):
         found = made.guarantee(20)
         assert (found.epsilon, found.delta) == (pytest.approx(eps, rel=1e-6), at)
@@ -228,7 +227,7 @@ def test_the_event_costs_what_was_asked_for(eps, delta, neighbours):
 def test_two_neighbours_are_as_hard_to_tell_apart_as_the_guarantee_says():
     # Noise per coordinate: every coordinate is a draw of the mechanism on one number.
     eps, width = 1.0, 40_000
-    made = laplace_per_coordinate(eps)
+    made = MeanDefence(Box(0.0, 1.0), eps, noise="laplace per coordinate")
     low, high = (
         made.release(np.vstack([np.zeros((4, width)), np.full((1, width), last)]), **WHERE, rng=9)
         for last in (0.0, 1.0)
@@ -248,11 +247,11 @@ def test_two_neighbours_are_as_hard_to_tell_apart_as_the_guarantee_says():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: gaussian(0.0, bounds=Box(0.0, 1.0)), "epsilon must be .* got 0.0"),
-        (lambda: gaussian(-1.0, bounds=Box(0.0, 1.0)), "epsilon must be .* got -1.0"),
-        (lambda: laplace(math.inf, bounds=Box(0.0, 1.0)), "epsilon must be a finite"),
-        (lambda: gaussian(1.0, bounds=Box(0.0, 1.0), delta=0.0), "delta must be above 0 .*Laplace"),
-        (lambda: gaussian(1.0, bounds=Box(0.0, 1.0), delta=1.0), "below 1, got 1.0"),
+        (lambda: MeanDefence(Box(0.0, 1.0), 0.0), "epsilon must be .* got 0.0"),
+        (lambda: MeanDefence(Box(0.0, 1.0), -1.0), "epsilon must be .* got -1.0"),
+        (lambda: MeanDefence(Box(0.0, 1.0), math.inf, 0.0, "laplace"), "epsilon must be a finite"),
+        (lambda: MeanDefence(Box(0.0, 1.0), 1.0, delta=0.0), "delta must be above 0 .*Laplace"),
+        (lambda: MeanDefence(Box(0.0, 1.0), 1.0, delta=1.0), "below 1, got 1.0"),
         (lambda: Box(1.0, 0.0), "low must be finite and below high"),
         (lambda: Box(1.0, 1.0), "low must be finite and below high"),
         (lambda: Box((0.0, 5.0), (1.0, 4.0)), "bounds in 1$"),
@@ -261,7 +260,7 @@ def test_two_neighbours_are_as_hard_to_tell_apart_as_the_guarantee_says():
         (lambda: Box((0.0, 0.0), (1.0, 1.0, 1.0)), "of one length, got 2 and 3"),
         (lambda: Ball(0.0), "radius must be"),
         (lambda: Ball(1.0, math.nan), "centre must be finite"),
-        (lambda: laplace_per_coordinate(bounds=Ball(1.0)), "must have a Box"),
+        (lambda: MeanDefence(Ball(1.0), 0.01, noise="laplace per coordinate"), "must have a Box"),
         (
             lambda: MeanDefence(
                 Box(0.0, 1.0),
@@ -290,10 +289,10 @@ def test_wrong_settings_are_named(call, words):
 )
 def test_unusable_rows_are_refused_without_a_value_in_the_message(rows, words):
     with pytest.raises(DataError, match=words) as caught:
-        gaussian(1.0, bounds=Box(0.0, 1.0)).release(rows, **WHERE)
+        MeanDefence(Box(0.0, 1.0), 1.0).release(rows, **WHERE)
     assert "0.123456" not in str(caught.value)
 
 
 def test_bounds_of_another_width_are_refused():
     with pytest.raises(SettingError, match="one for each of 3 coordinates, got 2"):
-        gaussian(1.0, bounds=Box((0, 0), (1, 1))).release(np.zeros((2, 3)), **WHERE)
+        MeanDefence(Box((0, 0), (1, 1)), 1.0).release(np.zeros((2, 3)), **WHERE)

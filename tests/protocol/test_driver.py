@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cofill.errors import SettingError
-from cofill.privacy import BlindedIds, Box, Budget, Release, gaussian
+from cofill.privacy import BlindedIds, Box, Budget, MeanDefence, Release
 from cofill.protocol import Federation, Step, run_steps
 
 
@@ -238,7 +238,7 @@ def test_without_a_coordinator_nothing_can_be_sent_to_it():
 
 
 def test_a_release_beyond_a_budget_stops_the_run_and_spends_nothing():
-    defence = gaussian(1.0, bounds=Box(0.0, 1.0))
+    defence = MeanDefence(Box(0.0, 1.0), 1.0)
     rows = np.random.default_rng(0).uniform(size=(50, 2))
 
     def run(sites, inboxes, report_progress):

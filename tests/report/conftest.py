@@ -8,7 +8,7 @@ import pytest
 
 from cofill.cli._app import run
 from cofill.metrics import ResultRecord, packed_images
-from cofill.privacy import Box, Gate, Ledger, LedgerEntry, gaussian
+from cofill.privacy import Box, Gate, Ledger, LedgerEntry, MeanDefence
 from cofill.report import write_report
 
 IDS = [f"PATIENT-{k:03d}" for k in range(60)]
@@ -94,7 +94,7 @@ def tables(folder):
 
 def trial_ledger():
     ledger = Ledger([LedgerEntry("send", "codes", "clinic", "lab", 45, 2880, None, {})])
-    noisy = gaussian(1.0, bounds=Box(0.0, 1.0)).release(
+    noisy = MeanDefence(Box(0.0, 1.0), 1.0).release(
         np.full((45, 2), 0.5), sender="lab", receiver="clinic"
     )
     Gate(ledger).pass_on(noisy, "release")

@@ -49,9 +49,9 @@ def prove_epsilon(
 
     Examples
     --------
-    >>> from cofill.privacy import Box, gaussian
+    >>> from cofill.privacy import Box, MeanDefence
     >>> rows = np.random.default_rng(0).uniform(size=(50, 3))
-    >>> bound = prove_epsilon(gaussian(1.0, bounds=Box(0.0, 1.0)), rows, draws=40_000)
+    >>> bound = prove_epsilon(MeanDefence(Box(0.0, 1.0), 1.0), rows, draws=40_000)
     >>> 0 < bound.epsilon < 1
     True
     """

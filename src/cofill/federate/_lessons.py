@@ -132,7 +132,6 @@ def _event(site: RowSite, phase: Phase, drawn: Plan) -> Event | None:
         rate=min(1.0, site.local.batch / rows),
         steps=drawn.steps,
         rows=rows,
-        sampling=site.local.dp.sampling,
     )
 
 

@@ -23,14 +23,7 @@ from cofill.privacy._fixed_point import FixedPoint
 from cofill.privacy._gate import Budget, Gate
 from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._ledger import Ledger, LedgerEntry
-from cofill.privacy._mechanisms import (
-    MeanDefence,
-    MeanNoise,
-    NoisyMean,
-    gaussian,
-    laplace,
-    laplace_per_coordinate,
-)
+from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import NoiseKind, draw_noise, noise_generator, noise_step
 from cofill.privacy._release import (
     Release,
@@ -78,7 +71,7 @@ from cofill.privacy._secure_sum import (
     share_secrets,
 )
 from cofill.privacy._sent import SentLog, SentStep
-from cofill.privacy._sgd import sgd_event, shuffled_event, training_event
+from cofill.privacy._sgd import sgd_event, training_event
 from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
 from cofill.privacy._view_releases import (
     BlindedIds,
@@ -149,11 +142,8 @@ __all__ = [
     "draw_noise",
     "encode_releases",
     "epsilon",
-    "gaussian",
     "guarantee",
     "in_order",
-    "laplace",
-    "laplace_per_coordinate",
     "make_rosters",
     "mask_vector",
     "name_survivors",
@@ -174,7 +164,6 @@ __all__ = [
     "sealing_public_key",
     "sgd_event",
     "share_secrets",
-    "shuffled_event",
     "signing_public_key",
     "training_event",
     "union",

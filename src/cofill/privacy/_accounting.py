@@ -7,20 +7,16 @@ loss distributions are used (PLD, with pessimistic rounding, so that the figure 
 bound) and compositions of Gaussian noise alone by their exact formula (Balle & Wang 2018); Rényi
 accounting (``method="rdp"``) is faster, a little looser, and what compositions of more than a
 million steps get.
-
-Amplification by sampling is granted to Poisson samples only. Batches of a shuffled order look
-alike in code and are not: their figure is `shuffled_event`'s, without amplification.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, Literal, get_args
 
 from cofill.errors import SettingError
 from cofill.privacy._checks import (
@@ -40,13 +36,7 @@ from cofill.privacy._events import (
 )
 from cofill.privacy._sgd import overflow_of
 
-__all__ = [
-    "Method",
-    "epsilon",
-    "noise_for",
-    "resolve_relation",
-    "rough_epsilon",
-]
+__all__ = ["Method", "epsilon", "noise_for", "resolve_relation", "rough_epsilon"]
 
 Method = Literal["pld", "rdp"]
 
@@ -99,7 +89,7 @@ def epsilon(
     if not any(event.parts() for event in listed):
         return 0.0
     neighbours, unit = resolve_relation(listed, neighbours, unit)
-    parts = compose(_seen_as(p, neighbours, unit) for e in listed for p in e.parts()).events
+    parts = compose(_convert(p, neighbours, unit) for e in listed for p in e.parts()).events
     return _epsilon(parts, float(delta), neighbours, method, _GRID)
 
 
@@ -115,7 +105,7 @@ def rough_epsilon(
     >>> 1 <= rough_epsilon([event], 1e-5, **asked) / epsilon(event, 1e-5, **asked) < 1.2
     True
     """
-    parts = compose(_seen_as(p, neighbours, unit) for e in events for p in e.parts()).events
+    parts = compose(_convert(p, neighbours, unit) for e in events for p in e.parts()).events
     sampled = any(isinstance(part, SampledGaussianEvent) for part in parts)
     method: Method = "pld" if sampled and neighbours == "replace one" else "rdp"
     return _epsilon(parts, float(delta), neighbours, method, _ROUGH_GRID) if parts else 0.0
@@ -179,8 +169,8 @@ def noise_for(
 
     # Rényi accounting takes milliseconds and is not far off: it says where to look.
     rough: Method = "rdp" if neighbours == "add or remove one" else method
-    found = _root(lambda noise: excess(noise, rough), 1.0, 0.5)
-    return found if rough == method else _root(lambda noise: excess(noise, method), found, 0.9)
+    noise = _least_noise(lambda noise: excess(noise, rough), 1.0, 0.5)
+    return noise if rough == method else _least_noise(lambda x: excess(x, method), noise, 0.9)
 
 
 # --- relations ----------------------------------------------------------------------------------
@@ -201,7 +191,7 @@ def resolve_relation(
     return neighbours, unit
 
 
-def _seen_as(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
+def _convert(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
     """Return a mechanism with its noise in units of what other neighbours can change."""
     if part.unit == "record" and unit == "site":
         raise SettingError(
@@ -240,24 +230,23 @@ def _epsilon(
             return math.fsum(p.pure_epsilon for p in parts if isinstance(p, LaplaceEvent))
         return math.inf
     overflow = math.fsum(p.overflow for p in parts if isinstance(p, SampledGaussianEvent))
-    curve = _curve(parts, neighbours, method, grid)
-    return math.inf if overflow >= delta else float(curve.get_epsilon(delta - overflow))
-
-
-@runtime_checkable
-class _Curve(Protocol):
-    def get_epsilon(self, target_delta: float, /) -> float: ...
+    epsilon_at = _curve(parts, neighbours, method, grid)
+    return math.inf if overflow >= delta else float(epsilon_at(delta - overflow))
 
 
 @lru_cache(maxsize=64)
-def _curve(parts: tuple[Event, ...], neighbours: Neighbours, method: Method, grid: float) -> _Curve:
-    """Return dp-accounting's accountant after the mechanisms, or the exact Gaussian one."""
-    single = _single_gaussian(parts, neighbours)
-    if single is not None:
-        return _Exact(single)
-    if sum(getattr(p, "steps", 1) for p in parts) > _LONG:
-        method = "rdp"
-    return _rdp(parts, neighbours) if method == "rdp" else _Losses(_losses(parts, neighbours, grid))
+def _curve(
+    parts: tuple[Event, ...], neighbours: Neighbours, method: Method, grid: float
+) -> Callable[[float], float]:
+    """Return ε of the mechanisms' composition as a function of δ."""
+    import dp_accounting as dp
+
+    sigma = _single_gaussian(parts, neighbours)
+    if sigma is not None:
+        return partial(dp.get_epsilon_gaussian, sigma)
+    if method == "rdp" or sum(getattr(p, "steps", 1) for p in parts) > _LONG:
+        return _compose_rdp(parts, neighbours).get_epsilon
+    return _compose_losses(parts, neighbours, grid).get_epsilon_for_delta
 
 
 def _single_gaussian(parts: tuple[Event, ...], neighbours: Neighbours) -> float | None:
@@ -274,68 +263,39 @@ def _single_gaussian(parts: tuple[Event, ...], neighbours: Neighbours) -> float 
     return 1 / math.sqrt(math.fsum(inverse))
 
 
-@dataclass(frozen=True)
-class _Exact:
-    """The Gaussian mechanism's exact curve."""
-
-    noise_multiplier: float
-
-    def get_epsilon(self, target_delta: float) -> float:
-        from dp_accounting import get_epsilon_gaussian
-
-        return float(get_epsilon_gaussian(self.noise_multiplier, target_delta))
-
-
-@dataclass(frozen=True)
-class _Losses:
-    """A privacy loss distribution's curve."""
-
-    distribution: Any
-
-    def get_epsilon(self, target_delta: float) -> float:
-        return float(self.distribution.get_epsilon_for_delta(target_delta))
-
-
-def _rdp(parts: tuple[Event, ...], neighbours: Neighbours) -> _Curve:
+def _compose_rdp(parts: tuple[Event, ...], neighbours: Neighbours) -> Any:
+    """Return dp-accounting's Rényi accountant after the mechanisms."""
     import dp_accounting as dp
 
+    if neighbours == "replace one" and any(isinstance(p, SampledGaussianEvent) for p in parts):
+        raise SettingError(
+            "method must be 'pld' for Poisson samples when one record is replaced, got 'rdp' (or "
+            "more than a million steps)"
+        )
     accountant = dp.rdp.RdpAccountant()
-    with _without_remarks():
+    # It remarks on Rényi orders that it leaves out: the bound is the least over the other orders,
+    # and as true, so users need not see that.
+    logger = logging.getLogger("absl")
+    logger.addFilter(_is_no_remark)
+    try:
         for part in parts:
             if isinstance(part, SampledGaussianEvent):
-                if neighbours == "replace one":
-                    raise SettingError(
-                        "method must be 'pld' for Poisson samples when one record is replaced, got "
-                        "'rdp' (or more than a million steps)"
-                    )
                 noise = dp.GaussianDpEvent(part.noise_multiplier)
                 accountant.compose(dp.PoissonSampledDpEvent(part.rate, noise), part.steps)
             elif isinstance(part, LaplaceEvent):
                 accountant.compose(dp.LaplaceDpEvent(part.noise_multiplier), part.count)
             elif isinstance(part, GaussianEvent):
                 accountant.compose(dp.GaussianDpEvent(part.noise_multiplier), part.count)
+    finally:
+        logger.removeFilter(_is_no_remark)
     return accountant
 
 
-@contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Keep dp-accounting's remarks on Rényi orders it leaves out off the screen.
-
-    The bound is the least over the other orders, and as true.
-    """
-    logger = logging.getLogger("absl")
-
-    def silent(record: logging.LogRecord) -> bool:
-        return "Excluding this order" not in record.getMessage()
-
-    logger.addFilter(silent)
-    try:
-        yield
-    finally:
-        logger.removeFilter(silent)
+def _is_no_remark(record: logging.LogRecord) -> bool:
+    return "Excluding this order" not in record.getMessage()
 
 
-def _losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: float) -> Any:
+def _compose_losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: float) -> Any:
     """Return the privacy loss distribution of the mechanisms' composition."""
     import dp_accounting as dp
     from dp_accounting.pld import privacy_loss_distribution as losses
@@ -344,31 +304,31 @@ def _losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: float) -> An
         "replace one": dp.NeighboringRelation.REPLACE_ONE,
         "add or remove one": dp.NeighboringRelation.ADD_OR_REMOVE_ONE,
     }[neighbours]
-    grid = max(grid, max(_reach(part) for part in parts) / _CELLS)
+    grid = max(grid, max(_loss_range(part) for part in parts) / _CELLS)
     total = losses.identity(value_discretization_interval=grid)
     for part in parts:
         if isinstance(part, SampledGaussianEvent):
-            one = losses.from_gaussian_mechanism(
+            distribution = losses.from_gaussian_mechanism(
                 standard_deviation=part.noise_multiplier,
                 sampling_prob=part.rate,
                 value_discretization_interval=grid,
                 neighboring_relation=relation,
             ).self_compose(part.steps)
         elif isinstance(part, LaplaceEvent):
-            one = losses.from_laplace_mechanism(
+            distribution = losses.from_laplace_mechanism(
                 parameter=part.noise_multiplier, value_discretization_interval=grid
             ).self_compose(part.count)
         else:
             assert isinstance(part, GaussianEvent)  # noqa: S101
-            one = losses.from_gaussian_mechanism(
+            distribution = losses.from_gaussian_mechanism(
                 standard_deviation=part.noise_multiplier / math.sqrt(part.count),
                 value_discretization_interval=grid,
             )
-        total = total.compose(one)
+        total = total.compose(distribution)
     return total
 
 
-def _reach(part: Any) -> float:
+def _loss_range(part: Any) -> float:
     """Return about how far the losses of a mechanism's composition are spread."""
     times = part.steps if isinstance(part, SampledGaussianEvent) else part.count
     if isinstance(part, LaplaceEvent):
@@ -393,7 +353,7 @@ def _exact_noise(epsilon: float | int, delta: float | int) -> float:
     return float(get_sigma_gaussian(epsilon, delta)) * (1 + 1e-9)
 
 
-def _root(excess: Callable[[float], float], start: float, factor: float) -> float:
+def _least_noise(excess: Callable[[float], float], start: float, factor: float) -> float:
     """Return noise whose excess is at most 0 and that is within the tolerance of the least."""
     from scipy.optimize import root_scalar
 
@@ -412,5 +372,5 @@ def _root(excess: Callable[[float], float], start: float, factor: float) -> floa
         method="brentq",
         xtol=half / 2,
     ).root
-    found = math.exp(root) * (1 + half)
-    return found if excess(found) <= 0 else high
+    noise = math.exp(root) * (1 + half)
+    return noise if excess(noise) <= 0 else high

@@ -8,6 +8,7 @@ those too. Records outside are moved to the border.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,33 +24,27 @@ Norm = Literal[1, 2]
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(ABC):
     """Where records can be. In *units*, the centre is 0 and the border is at 1."""
 
+    @abstractmethod
     def centre_of(self, width: int) -> Float[np.ndarray, " width"]:
         """Return the middle."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unit_of(self, width: int) -> Float[np.ndarray, " width"]:
         """Return how long a unit is in each coordinate."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_units(self, rows: np.ndarray) -> Float[np.ndarray, "rows width"]:
-        """Return rows, moved to the border where they are outside, in units."""
-        raise NotImplementedError
+        """Return rows in units, moved to the border where they are outside."""
 
+    @abstractmethod
     def reach(self, norm: Norm, width: int) -> float:
         """Return the largest L1 or L2 norm that a record has in units."""
-        raise NotImplementedError
 
     def clip(self, rows: np.ndarray) -> Float[np.ndarray, "rows width"]:
-        """Return rows, moved to the border where they are outside.
-
-        Examples
-        --------
-        >>> Box(0.0, 1.0).clip(np.array([[0.5, 7.0]])).tolist()
-        [[0.5, 1.0]]
-        """
+        """Return rows, moved to the border where they are outside."""
         width = rows.shape[1]
         return self.centre_of(width) + self.unit_of(width) * self.in_units(rows)
 
@@ -84,20 +79,16 @@ class Box(Bounds):
             )
 
     def centre_of(self, width: int) -> Float[np.ndarray, " width"]:
-        """Return the middle between low and high."""
-        return _wide(self.low, width, "low") + self.unit_of(width)
+        return _broadcast(self.low, width, "low") + self.unit_of(width)
 
     def unit_of(self, width: int) -> Float[np.ndarray, " width"]:
-        """Return half of what lies between low and high."""
-        return _wide(self.high, width, "high") / 2 - _wide(self.low, width, "low") / 2
+        return _broadcast(self.high, width, "high") / 2 - _broadcast(self.low, width, "low") / 2
 
     def in_units(self, rows: np.ndarray) -> Float[np.ndarray, "rows width"]:
-        """Return rows in units, each coordinate between −1 and 1."""
         width = rows.shape[1]
         return np.clip((rows - self.centre_of(width)) / self.unit_of(width), -1.0, 1.0)
 
     def reach(self, norm: Norm, width: int) -> float:
-        """Return the norm of a corner."""
         return float(width) if norm == 1 else math.sqrt(width)
 
 
@@ -123,15 +114,12 @@ class Ball(Bounds):
             raise SettingError(f"norm must be 1 or 2, got {self.norm}")
 
     def centre_of(self, width: int) -> Float[np.ndarray, " width"]:
-        """Return the centre."""
-        return _wide(self.centre, width, "centre")
+        return _broadcast(self.centre, width, "centre")
 
     def unit_of(self, width: int) -> Float[np.ndarray, " width"]:
-        """Return the radius, for every coordinate."""
         return np.full(width, float(self.radius))
 
     def in_units(self, rows: np.ndarray) -> Float[np.ndarray, "rows width"]:
-        """Return rows in units, drawn towards the centre to a norm of at most 1."""
         moved = (rows - self.centre_of(rows.shape[1])) / self.radius
         # Of vectors with huge entries the norm is infinite; of their directions it is not.
         top = np.maximum(np.abs(moved).max(axis=1, keepdims=True, initial=0.0), 1.0)
@@ -140,14 +128,14 @@ class Ball(Bounds):
         return np.where(norms > 1, moved / np.maximum(norms, 1e-300) * (1 - 1e-12), moved)
 
     def reach(self, norm: Norm, width: int) -> float:
-        """Return 1, or the L1 norm of a point on an L2 ball."""
+        # An L2 ball has points whose L1 norm is √width.
         return math.sqrt(width) if (norm, self.norm) == (1, 2) else 1.0
 
 
-def _wide(value: float | int | tuple[float | int, ...], width: int, name: str) -> np.ndarray:
-    given = np.asarray(value, float)
-    if given.ndim and len(given) != width:
+def _broadcast(value: float | int | tuple[float | int, ...], width: int, name: str) -> np.ndarray:
+    values = np.asarray(value, float)
+    if values.ndim and len(values) != width:
         raise SettingError(
-            f"{name} must be one number or one for each of {width} coordinates, got {len(given)}"
+            f"{name} must be one number or one for each of {width} coordinates, got {len(values)}"
         )
-    return np.broadcast_to(given, (width,)).astype(float)
+    return np.broadcast_to(values, (width,)).astype(float)

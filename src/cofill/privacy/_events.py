@@ -77,10 +77,10 @@ class Event:
         """
         fields = {k: v for k, v in value.items() if k != "kind"}
         try:
-            made = _KINDS[value["kind"]]
-            if made is ComposedEvent:
+            event_type = _KINDS[value["kind"]]
+            if event_type is ComposedEvent:
                 return ComposedEvent(tuple(Event.from_json(v) for v in fields["events"]))
-            return made(**fields)
+            return event_type(**fields)
         except (KeyError, TypeError) as error:
             raise StoreError(
                 f"an event must be of one of the kinds {', '.join(sorted(_KINDS))} with its own "
@@ -90,7 +90,18 @@ class Event:
 
 @dataclass(frozen=True)
 class _Noise(Event):
-    """Noise in units of the sensitivity, added some number of times."""
+    """Noise in units of the sensitivity, added some number of times.
+
+    Parameters
+    ----------
+    noise_multiplier
+        Standard deviation or scale over the sensitivity of the whole vector, the sensitivity being
+        that of ``neighbours``.
+    count
+        How many such releases were made.
+    neighbours, unit
+        What is hidden, in the words of this module's docstring.
+    """
 
     noise_multiplier: float | int
     count: int = 1
@@ -109,15 +120,6 @@ class _Noise(Event):
 class GaussianEvent(_Noise):
     """Gaussian noise of a standard deviation in units of the L2 sensitivity.
 
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation over L2 sensitivity, the sensitivity being that of ``neighbours``.
-    count
-        How many such releases were made.
-    neighbours, unit
-        What is hidden; see the module's words.
-
     Examples
     --------
     >>> GaussianEvent(1.0, count=4).noise_multiplier
@@ -131,15 +133,6 @@ class GaussianEvent(_Noise):
 @dataclass(frozen=True)
 class LaplaceEvent(_Noise):
     """Laplace noise of a scale in units of the L1 sensitivity: one has ε = 1 / noise_multiplier.
-
-    Parameters
-    ----------
-    noise_multiplier
-        Scale over L1 sensitivity of the whole vector, the sensitivity being that of ``neighbours``.
-    count
-        How many such releases were made.
-    neighbours, unit
-        What is hidden; see the module's words.
 
     Examples
     --------
@@ -238,7 +231,8 @@ class ComposedEvent(Event):
 
 
 _KINDS: dict[str, type[Event]] = {
-    made.kind: made for made in (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
+    event.kind: event
+    for event in (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
 }
 
 
@@ -250,25 +244,18 @@ def compose(events: Iterable[Event]) -> ComposedEvent:
     >>> compose([GaussianEvent(2.0), GaussianEvent(2.0, count=3)]).events
     (GaussianEvent(noise_multiplier=2.0, count=4, neighbours='replace one', unit='record'),)
     """
-    merged: dict[Event, list[Event]] = {}
+    merged: dict[Event, list[Any]] = {}
     for event in events:
         for part in event.parts():
-            merged.setdefault(_once(part), []).append(part)
-    return ComposedEvent(tuple(_added(parts) for parts in merged.values()))
+            sampled = isinstance(part, SampledGaussianEvent)
+            once = {"steps": 1, "overflow": 0.0} if sampled else {"count": 1}
+            merged.setdefault(replace(part, **once), []).append(part)
+    return ComposedEvent(tuple(_add(parts) for parts in merged.values()))
 
 
-def _once(part: Event) -> Event:
-    if isinstance(part, SampledGaussianEvent):
-        return replace(part, steps=1, overflow=0.0)
-    assert isinstance(part, _Noise)  # noqa: S101  (parts are never compositions)
-    return replace(part, count=1)
-
-
-def _added(parts: list[Event]) -> Event:
-    first = parts[0]
-    if isinstance(first, SampledGaussianEvent):
-        steps = sum(p.steps for p in parts if isinstance(p, SampledGaussianEvent))
-        overflow = math.fsum(p.overflow for p in parts if isinstance(p, SampledGaussianEvent))
-        return replace(first, steps=steps, overflow=min(overflow, 1 - 1e-9))
-    assert isinstance(first, _Noise)  # noqa: S101
-    return replace(first, count=sum(p.count for p in parts if isinstance(p, _Noise)))
+def _add(parts: list[Any]) -> Event:
+    """Return mechanisms that differ in their number only as one."""
+    if isinstance(parts[0], SampledGaussianEvent):
+        overflow = min(math.fsum(part.overflow for part in parts), 1 - 1e-9)
+        return replace(parts[0], steps=sum(part.steps for part in parts), overflow=overflow)
+    return replace(parts[0], count=sum(part.count for part in parts))

@@ -76,10 +76,10 @@ class Gate:
     Examples
     --------
     >>> import numpy as np
-    >>> from cofill.privacy import Box, gaussian
+    >>> from cofill.privacy import Box, MeanDefence
     >>> gate = Gate(Ledger(), {"clinic": Budget(1.5)})
     >>> rows = np.random.default_rng(0).uniform(size=(100, 3))
-    >>> defence = gaussian(1.0, bounds=Box(0.0, 1.0))
+    >>> defence = MeanDefence(Box(0.0, 1.0), 1.0)
     >>> for receiver in ("bank", "shop"):
     ...     noisy = defence.release(rows, sender="clinic", receiver=receiver)
     ...     _ = gate.pass_on(noisy, "send")

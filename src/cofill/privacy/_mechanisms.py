@@ -37,7 +37,7 @@ from cofill.privacy._noise import NoiseKind, Source, draw_noise, noise_generator
 from cofill.privacy._release import Release, checked
 from cofill.privacy._wire import is_integer, is_text, of_floats, of_type
 
-__all__ = ["MeanDefence", "NoisyMean", "gaussian", "laplace", "laplace_per_coordinate"]
+__all__ = ["MeanDefence", "MeanNoise", "NoisyMean"]
 
 MeanNoise: TypeAlias = Literal["gaussian", "laplace", "laplace per coordinate"]
 
@@ -96,7 +96,7 @@ class NoisyMean(Release):
 
 @dataclass(frozen=True)
 class MeanDefence:
-    """Bounds, noise and what is to be hidden; made by `gaussian`, `laplace` and the third.
+    """Bounds, noise and what is to be hidden.
 
     Parameters
     ----------
@@ -105,14 +105,18 @@ class MeanDefence:
     epsilon, delta
         The guarantee of the whole vector; per coordinate for ``"laplace per coordinate"``.
     noise
-        ``"gaussian"`` (L2 sensitivity), ``"laplace"`` (L1 sensitivity of the whole vector) or
-        ``"laplace per coordinate"``.
+        - ``"gaussian"``: by the L2 sensitivity, calibrated exactly (Balle & Wang 2018).
+        - ``"laplace"``: by the L1 sensitivity of the whole vector; holds at ``delta=0`` too.
+        - ``"laplace per coordinate"``: the papers' noise, (high − low) / (n ε) for each coordinate
+          alone, which is not ε for the record. A record is all of its coordinates, so d of them
+          cost d ε (784 pixels at 0.01: 7.84), or what their composition comes to at a δ (1.05 at
+          1e-5); the guarantee states both.
     neighbours
         ``"replace one"`` or ``"add or remove one"``.
 
     Examples
     --------
-    >>> defence = gaussian(1.0, bounds=Box(0.0, 1.0))
+    >>> defence = MeanDefence(Box(0.0, 1.0), epsilon=1.0)
     >>> rows = np.random.default_rng(0).uniform(size=(1000, 3))
     >>> noisy = defence.release(rows, sender="clinic", receiver="coordinator", rng=0)
     >>> noisy.mean.round(2).tolist(), noisy.scale.round(4).tolist()
@@ -121,6 +125,10 @@ class MeanDefence:
     (ε = 1, δ = 1e-05)-differential privacy when one record is replaced by another, by Gaussian
     noise on the mean; assumes that the bounds of records were not taken from them and nobody knows
     the seed of the noise
+    >>> print(MeanDefence(Box(0.0, 1.0), 0.01, noise="laplace per coordinate").guarantee(784))
+    (ε = 1.05, δ = 1e-05)-differential privacy when one record is replaced by another (ε = 7.84 at
+    δ = 0), by Laplace noise of ε = 0.01 per coordinate; assumes that the bounds of records were not
+    taken from them
     """
 
     bounds: Bounds
@@ -144,13 +152,7 @@ class MeanDefence:
             )
 
     def event(self, width: int) -> Event:
-        """Return what releasing a mean of so many features costs.
-
-        Examples
-        --------
-        >>> laplace_per_coordinate(0.01).event(784).count
-        784
-        """
+        """Return what releasing a mean of so many features costs."""
         if self.noise == "gaussian":
             # In units of the sensitivity, whatever the neighbours: one exact Gaussian release.
             return GaussianEvent(noise_for(self.epsilon, self.delta), neighbours=self.neighbours)
@@ -158,14 +160,7 @@ class MeanDefence:
         return LaplaceEvent(1 / self.epsilon, count=count, neighbours=self.neighbours)
 
     def guarantee(self, width: int, *, seeded: bool = False) -> Guarantee:
-        """Return what a mean of so many features promises.
-
-        Examples
-        --------
-        >>> found = laplace_per_coordinate(0.01).guarantee(784)
-        >>> round(found.pure_epsilon, 2), round(found.epsilon, 2), found.delta
-        (7.84, 1.05, 1e-05)
-        """
+        """Return what a mean of so many features promises."""
         where = "the mean" if self.neighbours == "replace one" else "the sum and the number of rows"
         how = {
             "gaussian": f"Gaussian noise on {where}",
@@ -196,7 +191,7 @@ class MeanDefence:
         DataError
             If there are no rows or some are not finite numbers.
         """
-        means, numbers, noise, scale = self._drawn(rows, 1, noise_generator(rng))
+        means, numbers, noise, scale = self._add_noise(rows, 1, noise_generator(rng))
         width, n = rows.shape[1], int(numbers[0])
         return NoisyMean(
             sender=sender,
@@ -212,19 +207,12 @@ class MeanDefence:
     def draws(
         self, rows: np.ndarray, count: int, *, rng: Source = None
     ) -> Float[np.ndarray, "count features"]:
-        """Return the means of many releases of the same rows, to audit the noise; never to send.
-
-        Examples
-        --------
-        >>> rows = np.random.default_rng(0).uniform(size=(1000, 3))
-        >>> gaussian(1.0, bounds=Box(0.0, 1.0)).draws(rows, 50, rng=0).shape
-        (50, 3)
-        """
+        """Return the means of many releases of the same rows, to audit the noise; never to send."""
         require_whole("count", count, 1)
-        return self._drawn(rows, count, noise_generator(rng))[0]
+        return self._add_noise(rows, count, noise_generator(rng))[0]
 
-    def _drawn(
-        self, rows: np.ndarray, count: int, source: np.random.Generator
+    def _add_noise(
+        self, rows: np.ndarray, count: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, NoiseKind, float]:
         """Return noisy means and numbers of rows, the kind of noise, and its scale on the sum."""
         _check_rows(rows)
@@ -232,79 +220,29 @@ class MeanDefence:
         event = self.event(width)
         assert isinstance(event, GaussianEvent | LaplaceEvent)  # noqa: S101
         norm: Norm = 2 if self.noise == "gaussian" else 1
-        alone = self.noise == "laplace per coordinate"
-        reach = 1.0 if alone else self.bounds.reach(norm, width)
-        spread = 1 if alone else width ** (1 / norm)
-        private = self.neighbours == "add or remove one"
-        moved = reach if private else 2 * reach
+        each = self.noise == "laplace per coordinate"
+        reach = 1.0 if each else self.bounds.reach(norm, width)
+        is_private = self.neighbours == "add or remove one"
+        sensitivity = reach if is_private else 2 * reach
 
-        # Rounding the sum to the noise's grid can move it by one step in every coordinate.
-        step = noise_step(event.noise_multiplier * moved, _STEP)
-        moved += spread * step if step > _STEP else 0.0
-        weight, joint = _shares(norm, width) if private else (math.inf, 1.0)
+        step = noise_step(event.noise_multiplier * sensitivity, _STEP)
+        if step > _STEP:
+            # Rounding the sum to the noise's grid can move it by one step in every coordinate.
+            sensitivity += step * (1 if each else width ** (1 / norm))
+        weight, joint = _weigh_count(norm, width) if is_private else (math.inf, 1.0)
         noise: NoiseKind = "gaussian" if norm == 2 else "laplace"
-        scale = event.noise_multiplier * moved * joint
+        scale = event.noise_multiplier * sensitivity * joint
         coarser = round(step / _STEP)  # a power of two
         total = (_exact_sum(self.bounds, rows) + coarser // 2) // coarser
-        added = draw_noise(noise, np.full(count * width, scale / step), source)
+        added = draw_noise(noise, np.full(count * width, scale / step), rng)
         totals = total + added.reshape(count, width)
 
         numbers = np.full(count, len(rows))
-        if private:
-            of_number = np.full(count, event.noise_multiplier * joint / weight)
-            numbers = numbers + draw_noise(noise, of_number, source)
-        inside = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
-        return self.bounds.centre_of(width) + inside, numbers, noise, scale
-
-
-def gaussian(
-    epsilon: float | int,
-    *,
-    bounds: Bounds,
-    delta: float | int = 1e-5,
-    neighbours: Neighbours = "replace one",
-) -> MeanDefence:
-    """Return Gaussian noise for (ε, δ), calibrated exactly (Balle & Wang 2018): the default.
-
-    Examples
-    --------
-    >>> gaussian(1.0, bounds=Box(0.0, 1.0)).delta
-    1e-05
-    """
-    return MeanDefence(bounds, epsilon, delta, "gaussian", neighbours)
-
-
-def laplace(
-    epsilon: float | int, *, bounds: Bounds, neighbours: Neighbours = "replace one"
-) -> MeanDefence:
-    """Return Laplace noise for ε at δ = 0, by the L1 sensitivity of the whole vector.
-
-    Examples
-    --------
-    >>> laplace(1.0, bounds=Box(0.0, 1.0)).guarantee(784).epsilon
-    1.0
-    """
-    return MeanDefence(bounds, epsilon, 0.0, "laplace", neighbours)
-
-
-def laplace_per_coordinate(
-    epsilon: float | int = 0.01, *, bounds: Bounds | None = None, delta: float | int = 1e-5
-) -> MeanDefence:
-    """Return the papers' noise: ε for each coordinate alone, which is not ε for the record.
-
-    A coordinate's noise is (high − low) / (n ε). A record is all of its coordinates, so d of them
-    cost d ε (784 pixels at 0.01: 7.84), or what their composition comes to at a δ (1.05 at 1e-5);
-    the guarantee states both.
-
-    Examples
-    --------
-    >>> print(laplace_per_coordinate(0.01).guarantee(784))
-    (ε = 1.05, δ = 1e-05)-differential privacy when one record is replaced by another (ε = 7.84 at
-    δ = 0), by Laplace noise of ε = 0.01 per coordinate; assumes that the bounds of records were not
-    taken from them
-    """
-    box = Box(0.0, 1.0) if bounds is None else bounds
-    return MeanDefence(box, epsilon, delta, "laplace per coordinate", "replace one")
+        if is_private:
+            number_scale = np.full(count, event.noise_multiplier * joint / weight)
+            numbers = numbers + draw_noise(noise, number_scale, rng)
+        offsets = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
+        return self.bounds.centre_of(width) + offsets, numbers, noise, scale
 
 
 def _check_rows(rows: np.ndarray) -> None:
@@ -332,7 +270,7 @@ def _exact_sum(bounds: Bounds, rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def _shares(norm: Norm, width: int) -> tuple[float, float]:
+def _weigh_count(norm: Norm, width: int) -> tuple[float, float]:
     """Return the weight λ of the number of rows beside the unit sum, and both's sensitivity.
 
     The sum gets noise joint · reach a coordinate, the number joint / λ, where joint is the norm of
