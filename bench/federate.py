@@ -29,7 +29,7 @@ from cofill.federate import (
     federation_of,
     run_rounds,
 )
-from cofill.federate._local import Work, plan, train_sites
+from cofill.federate._local import LocalWork, plan_batches, train_sites
 from cofill.metrics import Recorder
 from cofill.paths import keep_compiled_programs
 
@@ -91,10 +91,10 @@ def time_flower(case, local, rounds):
             learner = learner_of(**case)
             rows = _site(self.number, PEOPLE, case["size"])
             phase = learner.phases[-1]
-            batches = plan(rows, phase, local, local.epochs, [self.number, config["round"]])
-            work = Work(parameters[0], None, rows, batches, jax.random.key(self.number))
-            (trained,) = train_sites(learner, phase, local, [work])
-            return [trained.weights], batches.steps, {}
+            drawn = plan_batches(rows, phase, local, local.epochs, [self.number, config["round"]])
+            work = LocalWork(parameters[0], None, rows, drawn, jax.random.key(self.number))
+            (done,) = train_sites(learner, phase, local, [work])
+            return [done.weights], drawn.steps, {}
 
     def client(context):
         return Client(int(context.node_config["partition-id"])).to_client()

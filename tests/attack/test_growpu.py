@@ -14,7 +14,7 @@ from cofill.attack._growpu import (
     grow_weights,
     train_growpu,
 )
-from cofill.attack._runs import Given, _groups
+from cofill.attack._runs import RunInputs, _groups
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
@@ -62,7 +62,7 @@ def batch(positives, count=100):
 
 
 def given(mean=1.0, prior=0.5):
-    return Given(jax.random.key(0), jnp.array(0), jnp.array([[mean]]), jnp.array(prior))
+    return RunInputs(jax.random.key(0), jnp.array(0), jnp.array([[mean]]), jnp.array(prior))
 
 
 PRE, GROW, TUNE, OVER = range(4)
@@ -93,7 +93,7 @@ PRE, GROW, TUNE, OVER = range(4)
 def test_stages(stage, count, positives, mean, to, limited):
     rule = GrowRule(GrowSettings(t_pre=20, t_grow=30, t_tune=40))
     before = Memory(jnp.array(stage), jnp.array(count), jnp.array([7, 7, 7]), jnp.zeros(2, bool))
-    after, (seen, labels) = rule.look(line(), given(mean), before, batch(positives))
+    after, (seen, labels) = rule.observe(line(), given(mean), before, batch(positives))
     assert int(after.stage) == int(seen) == to
     assert int(after.count) == (1 if to != stage else count + 1)
     steps = [7, 7, 7]
@@ -115,7 +115,7 @@ def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
     rule, rows = GrowRule(GrowSettings(alpha=0.05)), batch(positives)
     memory = Memory(jnp.array(stage), jnp.array(0), jnp.zeros(3, int), jnp.zeros(2, bool))
     what = given(2.0, prior)
-    _, seen = rule.look(line(), what, memory, rows)
+    _, seen = rule.observe(line(), what, memory, rows)
     made = float(rule.loss(line(), what, seen, rows, jnp.arange(100), jax.random.key(0)))
     mean, z = 2.0, np.asarray(rows)[:, 0]
     if stage == PRE:
@@ -187,7 +187,7 @@ def test_runs_together_are_runs_alone_each_in_its_own_stage(together):
     ],
 )
 def test_runs_with_the_same_key_and_records_share_their_batches(which, seeds, groups):
-    given = Given(jax.vmap(jax.random.key)(np.array(seeds)), np.array(which), None, None)
+    given = RunInputs(jax.vmap(jax.random.key)(np.array(seeds)), np.array(which), None, None)
     found = sorted(sorted(group) for group in _groups(given).tolist())
     assert found == sorted(sorted(group) for group in groups)
 

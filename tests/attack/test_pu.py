@@ -12,10 +12,9 @@ from cofill.attack._classifiers import Classifier, Training, logits
 from cofill.attack._oracle import OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
 from cofill.attack._risks import pu_risk
-from cofill.attack._runs import ASIDE, AbstractRule, given_runs, score_runs, train_runs
+from cofill.attack._runs import ASIDE, AbstractRule, gather_inputs, score_runs, train_runs
 from cofill.errors import DataError, SettingError
-from cofill.nets import MLP, apply_rows
-from cofill.nets._loop import shuffled
+from cofill.nets import MLP, apply_rows, shuffle_rows
 
 FAST = {"batch": 100, "learning_rate": 0.1, "epochs": 40}
 
@@ -196,7 +195,7 @@ def test_a_step_sees_no_more_positives_than_records():
     settings = PUSettings(epochs=1, batch=20, learning_rate=0.5, non_negative=False)
     start = settings.network(4, jax.random.fold_in(keys(1)[0], ASIDE))
     run = jax.random.fold_in(keys(1)[0], 0)
-    order = shuffled(jax.random.fold_in(run, ASIDE), 60, 60)
+    order = shuffle_rows(jax.random.fold_in(run, ASIDE), 60, 60)
     network = start
     for place in range(3):
         rows = jnp.asarray(x)[order[20 * place : 20 * place + 20]]
@@ -226,7 +225,7 @@ class Dice(AbstractRule[Training]):
 
 def test_every_step_of_every_run_has_its_own_key():
     x, _ = blobs(12)
-    given = given_runs([0, 0], x[None, :1].repeat(2, axis=0), 0.5, keys(2), sets=1)
+    given = gather_inputs([0, 0], x[None, :1].repeat(2, axis=0), 0.5, keys(2), sets=1)
     runs = train_runs(Dice(Training(batch=4, learning_rate=1.0)), x[None], given)
     for k in range(2):
         drawn = [

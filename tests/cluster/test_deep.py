@@ -21,7 +21,7 @@ from cofill.cluster._deep import _averaged, _gather, _homes, _start, _train_apar
 from cofill.cluster._deep_settings import DeepState, plan_of
 from cofill.cluster._network import apply_network, first_weights
 from cofill.cluster._objective import Terms, entropy, head_terms, objective
-from cofill.cluster._rounds import Held, new_weights, train_round
+from cofill.cluster._rounds import new_weights, start_memory, train_round
 from cofill.cluster._rows import Kinds
 from cofill.cluster._site import ClusterSite, Conductor
 from cofill.errors import DataError, SettingError, TrainingError
@@ -157,8 +157,7 @@ def held_by(plan, rows, restarts, size):
     near = None
     if plan.shape is None:
         near = jnp.asarray(neighbours(rows, 3, np.random.default_rng(0)))
-    zeros = jnp.zeros((restarts, size))
-    return Held(jnp.asarray(rows, jnp.float32), near, jnp.zeros((restarts, 3)), zeros, zeros)
+    return start_memory(plan, rows, near, restarts, size)
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 4), None])

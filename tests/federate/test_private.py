@@ -15,7 +15,7 @@ from cofill.federate import (
     Shape,
     run_rounds,
 )
-from cofill.federate._local import plan
+from cofill.federate._local import plan_batches
 from cofill.federate._parties import site_of
 from cofill.nets import DPSettings
 from cofill.privacy import Budget, SiteNoise, epsilon, sgd_event
@@ -73,7 +73,7 @@ def test_a_step_that_draws_nobody_has_its_noise_all_the_same(toy):
     phase = site.learner.phases[-1]
     for secret in range(99):  # one in which every step of the round draws an empty sample
         quiet = replace(site, secret=secret)
-        drawn = plan(quiet.rows, phase, local, 1, quiet.stream(1, 0))
+        drawn = plan_batches(quiet.rows, phase, local, 1, quiet.stream(1, 0))
         if drawn.steps == 3 and (drawn.positions["complete"] < 0).all():
             break
     else:

@@ -21,7 +21,8 @@ from cofill.federate import (
     federation_of,
     run_rounds,
 )
-from cofill.federate._learner import Batch, roomy, weights_of
+from cofill.federate._learner import Batch, weights_of
+from cofill.nets import round_up
 
 THREE = CompletionNet(Shape(("a", "b", "c"), (2, 3, 2)), width=6, blocks=0)
 TWO = CompletionNet(Shape(("a", "b"), (2, 2)), width=4, blocks=1)
@@ -288,7 +289,7 @@ def test_settings_are_checked_hashable_and_the_callers_dictionary_stays_his():
             RoundSettings(**wrong)
 
 
-def test_roomy_numbers_are_few_and_near():
+def test_sizes_are_rounded_to_few_and_near_ones():
     counts = range(1, 5000)
-    assert all(n <= roomy(n) <= 1.125 * n for n in counts)
-    assert len({roomy(n) for n in counts}) < 90
+    assert all(n <= round_up(n) <= 1.125 * n for n in counts)
+    assert len({round_up(n) for n in counts}) < 90

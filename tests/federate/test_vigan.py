@@ -18,7 +18,7 @@ from cofill.federate import (
     run_rounds,
 )
 from cofill.federate._learner import Batch, unravel_of
-from cofill.federate._local import Work, plan, train_sites
+from cofill.federate._local import LocalWork, plan_batches, train_sites
 from cofill.federate._vigan_networks import networks_of
 
 SHAPE = Shape(("x", "y"), (3, 3))
@@ -234,8 +234,8 @@ def test_places_that_no_row_took_change_nothing(params, pairs_only, batches, kin
 def test_a_site_without_single_modalities_skips_the_cycle_phase():
     rows = some_rows(singles=0)
     phase = Phase("cycle", ("only:0", "only:1"))
-    assert plan(rows, phase, LocalSettings(), 3, [0]).steps == 0
-    assert train_sites(MODEL, phase, LocalSettings(), list[Work]()) == []
+    assert plan_batches(rows, phase, LocalSettings(), 3, [0]).steps == 0
+    assert train_sites(MODEL, phase, LocalSettings(), list[LocalWork]()) == []
 
 
 def test_other_shapes_are_refused_with_the_way_out():

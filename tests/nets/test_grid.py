@@ -10,7 +10,7 @@ from jax import lax
 
 from cofill.errors import SettingError
 from cofill.nets import DetailNet, GridNet, Layout, layout_of
-from cofill.nets._grid import _convolved, neighbours
+from cofill.nets._grid import _convolved, gather_neighbours
 
 
 def conv(layer, given, deep):
@@ -33,7 +33,7 @@ def test_nine_products_are_a_convolution(shape):
     given = some(*shape, seed=2)
     expected = conv(layer, given, deep)
     np.testing.assert_allclose(jax.jit(_convolved)(layer, given), expected, atol=1e-5)
-    near = jax.jit(neighbours)(given)
+    near = jax.jit(gather_neighbours)(given)
     assert near.shape == (*shape[:3], 9 * deep)
     np.testing.assert_allclose(near @ layer["w"] + layer["b"], expected, atol=1e-5)
 
@@ -52,7 +52,7 @@ def test_a_grid_network_is_a_chain_of_convolutions():
     np.testing.assert_allclose(jax.jit(net)(params, given), expected, atol=1e-5)
 
 
-def test_one_place_is_a_perceptron_withoutneighbours():
+def test_one_place_is_a_perceptron_without_neighbours():
     net = GridNet((1, 1), 4, 2, width=3, blocks=0, skip=False)
     params = jax.jit(net.init)(jax.random.key(0))
     rows = some(5, 4)

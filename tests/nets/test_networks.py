@@ -79,14 +79,14 @@ def test_rows_and_single_examples_agree_with_dropout():
 def test_autoencoder_is_decoder_after_encoder_with_a_rectified_code():
     network = Autoencoder((5, 7, 3), key=KEY)
     x = jax.random.normal(KEY, (5,))
-    code = network.encode(x)
+    code = network.encoder(x)
     assert code.shape == (3,)
     assert (code >= 0).all()
-    np.testing.assert_allclose(network.decode(code), network(x), rtol=1e-6)
+    np.testing.assert_allclose(network.decoder(code), network(x), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("given", "word"),
+    ("changed", "word"),
     [
         ({"widths": (3,)}, "widths"),
         ({"widths": (3, 0)}, "widths"),
@@ -95,10 +95,10 @@ def test_autoencoder_is_decoder_after_encoder_with_a_rectified_code():
         ({"dropout": 1.0}, "dropout"),
     ],
 )
-def test_mlp_names_the_wrong_parameter(given, word):
-    given = {"widths": (3, 2)} | given
+def test_mlp_names_the_wrong_parameter(changed, word):
+    parameters = {"widths": (3, 2)} | changed
     with pytest.raises(SettingError, match=f"^{word} must .* got "):
-        MLP(given.pop("widths"), key=KEY, **given)
+        MLP(parameters.pop("widths"), key=KEY, **parameters)
 
 
 def test_public_names_are_there_and_sorted():

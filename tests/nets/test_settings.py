@@ -11,7 +11,7 @@ from cofill.nets._settings import schedule_at
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "changed"),
     [
         (TrainSettings, {"epochs": 0}),
         (TrainSettings, {"batch_size": 0}),
@@ -27,9 +27,9 @@ from cofill.nets._settings import schedule_at
         (DPSettings, {"noise_multiplier": -1.0, "clip_norm": 1.0}),
     ],
 )
-def test_a_wrong_setting_is_named(kind, given):
-    with pytest.raises(SettingError, match=f"^{next(iter(given))} must .* got "):
-        kind(**given)
+def test_a_wrong_setting_is_named(kind, changed):
+    with pytest.raises(SettingError, match=f"^{next(iter(changed))} must .* got "):
+        kind(**changed)
 
 
 def test_early_stopping_and_privacy_exclude_each_other():

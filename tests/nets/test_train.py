@@ -8,7 +8,6 @@ from cofill.errors import DataError, SettingError, TrainingError
 from cofill.nets import (
     MLP,
     Autoencoder,
-    BatchLoss,
     SquaredError,
     Task,
     TrainSettings,
@@ -74,12 +73,9 @@ def test_full_batch_steps_are_optax_steps(settings, theirs):
 
 def test_a_linear_network_finds_the_least_squares_solution():
     y = X @ RNG.normal(size=(3, 2)).astype(np.float32) + 0.1 * table(24, 2)
-    weights = RNG.uniform(0.1, 2, size=24).astype(np.float32)
     settings = TrainSettings(epochs=1500, batch_size=None, optimizer="sgd", learning_rate=0.2)
-    trained = train([Task(recipe(MLP, (3, 2)), X, y, key=KEY, weights=weights)], LOSS, settings)
-    ones = np.hstack([X, np.ones((24, 1))])
-    root = np.sqrt(weights)[:, None]
-    best = np.linalg.lstsq(root * ones, root * y, rcond=None)[0]
+    trained = train([Task(recipe(MLP, (3, 2)), X, y, key=KEY)], LOSS, settings)
+    best = np.linalg.lstsq(np.hstack([X, np.ones((24, 1))]), y, rcond=None)[0]
     np.testing.assert_allclose(trained.network(0).weights[0], best[:3].T, atol=1e-4)
     np.testing.assert_allclose(trained.network(0).biases[0], best[3], atol=1e-4)
 
@@ -111,9 +107,9 @@ def test_chunks_change_nothing(memory_limit):
 @pytest.mark.parametrize("batch_size", [2, None])
 def test_padded_rows_change_nothing(batch_size):
     # Five to eight steps of two rows: one group, in which the third task has fewest of both.
-    made = recipe(MLP, (3, 4, 3))
+    network = recipe(MLP, (3, 4, 3))
     tasks = [
-        Task(made, table(rows), key=key)
+        Task(network, table(rows), key=key)
         for rows, key in zip((20, 14, 13, 16), split_keys(KEY, 4), strict=True)
     ]
     settings = TrainSettings(
@@ -128,36 +124,11 @@ def test_padded_rows_change_nothing(batch_size):
         )
 
 
-def test_padded_widths_change_nothing():
-    # With padded rows and dropout too: masks are drawn by row and unit.
-    tasks = [
-        Task(recipe(MLP, (d, h, d), dropout=0.2), table(rows, d), key=key)
-        for (rows, d, h), key in zip([(16, 3, 4), (13, 2, 7)], split_keys(KEY, 2), strict=True)
-    ]
-    settings = TrainSettings(epochs=3, batch_size=8, learning_rate=1e-2)
-    padded = train(tasks, LOSS, settings, pad_widths=True)
-    apart = train(tasks, LOSS, settings)
-    for ours, theirs in zip(padded.networks, apart.networks, strict=True):
-        close(ours, theirs)
-    np.testing.assert_allclose(padded.train_loss, apart.train_loss, rtol=1e-5)
-
-
-def test_padding_of_widths_is_refused_where_it_is_not_exact():
-    task = Task(recipe(MLP, (3, 4, 3), activation="sigmoid"), X, key=KEY)
-    with pytest.raises(SettingError, match="zero at zero"):
-        train([task], LOSS, TrainSettings(), pad_widths=True)
-    with pytest.raises(SettingError, match="padded columns"):
-        train(TASKS, first_column, TrainSettings(), pad_widths=True)
-
-
 def test_different_structures_train_in_one_call():
     tasks = [TASKS[0], Task(recipe(Autoencoder, (3, 2)), X, key=KEY), TASKS[1]]
     trained = train(tasks, LOSS, TrainSettings(epochs=3, batch_size=8, learning_rate=1e-2))
     assert isinstance(trained.network(1), Autoencoder)
-    with pytest.raises(SettingError, match="one form"):
-        trained.stacked()
-    stack = trained.stacked([0, 2])
-    assert stack.weights[0].shape == (2, 4, 3)
+    assert [trained.network(k).weights[0].shape for k in (0, 2)] == [(4, 3)] * 2
 
 
 def test_the_same_call_is_the_same_bit_for_bit_and_keys_matter():
@@ -241,13 +212,13 @@ def test_a_network_that_keeps_diverging_is_an_error_that_names_it():
         train([Task(MLP((3, 3), key=KEY), X * np.nan, key=KEY)], first_column, settings)
 
 
-def test_progress_is_told_and_can_interrupt():
-    told = []
+def test_progress_is_reported_and_can_interrupt():
+    reports = []
     settings = TrainSettings(epochs=30, batch_size=8)
-    train(TASKS, LOSS, settings, progress=lambda *given: told.append(given))
-    assert told[-1][:2] == (180, 180)
-    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
-    assert np.isfinite(told[-1][2]).all()
+    train(TASKS, LOSS, settings, progress=lambda *report: reports.append(report))
+    assert reports[-1][:2] == (180, 180)
+    assert [done for done, _, _ in reports] == sorted(done for done, _, _ in reports)
+    assert np.isfinite(reports[-1][2]).all()
 
     def interrupt(done, total, losses):
         raise KeyboardInterrupt
@@ -256,32 +227,27 @@ def test_progress_is_told_and_can_interrupt():
         train(TASKS, LOSS, settings, progress=interrupt)
 
 
-def test_a_batch_loss_sees_weights_and_a_pytree_of_inputs():
-    def risk(network, x, y, weights, key):
-        made = apply_rows(network, x["a"])
-        each = ((made - y) ** 2).mean(axis=1) + 0 * x["b"]
-        return jnp.maximum((weights * each).sum() / weights.sum(), 0)
+def test_inputs_may_be_a_pytree():
+    def loss(network, x, y, key):
+        return ((apply_rows(network, x["a"]) - y) ** 2).mean(axis=1) + 0 * x["b"]
 
     settings = TrainSettings(epochs=3, batch_size=7, learning_rate=1e-2)
     task = Task(recipe(MLP, (3, 3)), {"a": X, "b": X[:, 0]}, X, key=KEY)
-    same = Task(recipe(MLP, (3, 3)), X, key=KEY)
-    close(
-        train([task], BatchLoss(risk), settings).network(0),
-        train([same], LOSS, settings).network(0),
-    )
+    plain = Task(recipe(MLP, (3, 3)), X, key=KEY)
+    close(train([task], loss, settings).network(0), train([plain], LOSS, settings).network(0))
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "word"),
+    ("changed", "error", "word"),
     [
         ({"targets": table(5)}, DataError, "same number of rows"),
-        ({"weights": -np.ones(24)}, DataError, "weights must be 0 or more"),
+        ({"weight_decay": -1.0}, SettingError, "weight_decay must be 0 or more"),
         ({"key": None}, SettingError, "key must be"),
     ],
 )
-def test_wrong_tasks_are_named(given, error, word):
+def test_wrong_tasks_are_named(changed, error, word):
     with pytest.raises(error, match=word):
-        Task(**{"network": TASKS[0].network, "inputs": X, "key": KEY, **given})
+        Task(**{"network": TASKS[0].network, "inputs": X, "key": KEY, **changed})
 
 
 def test_nothing_to_train_is_an_error():

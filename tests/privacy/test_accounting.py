@@ -13,8 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from cofill.errors import SettingError, StoreError
-from cofill.nets import DPSettings, TrainSettings
-from cofill.nets._private import OVERFLOW, capacity
+from cofill.nets import OVERFLOW, DPSettings, TrainSettings, sample_capacity
 from cofill.privacy import (
     ComposedEvent,
     Event,
@@ -210,8 +209,8 @@ def test_the_overflow_is_that_of_the_training_loops_arrays(rows, rate):
     found = overflow_of(rows, rate, 1)
     worst = 0.0
     for others in (rows - 1, rows):
-        with_row = capacity(others + 1, rate)
-        without = capacity(others, rate) if others else 0
+        with_row = sample_capacity(others + 1, rate)
+        without = sample_capacity(others, rate) if others else 0
         chances = binom.pmf(np.arange(others + 1), others, rate)
         lost = [n > without or n + 1 > with_row for n in range(others + 1)]
         worst = max(worst, math.fsum(chances[lost]))

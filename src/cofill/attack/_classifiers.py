@@ -13,7 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
@@ -118,12 +117,6 @@ class Training:
             for own, old in zip(keys, network.weights, strict=True)
         )
         return eqx.tree_at(lambda made: made.weights, network, weights)
-
-    def steps_by(self) -> optax.GradientTransformation:
-        """Return the optimiser."""
-        moves = optax.adam if self.optimizer == "adam" else optax.sgd
-        decay = [optax.add_decayed_weights(self.weight_decay)] if self.weight_decay else []
-        return optax.chain(*decay, moves(self.learning_rate))
 
 
 Settings = TypeVar("Settings", bound=Training)

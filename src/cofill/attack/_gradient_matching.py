@@ -1,4 +1,4 @@
-"""Rows whose training would have changed the weights in the way that was seen.
+"""Search for the rows whose training explains an observed change of the weights.
 
 Zhu, Liu and Han 2019 ("Deep leakage from gradients") match gradients by their squared distance,
 Geiping et al. 2020 ("Inverting gradients") by the angle between them. Here the whole local
@@ -17,17 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
+from cofill.nets import Batch, Trainer, advance, make_optimizer, start_training
 
 __all__ = ["MatchingSettings", "match_changes"]
 
 
 @dataclass(frozen=True)
 class MatchingSettings:
-    """How rows are searched for.
+    """Settings of the search.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class MatchingSettings:
 
 def match_changes(
     simulate: Callable[[Array, Any], Array],
-    given: Any,
+    known: Any,
     changes: Float[np.ndarray, "trials size"],
     starts: Float[np.ndarray, "trials starts ..."],
     settings: MatchingSettings,
@@ -76,9 +76,9 @@ def match_changes(
     Parameters
     ----------
     simulate
-        ``simulate(rows, given)`` returns the change that training on rows makes. A frozen, hashable
+        ``simulate(rows, known)`` returns the change that training on rows makes. A frozen, hashable
         callable is compiled once.
-    given
+    known
         What the simulation needs besides, such as the weights before.
     changes
         As observed, one a trial.
@@ -89,17 +89,18 @@ def match_changes(
 
     Examples
     --------
-    >>> def twice(rows, given):
-    ...     return given * rows.sum(axis=0)
+    >>> def scaled_sum(rows, factor):
+    ...     return factor * rows.sum(axis=0)
     >>> rows = np.array([[1.0, -2.0]])
     >>> quick = MatchingSettings(starts=1, steps=200, objective="euclidean")
-    >>> found, left = match_changes(twice, jnp.array(2.0), 2 * rows, np.zeros((1, 1, 1, 2)), quick)
-    >>> found.round(2).tolist(), bool(left[0] < 1e-3)
+    >>> starts = np.zeros((1, 1, 1, 2))
+    >>> guess, cost = match_changes(scaled_sum, jnp.array(2.0), 2 * rows, starts, quick)
+    >>> guess.round(2).tolist(), bool(cost[0] < 1e-3)
     ([[[1.0, -2.0]]], True)
     """
-    every, costs = _searched(
+    candidates, costs = _search(
         simulate,
-        given,
+        known,
         jnp.asarray(changes, jnp.float32),
         jnp.asarray(starts, jnp.float32),
         settings.objective,
@@ -109,42 +110,46 @@ def match_changes(
     costs = np.where(np.isfinite(costs), costs, np.inf)
     best = costs.argmin(axis=1)
     chosen = np.arange(len(best))
-    rows = np.asarray(every, np.float64)[chosen, best]
+    rows = np.asarray(candidates, np.float64)[chosen, best]
     return np.where(np.isfinite(rows), rows, 0.0), costs[chosen, best].astype(np.float64)
 
 
-def _distance(objective: str, made: Array, seen: Array) -> Array:
+def _distance(objective: str, simulated: Array, change: Array) -> Array:
+    size = jnp.maximum((change**2).sum(), 1e-30)
     if objective == "euclidean":
-        return ((made - seen) ** 2).sum() / jnp.maximum((seen**2).sum(), 1e-30)
-    sizes = jnp.sqrt(jnp.maximum((made**2).sum(), 1e-30) * jnp.maximum((seen**2).sum(), 1e-30))
-    return 1 - (made * seen).sum() / sizes
+        return ((simulated - change) ** 2).sum() / size
+    sizes = jnp.sqrt(jnp.maximum((simulated**2).sum(), 1e-30) * size)
+    return 1 - (simulated * change).sum() / sizes
 
 
 @partial(jax.jit, static_argnums=(0, 4, 5, 6))
-def _searched(
+def _search(
     simulate: Callable[[Array, Any], Array],
-    given: Any,
+    known: Any,
     changes: Array,
     starts: Array,
     objective: str,
     steps: int,
-    rate: float,
+    learning_rate: float,
 ) -> tuple[Array, Array]:
-    moves = optax.adam(optax.cosine_decay_schedule(rate, steps))
+    """Return the rows found from each start of each trial, and their costs."""
+    # Every gradient has length one: how steep the cost is says nothing of how far to go.
+    optimizer = optax.chain(optax.stateless(_unit_length), make_optimizer("adam"))
+    rate = optax.cosine_decay_schedule(learning_rate, steps)
 
-    def one(seen: Array, start: Array) -> tuple[Array, Array]:
+    def search(change: Array, start: Array) -> tuple[Array, Array]:
         def cost(rows: Array) -> Array:
-            return _distance(objective, simulate(rows, given), seen)
+            return _distance(objective, simulate(rows, known), change)
 
-        def step(carry: Any, _: None) -> tuple[Any, None]:
-            rows, moments = carry
-            slope = jax.grad(cost)(rows)
-            # Of a size of its own: how steep the cost is says nothing of how far to go.
-            slope = slope / jnp.maximum(jnp.sqrt((slope**2).sum()), 1e-30)
-            move, moments = moves.update(slope, moments)
-            return (rows + move, moments), None
+        def loss(rows: Array, memory: Any, batch: Any, key: Any) -> tuple[Array, Any]:
+            return cost(rows), (memory, None)
 
-        (rows, _), _ = lax.scan(step, (start, moves.init(start)), length=steps)
+        trainer = Trainer(loss, optimizer, lambda number: Batch(None, None, rate(number)))
+        rows = advance(trainer, start_training(optimizer, start), steps)[0].weights
         return rows, cost(rows)
 
-    return jax.vmap(lambda seen, own: jax.vmap(lambda s: one(seen, s))(own))(changes, starts)
+    return jax.vmap(jax.vmap(search, in_axes=(None, 0)))(changes, starts)
+
+
+def _unit_length(gradient: Array, _: Any) -> Array:
+    return gradient / jnp.maximum(jnp.sqrt((gradient**2).sum()), 1e-30)

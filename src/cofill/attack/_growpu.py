@@ -44,10 +44,10 @@ from cofill.attack._runs import (
     ASIDE,
     AbstractNetworkAttack,
     AbstractRule,
-    Given,
     Progress,
+    RunInputs,
     Runs,
-    given_runs,
+    gather_inputs,
     train_runs,
 )
 from cofill.nets import MLP
@@ -173,8 +173,8 @@ class GrowRule(AbstractRule[GrowSettings]):
         """Return the stage."""
         return memory.stage
 
-    def look(
-        self, network: MLP, given: Given, memory: Memory, rows: Float[Array, "batch d"]
+    def observe(
+        self, network: MLP, given: RunInputs, memory: Memory, rows: Float[Array, "batch d"]
     ) -> tuple[Memory, tuple[Array, Array]]:
         """Label the batch by the classifier, and go to the next stage if it is time."""
         settings = self.training
@@ -205,7 +205,7 @@ class GrowRule(AbstractRule[GrowSettings]):
     def loss(
         self,
         network: MLP,
-        given: Given,
+        given: RunInputs,
         seen: tuple[Array, Array],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
@@ -282,7 +282,7 @@ def train_growpu(
     (('pre-train limit',), [50, 50])
     """
     means = np.asarray(means, np.float32)
-    given = given_runs(which, means[:, None], prior, keys, sets=len(records))
+    given = gather_inputs(which, means[:, None], prior, keys, sets=len(records))
     rule = GrowRule(settings or GrowSettings())
     runs = train_runs(rule, records, given, labels=labels, progress=progress)
     outcomes = [

@@ -17,7 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from cofill.attack._base import check_enough, check_records
 from cofill.attack._classifiers import Training, logits, require
 from cofill.attack._risks import logistic_loss
-from cofill.attack._runs import AbstractRule, Given, Progress, Runs, given_runs, train_runs
+from cofill.attack._runs import AbstractRule, Progress, RunInputs, Runs, gather_inputs, train_runs
 from cofill.errors import DataError
 from cofill.nets import MLP, forward
 
@@ -57,7 +57,7 @@ class SupervisedRule(AbstractRule[OracleSettings]):
     def loss(
         self,
         network: MLP,
-        given: Given,
+        given: RunInputs,
         seen: tuple[()],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
@@ -111,7 +111,7 @@ def train_supervised(
     """
     chosen = np.asarray(which, np.int32)
     unused = np.zeros((len(chosen), 1, records.shape[2]))
-    given = given_runs(chosen, unused, 0.5, keys, sets=len(records))
+    given = gather_inputs(chosen, unused, 0.5, keys, sets=len(records))
     targets = np.where(labels[chosen], 1.0, -1.0).astype(np.float32)
     if held_out is not None:
         targets = np.where(held_out, np.float32(0), targets)

@@ -21,10 +21,10 @@ from cofill.attack._runs import (
     ASIDE,
     AbstractNetworkAttack,
     AbstractRule,
-    Given,
     Progress,
+    RunInputs,
     Runs,
-    given_runs,
+    gather_inputs,
     train_runs,
 )
 from cofill.nets import MLP
@@ -84,7 +84,7 @@ class PURule(AbstractRule[PUSettings]):
     def loss(
         self,
         network: MLP,
-        given: Given,
+        given: RunInputs,
         seen: tuple[()],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
@@ -148,7 +148,7 @@ def train_pu(
     >>> runs.outcomes, bool((runs.labels[0] == positive).mean() > 0.95)
     (('ok',), True)
     """
-    given = given_runs(which, positives, prior, keys, sets=len(records))
+    given = gather_inputs(which, positives, prior, keys, sets=len(records))
     rule = PURule(settings or PUSettings())
     return train_runs(rule, records, given, labels=labels, progress=progress)
 

@@ -1,10 +1,10 @@
-"""The loop that trains the classifiers of all runs together.
+"""Train the classifiers of all runs together, in the engine of `cofill.nets`.
 
 A *run* is one seed with one released mean. Runs are a batch axis: every step moves all classifiers
 at once, as one compiled program. Runs with the same key and the same set of records see the same
 batches, with the same units switched off, so they are trained as one *group*: a batch is drawn and
 read once for all of them, which is most of the work of a small classifier. What differs between
-attacks is an `AbstractRule`: what a run remembers between steps, and the loss of a batch.
+attacks is an `AbstractRule`: the memory of a run between steps, and the loss of a batch.
 """
 
 from __future__ import annotations
@@ -25,16 +25,25 @@ from scipy.special import expit
 from cofill.attack._base import AbstractMeanAttack, Records, check_prior
 from cofill.attack._classifiers import Settings, logits
 from cofill.errors import DataError
-from cofill.nets import MLP, forward
-from cofill.nets._loop import shuffled
+from cofill.nets import (
+    MLP,
+    Batch,
+    State,
+    Trainer,
+    advance,
+    forward,
+    make_optimizer,
+    repeat_passes,
+    shuffle_rows,
+    start_training,
+)
 
 __all__ = [
     "AbstractNetworkAttack",
     "AbstractRule",
-    "Given",
     "Progress",
     "Runs",
-    "given_runs",
+    "gather_inputs",
     "score_runs",
     "train_runs",
 ]
@@ -46,8 +55,8 @@ ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys ar
 Progress = Callable[[int, int], None]
 
 
-class Given(NamedTuple):
-    """What runs are given; every array has the axis of runs first, or none inside a step."""
+class RunInputs(NamedTuple):
+    """Key, records and positives of runs; arrays have the axis of runs first, or none in a step."""
 
     key: Any
     which: Any  # set of records
@@ -57,35 +66,38 @@ class Given(NamedTuple):
 
 
 class AbstractRule(Generic[Settings]):
-    """How one run learns; concrete rules are frozen dataclasses, for they are compiled in."""
+    """Loss and memory of one run.
+
+    Concrete rules are frozen dataclasses, because compiled programs are found again by them.
+    """
 
     training: Settings
     phases: ClassVar[tuple[str, ...]] = ("train",)
 
     def most_steps(self, steps: int) -> int:
-        """Return after how many steps every run is over, when a pass takes so many."""
+        """Return after how many steps every run is over, when a pass takes `steps` of them."""
         raise NotImplementedError
 
     def first(self) -> PyTree:
         """Return what a run remembers before its first step."""
         return ()
 
-    def look(
-        self, network: MLP, given: Given, memory: PyTree, rows: Float[Array, "batch d"]
+    def observe(
+        self, network: MLP, inputs: RunInputs, memory: PyTree, rows: Float[Array, "batch d"]
     ) -> tuple[PyTree, PyTree]:
-        """Look at a batch before learning from it: new memory, and what the loss will want."""
+        """Return the memory after seeing a batch, and what the loss wants to know of it."""
         return memory, ()
 
     def loss(
         self,
         network: MLP,
-        given: Given,
-        seen: PyTree,
+        inputs: RunInputs,
+        observed: PyTree,
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
         key: Array,
     ) -> Float[Array, ""]:
-        """Return what the step makes smaller."""
+        """Return the loss that the step reduces."""
         raise NotImplementedError
 
     def phase(self, memory: PyTree) -> Int[Array, ""]:
@@ -93,17 +105,9 @@ class AbstractRule(Generic[Settings]):
         return jnp.array(0)
 
 
-class State(NamedTuple):
-    """Where one run stands, or a stack of runs."""
-
-    network: Any
-    optimizer: PyTree
-    memory: PyTree
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What training made of each run.
+    """The classifiers, scores and curves of all runs.
 
     Attributes
     ----------
@@ -162,15 +166,15 @@ class AbstractNetworkAttack(AbstractMeanAttack):
         return expit(forward(self.network_, records)[:, 0].astype(np.float64))
 
 
-def given_runs(
+def gather_inputs(
     which: Any,
     positives: Float[np.ndarray | Array, "runs p d"],
     prior: Any,
     keys: Any,
     *,
     sets: int,
-) -> Given:
-    """Check and gather what runs are given; one prior may serve all."""
+) -> RunInputs:
+    """Return the checked inputs of all runs; one prior may serve all of them."""
     chosen = np.asarray(which, np.int32)
     shares = np.broadcast_to(np.asarray(prior, np.float32), chosen.shape)
     for share in np.unique(shares):
@@ -184,18 +188,18 @@ def given_runs(
         raise DataError(
             f"which must name sets from 0 to {sets - 1}, got {chosen.min()} to {chosen.max()}"
         )
-    return Given(keys, chosen, np.asarray(positives, np.float32), shares)
+    return RunInputs(keys, chosen, np.asarray(positives, np.float32), shares)
 
 
 def train_runs(
     rule: AbstractRule,
     records: Float[np.ndarray | Array, "sets n d"],
-    given: Given,
+    inputs: RunInputs,
     *,
     labels: Bool[np.ndarray, "sets n"] | None = None,
     progress: Progress | None = None,
 ) -> Runs:
-    """Train the classifiers of all runs.
+    """Return the trained classifiers of all runs.
 
     Parameters
     ----------
@@ -203,7 +207,7 @@ def train_runs(
         How a run learns.
     records
         Sets of records; a run uses one of them.
-    given
+    inputs
         Each run's key, set, known positives and prior.
     labels
         Who is positive in each set: for the curve of accuracy only, training never sees it.
@@ -212,26 +216,25 @@ def train_runs(
     """
     count, features = records.shape[1:]
     rows = jnp.asarray(records, jnp.float32)
-    given = jax.tree.map(jnp.asarray, given)
-    groups = _groups(given)
+    inputs = jax.tree.map(jnp.asarray, inputs)
+    groups = _groups(inputs)
     batch = min(rule.training.batch, count)
     steps = count // batch
     passes = -(-rule.most_steps(steps) // steps)
     every = -(-(rule.training.curve_every or BLOCK_STEPS) // steps)
-    state = _start(rule, features, given)
+    state = _start(rule, features, inputs)
     points: list[tuple[int, np.ndarray, np.ndarray]] = []
     done = 0
     while done < passes and bool((_phases(rule, state) < len(rule.phases)).any()):
-        upto = min(done + every, passes)
-        span = np.array([done, upto], np.int32)
-        state = jax.block_until_ready(_advance(rule, batch, rows, given, state, groups, span))
-        done = upto
+        span = np.array([done, min(done + every, passes)], np.int32)
+        state = jax.block_until_ready(_advance(rule, batch, rows, inputs, state, groups, span))
+        done = int(span[1])
         if rule.training.curve_every:
-            positive = score_runs(state.network, rows, given.which) > 0
+            positive = score_runs(state.weights, rows, inputs.which) > 0
             points.append((done * steps, positive, np.asarray(_phases(rule, state))))
         if progress is not None:
             progress(done * steps, passes * steps)
-    return _collect(state, rows, np.asarray(given.which), labels, points)
+    return _collect(state, rows, np.asarray(inputs.which), labels, points)
 
 
 def score_runs(
@@ -247,22 +250,26 @@ def score_runs(
 
 @jax.jit
 def _score_block(networks: MLP, records: Array, which: Array) -> Array:
-    return jax.vmap(lambda network, own: logits(network, records[own]))(networks, which)
+    return jax.vmap(lambda network, number: logits(network, records[number]))(networks, which)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _start(rule: AbstractRule, features: int, given: Given) -> State:
-    def one(key: Array) -> State:
+def _start(rule: AbstractRule, features: int, inputs: RunInputs) -> State:
+    def start_run(key: Array) -> State:
         network: Any = rule.training.network(features, jax.random.fold_in(key, ASIDE))
-        return State(network, rule.training.steps_by().init(network), rule.first())
+        return start_training(_optimizer(rule), network, rule.first())
 
-    return jax.vmap(one)(given.key)
+    return jax.vmap(start_run)(inputs.key)
 
 
-def _groups(given: Given) -> Int[np.ndarray, "groups members"]:
+def _optimizer(rule: AbstractRule) -> optax.GradientTransformation:
+    return make_optimizer(rule.training.optimizer, decay=rule.training.weight_decay)
+
+
+def _groups(inputs: RunInputs) -> Int[np.ndarray, "groups members"]:
     """Return the numbers of the runs of each group; every run is its own unless sizes are equal."""
-    words = np.asarray(jax.random.key_data(given.key)).reshape(len(given.which), -1)
-    same = np.concatenate([np.asarray(given.which)[:, None], words], axis=1)
+    words = np.asarray(jax.random.key_data(inputs.key)).reshape(len(inputs.which), -1)
+    same = np.concatenate([np.asarray(inputs.which)[:, None], words], axis=1)
     _, group, sizes = np.unique(same, axis=0, return_inverse=True, return_counts=True)
     size = sizes[0] if (sizes == sizes[0]).all() else 1
     order = np.argsort(group.ravel(), kind="stable") if size > 1 else np.arange(len(same))
@@ -274,63 +281,66 @@ def _advance(
     rule: AbstractRule,
     batch: int,
     records: Float[Array, "sets n d"],
-    given: Given,
+    inputs: RunInputs,
     state: State,
     groups: Int[Array, "groups members"],
     span: Array,
 ) -> State:
-    """Train for a span of passes, or until all runs are over.
+    """Return the state after a span of passes, or once all runs are over.
 
     A pass shuffles the records and deals them out in batches; those left over wait for the next.
     """
     count = records.shape[1]
-    everyone = records.reshape(-1, records.shape[2])
-    parted = jax.tree.map(lambda leaf: leaf[groups], given)
-    key, which = parted.key[:, 0], parted.which[:, 0]
-    own = parted._replace(key=None, which=None)
+    all_records = records.reshape(-1, records.shape[2])
+    grouped = jax.tree.map(lambda leaf: leaf[groups], inputs)
+    key, which = grouped.key[:, 0], grouped.which[:, 0]
+    members = grouped._replace(key=None, which=None)
 
-    def one_pass(carry: tuple[Array, State]) -> tuple[Array, State]:
-        number, state = carry
-        keys = _folded(key, number)
-        orders = jax.vmap(lambda key: shuffled(key, count, count))(_folded(keys, ASIDE))
+    def train_group(number: Array, key: Array, which: Array, members: Any, state: State) -> State:
+        key = jax.random.fold_in(key, number)
+        order = shuffle_rows(jax.random.fold_in(key, ASIDE), count, count)
 
-        def step(place: Array, state: State) -> State:
-            index = lax.dynamic_slice_in_dim(orders, place * batch, batch, axis=1)
-            at = which[:, None] * count + index
+        def draw(step: Array) -> Batch:
+            index = lax.dynamic_slice_in_dim(order, step * batch, batch)
+            rows = all_records.at[which * count + index].get(mode="promise_in_bounds")
             # Without the barrier XLA gathers the rows anew for each product they take part in.
-            rows = lax.optimization_barrier(everyone.at[at].get(mode="promise_in_bounds"))
-            of_group = jax.vmap(partial(_step, rule), in_axes=(0, 0, None, None, None))
-            return jax.vmap(of_group)(own, state, rows, index, _folded(keys, place))
+            rows = lax.optimization_barrier(rows)
+            step_key = jax.random.fold_in(key, step)
+            return Batch((rows, index), step_key, rule.training.learning_rate)
 
-        return number + 1, lax.fori_loop(0, count // batch, step, state)
+        def train_run(inputs: RunInputs, state: State) -> State:
+            trainer = Trainer(
+                partial(_loss, rule, inputs),
+                _optimizer(rule),
+                draw,
+                active=lambda _, memory: rule.phase(memory) < len(rule.phases),
+            )
+            return advance(trainer, state, count // batch)[0]
 
-    def unfinished(carry: tuple[Array, State]) -> Array:
-        phases = jax.vmap(partial(_phases, rule))(carry[1])
-        return (carry[0] < span[1]) & (phases < len(rule.phases)).any()
+        return jax.vmap(train_run)(members, state)
+
+    def one_pass(number: Array, state: State) -> State:
+        return jax.vmap(partial(train_group, number))(key, which, members, state)
+
+    def unfinished(state: State) -> Array:
+        return jax.vmap(partial(_phases, rule))(state) < len(rule.phases)
 
     begun = jax.tree.map(lambda leaf: leaf[groups], state)
-    ended = lax.while_loop(unfinished, one_pass, (span[0], begun))[1]
+    ended = repeat_passes(one_pass, begun, unfinished, span[0], span[1])
     back = jnp.argsort(groups.ravel())
     return jax.tree.map(lambda leaf: leaf.reshape(groups.size, *leaf.shape[2:])[back], ended)
 
 
-def _step(
-    rule: AbstractRule, given: Given, state: State, rows: Array, index: Array, key: Array
-) -> State:
-    memory, seen = rule.look(state.network, given, state.memory, rows)
-    slope = jax.grad(rule.loss)(state.network, given, seen, rows, index, key)
-    update, optimizer = rule.training.steps_by().update(slope, state.optimizer, state.network)
-    new = State(optax.apply_updates(state.network, update), optimizer, memory)
-    over = rule.phase(memory) >= len(rule.phases)
-    return jax.tree.map(partial(jnp.where, over), state._replace(memory=memory), new)
-
-
-def _folded(keys: Array, number: Array | int) -> Array:
-    return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+def _loss(
+    rule: AbstractRule, inputs: RunInputs, network: MLP, memory: PyTree, batch: Any, key: Array
+) -> tuple[Array, tuple[PyTree, None]]:
+    rows, index = batch
+    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, rows)
+    return rule.loss(network, inputs, observed, rows, index, key), (memory, None)
 
 
 def _phases(rule: AbstractRule, state: State) -> Int[Array, " runs"]:
-    return jax.vmap(rule.phase, axis_size=len(state.network.biases[0]))(state.memory)
+    return jax.vmap(rule.phase, axis_size=len(state.weights.biases[0]))(state.memory)
 
 
 def _collect(
@@ -343,18 +353,20 @@ def _collect(
     def curve(values: list[np.ndarray], kind: type) -> np.ndarray:
         return np.array(values, dtype=kind).reshape(len(points), len(which)).T
 
-    scores = expit(score_runs(state.network, records, which).astype(np.float64))
+    scores = expit(score_runs(state.weights, records, which).astype(np.float64))
     share = (scores > 0.5).mean(axis=1)
     accuracy = None
     if labels is not None:
-        accuracy = curve([(made == labels[which]).mean(axis=1) for _, made, _ in points], float)
+        accuracy = curve(
+            [(positive == labels[which]).mean(axis=1) for _, positive, _ in points], float
+        )
     return Runs(
-        networks=state.network,
+        networks=state.weights,
         scores=scores,
         outcomes=tuple("ok" if 0 < part < 1 else "degenerate" for part in share),
         memory=jax.device_get(state.memory),
         steps=np.array([step for step, _, _ in points], dtype=np.int64),
-        share=curve([made.mean(axis=1) for _, made, _ in points], float),
+        share=curve([positive.mean(axis=1) for _, positive, _ in points], float),
         accuracy=accuracy,
         phase=curve([phase for _, _, phase in points], np.int64),
     )

@@ -27,7 +27,14 @@ from cofill.cluster._augment import neighbours
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
 from cofill.cluster._kmeans import KMeansSettings
 from cofill.cluster._lloyd import add_up
-from cofill.cluster._rounds import Held, Plan, new_weights, probabilities, train_round
+from cofill.cluster._rounds import (
+    DeepPlan,
+    SiteMemory,
+    new_weights,
+    probabilities,
+    start_memory,
+    train_round,
+)
 from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
 from cofill.cluster._starts import joined_starts, local_groups
 from cofill.errors import DataError, TrainingError
@@ -182,7 +189,7 @@ def _trained(
 
 
 def _train_alike(
-    plan: Plan,
+    plan: DeepPlan,
     number: int,
     restarts: int,
     sites: Sequence[ClusterSite],
@@ -190,20 +197,19 @@ def _train_alike(
 ) -> list[tuple[ClusterSite, list[Release]]]:
     weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
     common = np.stack([model.extras["shares"] for model in models])
-    held = tuple(
-        _held(plan, site, model, weights.shape[-1])
+    memories = tuple(
+        _memory(plan, site, model, weights.shape[-1])
         for site, model in zip(sites, models, strict=True)
     )
     keys = jnp.stack([_key(site, number) for site in sites])
-    centers = None
-    if plan.warm:
-        centers = np.stack([model.extras["centers"] for model in models])
-    made = train_round(plan, held, weights, common, centers, keys, jnp.array(number))
-    after, shares = np.asarray(made.weights), np.asarray(made.shares)
-    judged = {f"judged_{name}": np.asarray(p) for name, p in made.judged._asdict().items()}
+    centers = np.stack([model.extras["centers"] for model in models]) if plan.warm else None
+    result = train_round(plan, memories, weights, common, centers, keys, jnp.array(number))
+    after, shares = np.asarray(result.weights), np.asarray(result.shares)
+    judged = {f"judged_{name}": np.asarray(p) for name, p in result.judged._asdict().items()}
     results: list[tuple[ClusterSite, list[Release]]] = []
     for at, site in enumerate(sites):
-        kept = held[at]._replace(own=made.shares[at], first=made.first[at], second=made.second[at])
+        moments = jax.tree.map(lambda leaf, at=at: leaf[at], result.moments)
+        memory = memories[at]._replace(shares=result.shares[at], moments=moments)
         update = Update(
             sender=site.name,
             receiver=COORDINATOR,
@@ -212,27 +218,24 @@ def _train_alike(
             rows=len(site.rows),
             extras={"shares": shares[at], **{name: part[at] for name, part in judged.items()}},
         )
-        memory = (models[at].extras["restarts"], kept)
-        results.append((site.with_(memory=memory), [update]))
+        site = site.with_(memory=(models[at].extras["restarts"], memory))
+        results.append((site, [update]))
     return results
 
 
-def _held(plan: Plan, site: ClusterSite, model: ModelWeights, size: int) -> Held:
-    """Return what the site holds for the restarts that are still there."""
+def _memory(plan: DeepPlan, site: ClusterSite, model: ModelWeights, size: int) -> SiteMemory:
+    """Return what the site keeps for the restarts that are still there."""
     restarts = model.extras["restarts"]
     if site.memory is None:
-        zeros = jnp.zeros((len(restarts), size))
         near = None
         if plan.shape is None:
             settings: DeepSettings = site.settings
             near = jnp.asarray(neighbours(site.rows, settings.neighbours, site.rng(_NEIGHBOURS)))
-        own = jnp.zeros((len(restarts), sum(plan.heads)))
-        return Held(jnp.asarray(site.rows, jnp.float32), near, own, zeros, zeros)
-    before, held = site.memory
+        return start_memory(plan, site.rows, near, len(restarts), size)
+    before, memory = site.memory
     if len(before) == len(restarts):
-        return held
-    kept = np.flatnonzero(np.isin(before, restarts))
-    return held._replace(own=held.own[kept], first=held.first[kept], second=held.second[kept])
+        return memory
+    return memory.take(np.flatnonzero(np.isin(before, restarts)))
 
 
 def _key(site: ClusterSite, number: int) -> Any:
@@ -295,9 +298,11 @@ def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
     return state
 
 
-def _common_objective(plan: Plan, mean: dict[str, np.ndarray]) -> Float[np.ndarray, " restarts"]:
+def _common_objective(
+    plan: DeepPlan, mean: dict[str, np.ndarray]
+) -> Float[np.ndarray, " restarts"]:
     """Return the common model's loss, first head: its entropy is that of all rows together."""
-    shares = mean["judged_shares"][:, plan.places[0]]
+    shares = mean["judged_shares"][:, plan.head_slices[0]]
     spread = -(shares * np.log(np.maximum(shares, 1e-30))).sum(axis=1)
     weights = plan.objective
     information = weights.evenness * spread - mean["judged_doubt"][:, 0]

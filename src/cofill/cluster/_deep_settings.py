@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from cofill.cluster._augment import WarpSettings
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
-from cofill.cluster._rounds import Plan
+from cofill.cluster._rounds import DeepPlan
 from cofill.cluster._rows import Kinds
 from cofill.errors import SettingError
 
@@ -137,13 +137,13 @@ class DeepState:
         return int(np.argmin(np.where(np.isfinite(self.objective), self.objective, np.inf)))
 
 
-def plan_of(settings: DeepSettings, kinds: Kinds) -> Plan:
+def plan_of(settings: DeepSettings, kinds: Kinds) -> DeepPlan:
     """Return what is compiled for rows of this kind."""
     objective = settings.objective
     if objective.information is None:
         objective = replace(objective, information=0.5 if kinds.shape is None else 0.1)
     taught = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
-    return Plan(
+    return DeepPlan(
         warm=round(settings.warm * settings.rounds) if taught else 0,
         apart=0 if taught else round(settings.apart * settings.rounds) * settings.local_steps,
         columns=len(kinds),

@@ -18,7 +18,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.nets._grid import neighbours
+from cofill.nets import gather_neighbours
 
 __all__ = ["NetworkSettings", "apply_network", "first_weights"]
 
@@ -104,7 +104,7 @@ def apply_network(
     if rows.ndim == 4:
         x = jnp.moveaxis(rows, 1, 3)
         for _ in settings.channels:
-            x = _layer(weights, number, neighbours(_folded(x)))
+            x = _layer(weights, number, gather_neighbours(_folded(x)))
             number += 1
         x = x.reshape(x.shape[0], -1)
     for _ in settings.hidden:

@@ -1,10 +1,11 @@
 """A round of deep clustering at the sites: all sites and all restarts as one compiled program.
 
+The steps are those of the engine in `cofill.nets`; this module brings their loss and batches.
 Restarts differ in their weights only: at a site they see the same batches and the same partners,
 so that rows are gathered and warped once for all of them.
 
-Every site judges the common model before it trains: what a site makes of it by itself looks good
-even where the sites' networks differ so much that their average has no groups.
+Every site judges the common model before it trains: the model after its own training looks good
+to it even where the sites' networks differ so much that their average has no groups.
 """
 
 from __future__ import annotations
@@ -18,23 +19,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from cofill.cluster._augment import WarpSettings, towards, warp
 from cofill.cluster._network import NetworkSettings, apply_network, first_weights
 from cofill.cluster._objective import ObjectiveSettings, head_terms, objective
+from cofill.nets import (
+    Batch,
+    State,
+    Trainer,
+    advance,
+    flatten_network,
+    form_of,
+    make_optimizer,
+)
 
-__all__ = ["Held", "Judged", "Plan", "Trained", "new_weights", "probabilities", "train_round"]
+__all__ = [
+    "DeepPlan",
+    "ModelTerms",
+    "RoundResult",
+    "SiteMemory",
+    "new_weights",
+    "probabilities",
+    "start_memory",
+    "train_round",
+]
 
-_FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Adam's
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
 _ROWS_AT_ONCE = 4096
-_JUDGED = 4  # batches on which every site judges the common model
+_JUDGED_BATCHES = 4  # on which every site judges the common model
+_ADAM = make_optimizer("adam")
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeepPlan:
     """What is fixed when a round is compiled."""
 
     columns: int
@@ -54,28 +72,32 @@ class Plan:
     falling: bool = True  # whether the rate falls
 
     @property
-    def before_rounds(self) -> Plan:
-        """What a site does with the restarts that start with it: one long round, the rate kept."""
+    def before_rounds(self) -> DeepPlan:
+        """The plan of the restarts that start at one site: one long round, the rate constant."""
         return replace(self, rounds=1, steps=self.apart, falling=False)
 
     @property
-    def places(self) -> tuple[slice, ...]:
-        """Where each head's groups lie in a vector of all heads' shares."""
+    def head_slices(self) -> tuple[slice, ...]:
+        """Which part of a vector of all heads' shares is each head's."""
         ends = np.cumsum((0, *self.heads))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
 
-class Held(NamedTuple):
-    """What a site keeps from round to round; arrays have the axis of restarts first."""
+class SiteMemory(NamedTuple):
+    """What a site keeps from round to round; shares and moments have the axis of restarts first."""
 
     rows: Any
     near: Any  # numbers of each row's neighbours; None for images
-    own: Any  # the site's own shares of the last round
-    first: Any  # Adam's moments
-    second: Any
+    shares: Any  # the site's shares of the last round
+    moments: Any  # Adam's
+
+    def take(self, restarts: np.ndarray) -> SiteMemory:
+        """Return the memory of some of the restarts."""
+        shares, moments = jax.tree.map(lambda leaf: leaf[restarts], (self.shares, self.moments))
+        return self._replace(shares=shares, moments=moments)
 
 
-class Judged(NamedTuple):
+class ModelTerms(NamedTuple):
     """The terms of the objective of every head, by a model on a site's rows."""
 
     inconsistency: Float[Array, "sites restarts heads"]
@@ -83,38 +105,46 @@ class Judged(NamedTuple):
     shares: Float[Array, "sites restarts groups"]
 
 
-class Trained(NamedTuple):
-    """What a round made, with the axes of sites and restarts first."""
+class RoundResult(NamedTuple):
+    """Weights and terms after a round, with the axes of sites and restarts first."""
 
     weights: Float[Array, "sites restarts size"]
-    first: Float[Array, "sites restarts size"]
-    second: Float[Array, "sites restarts size"]
+    moments: Any
     shares: Float[Array, "sites restarts groups"]  # while it trained
-    judged: Judged  # before it trained: the common model
+    judged: ModelTerms  # of the common model, before it trained
 
 
 @partial(jax.jit, static_argnums=0)
-def new_weights(plan: Plan, keys: Array) -> Float[Array, "restarts size"]:
+def new_weights(plan: DeepPlan, keys: Array) -> Float[Array, "restarts size"]:
     """Return initial weights, one flat vector a key."""
-    return jax.vmap(lambda key: ravel_pytree(_first(plan, key))[0])(keys)
+    return jax.vmap(lambda key: flatten_network(_first(plan, key)))(keys)
+
+
+def start_memory(
+    plan: DeepPlan, rows: Float[np.ndarray, "n columns"], near: Any, restarts: int, size: int
+) -> SiteMemory:
+    """Return what a site knows before the first round of so many restarts of so many weights."""
+    moments = jax.vmap(_ADAM.init)(jnp.zeros((restarts, size)))
+    shares = jnp.zeros((restarts, sum(plan.heads)))
+    return SiteMemory(jnp.asarray(rows, jnp.float32), near, shares, moments)
 
 
 @partial(jax.jit, static_argnums=0)
 def train_round(
-    plan: Plan,
-    held: tuple[Held, ...],
+    plan: DeepPlan,
+    memories: tuple[SiteMemory, ...],
     weights: Float[Array, "sites restarts size"],
     common: Float[Array, "sites restarts groups"],
     centers: Float[Array, "sites restarts k columns"] | None,
     keys: Array,
     number: Array,
-) -> Trained:
-    """Train every site's restarts from common weights for some steps on the site's own rows.
+) -> RoundResult:
+    """Return every site's restarts after some steps from common weights on the site's rows.
 
     Parameters
     ----------
-    plan, held
-        Settings, and what each site holds.
+    plan, memories
+        Settings, and what each site keeps.
     weights, common, centers
         The common model, shares and centres of k-means (None to start at random) that each site
         was sent.
@@ -123,169 +153,161 @@ def train_round(
     number
         Of the round, from 0.
     """
-    counts = jnp.array([h.rows.shape[0] for h in held])
-    most = max(h.rows.shape[0] for h in held)
-    rows, near = _stacked(held, "rows", most), _stacked(held, "near", most)
-    # Few derivations of keys: each is a generator for XLA to compile.
-    drawn = jax.vmap(lambda key: jax.random.split(key, plan.steps + 1))(keys)
-    orders = jax.vmap(partial(_order, plan, most))(drawn[:, 0], counts)
-    own = jnp.stack([h.own for h in held])
-    # In the first round nobody knows any shares: common and own cancel out.
-    common = jnp.where(number > 0, common, own)
-    warm = number < plan.warm
-    axes = (0, None, None, 0, 0, 0)  # a site's restarts see the same rows
-    loss = jax.vmap(jax.vmap(partial(_loss, plan, warm), axes))
-    slope = jax.value_and_grad(partial(_loss, plan, warm), has_aux=True)
-    slope = jax.vmap(jax.vmap(slope, axes))
+    counts = jnp.array([memory.rows.shape[0] for memory in memories])
+    most = max(memory.rows.shape[0] for memory in memories)
+    rows = _stack_tables([memory.rows for memory in memories], most)
+    near = None
+    if memories[0].near is not None:
+        near = _stack_tables([memory.near for memory in memories], most)
+    shares = jnp.stack([memory.shares for memory in memories])
+    moments = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(m.moments for m in memories))
+    # In the first round nobody knows any shares: the common and the site's cancel out.
+    common = jnp.where(number > 0, common, shares)
 
-    def batch(place: Array) -> tuple[Array, Array]:
-        chosen = partial(_batch, plan)
-        return jax.vmap(chosen)(rows, near, orders[:, place], drawn[:, place + 1])
+    def train_site(rows: Array, near: Any, count: Array, key: Array, *restarts: Any) -> RoundResult:
+        # Few derivations of keys: each is a generator for XLA to compile.
+        step_keys = jax.random.split(key, plan.steps + 1)
+        order = _order(plan, most, step_keys[0], count)
 
-    def judge(place: Array) -> Judged:
-        _, terms = loss(weights, *batch(place), common, own, centers)
-        return Judged(*terms)
+        def draw(step: Array) -> Batch:
+            key = step_keys[step + 1]
+            done = (
+                (number * plan.steps + step) / (plan.rounds * plan.steps) if plan.falling else 0.0
+            )
+            fall = _LAST_RATE + (1 - _LAST_RATE) * (1 + jnp.cos(jnp.pi * done)) / 2
+            pairs = _with_partners(plan, rows, near, order[step], key)
+            return Batch(pairs, key, plan.learning_rate * fall)
 
-    def step(carry: tuple[Array, ...], place: Array) -> tuple[tuple[Array, ...], Array]:
-        theta, first, second = carry
-        (_, terms), gradient = slope(theta, *batch(place), common, own, centers)
-        count = number * plan.steps + place
-        first = _FIRST * first + (1 - _FIRST) * gradient
-        second = _SECOND * second + (1 - _SECOND) * gradient**2
-        done = (count + 1).astype(theta.dtype)
-        size = jnp.sqrt(second / (1 - _SECOND**done)) + _TINY
-        part = count / (plan.rounds * plan.steps) if plan.falling else 0.0
-        rate = _LAST_RATE + (1 - _LAST_RATE) * (1 + jnp.cos(jnp.pi * part)) / 2
-        move = plan.learning_rate * rate * first / (1 - _FIRST**done) / size
-        return (theta - move, first, second), terms[2]
+        def train_restart(
+            weights: Array, moments: Any, common: Array, shares: Array, centers: Array | None
+        ) -> RoundResult:
+            loss = partial(_loss, plan, number < plan.warm, common, shares, centers)
 
-    judged = lax.map(judge, jnp.arange(min(_JUDGED, plan.steps)))
-    start = (weights, jnp.stack([h.first for h in held]), jnp.stack([h.second for h in held]))
-    (theta, first, second), shares = lax.scan(step, start, jnp.arange(plan.steps))
-    shares = shares.mean(axis=0)
-    return Trained(theta, first, second, shares, Judged(*(part.mean(axis=0) for part in judged)))
+            def judge(step: Array) -> ModelTerms:
+                return loss(weights, (), draw(step).rows, step_keys[0])[1][1]
+
+            judged = lax.map(judge, jnp.arange(min(_JUDGED_BATCHES, plan.steps)))
+            trainer = Trainer(loss, _ADAM, draw)
+            state, terms = advance(trainer, State(weights, moments), plan.steps)
+            mean = ModelTerms(*(part.mean(axis=0) for part in judged))
+            return RoundResult(state.weights, state.moments, terms.shares.mean(axis=0), mean)
+
+        return jax.vmap(train_restart)(*restarts)
+
+    sites = (weights, moments, common, shares, centers)
+    return jax.vmap(train_site)(rows, near, counts, keys, *sites)
 
 
 @partial(jax.jit, static_argnums=0)
-def _probabilities(plan: Plan, theta: Array, rows: Array) -> tuple[Array, Array]:
+def _probabilities(plan: DeepPlan, theta: Array, rows: Array) -> tuple[Array, Array]:
     logits, code = apply_network(
-        _unflat(plan, theta), _shaped(plan, rows), len(plan.heads), plan.network
+        _unflatten(plan, theta), _shaped(plan, rows), len(plan.heads), plan.network
     )
     return jax.nn.softmax(logits[0]), code
 
 
 def probabilities(
-    plan: Plan, theta: Float[np.ndarray | Array, " size"], rows: Float[np.ndarray, "n columns"]
+    plan: DeepPlan, theta: Float[np.ndarray | Array, " size"], rows: Float[np.ndarray, "n columns"]
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n code"]]:
     """Return the probability of each group for each row, and the rows' codes."""
     theta = jnp.asarray(theta)
-    made: list[tuple[np.ndarray, np.ndarray]] = []
+    blocks: list[tuple[np.ndarray, np.ndarray]] = []
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         part = np.asarray(rows[start : start + _ROWS_AT_ONCE], np.float32)
         # A last part of another size would compile again; few sizes are met this way.
         size = min(_ROWS_AT_ONCE, 1 << (len(part) - 1).bit_length())
         padded = np.concatenate([part, np.zeros((size - len(part), part.shape[1]), np.float32)])
-        sure, code = _probabilities(plan, theta, padded)
-        made.append((np.asarray(sure)[: len(part)], np.asarray(code)[: len(part)]))
-    sure, code = zip(*made, strict=True)
-    return np.concatenate(sure), np.concatenate(code)
+        probability, code = _probabilities(plan, theta, padded)
+        blocks.append((np.asarray(probability)[: len(part)], np.asarray(code)[: len(part)]))
+    probability, code = zip(*blocks, strict=True)
+    return np.concatenate(probability), np.concatenate(code)
 
 
 def _loss(
-    plan: Plan,
+    plan: DeepPlan,
     warm: Array,
-    theta: Array,
-    rows: Array,
-    partners: Array,
     common: Array,
-    own: Array,
+    shares: Array,
     centers: Array | None,
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    weights = _unflat(plan, theta)
+    theta: Array,
+    memory: Any,
+    pairs: tuple[Array, Array],
+    key: Array,
+) -> tuple[Array, tuple[Any, ModelTerms]]:
+    rows, partners = pairs
+    weights = _unflatten(plan, theta)
     if plan.shape is None and plan.adversary:
         partners = partners + _against(plan, weights, rows, partners)
     both = jnp.concatenate([rows, partners])
     logits, _ = apply_network(weights, both, len(plan.heads), plan.network)
     total = jnp.array(0.0)
     terms = []
-    for head, place in zip(logits, plan.places, strict=True):
-        here, there = jnp.split(head, 2)
-        found = head_terms(here, there)
-        total += objective(found, common[place], own[place], plan.objective)
-        terms.append(found)
+    for head, groups in zip(logits, plan.head_slices, strict=True):
+        terms.append(head_terms(*jnp.split(head, 2)))
+        total += objective(terms[-1], common[groups], shares[groups], plan.objective)
     if centers is not None:
         flat = rows.reshape(rows.shape[0], -1)
         group = ((centers**2).sum(axis=1) / 2 - flat @ centers.T).argmin(axis=1)
         log = jax.nn.log_softmax(logits[0])
-        taught = -jnp.take_along_axis(log, jnp.tile(group, 2)[:, None], axis=1).mean()
-        total = jnp.where(warm, taught, total)
-    return total, (
-        jnp.stack([t.inconsistency for t in terms]),
-        jnp.stack([t.doubt for t in terms]),
-        jnp.concatenate([t.shares for t in terms]),
+        imitation = -jnp.take_along_axis(log, jnp.tile(group, 2)[:, None], axis=1).mean()
+        total = jnp.where(warm, imitation, total)
+    figures = ModelTerms(
+        jnp.stack([term.inconsistency for term in terms]),
+        jnp.stack([term.doubt for term in terms]),
+        jnp.concatenate([term.shares for term in terms]),
     )
+    return total, (memory, figures)
 
 
-def _against(plan: Plan, weights: dict[str, Any], rows: Array, partners: Array) -> Array:
-    # The small step from the partner that changes the groups most (Miyato et al. 2018), as long as
-    # a share of the way from the row to its partner.
+def _against(plan: DeepPlan, weights: dict[str, Any], rows: Array, partners: Array) -> Array:
+    # The small step from the partner that changes the groups most (Miyato et al. 2018); its length
+    # is a share of the way from the row to its partner.
     weights = lax.stop_gradient(weights)
     reference = apply_network(weights, rows, len(plan.heads), plan.network)[0]
 
-    def apart(move: Array) -> Array:
+    def inconsistency(move: Array) -> Array:
         logits = apply_network(weights, partners + move, len(plan.heads), plan.network)[0]
         pairs = zip(reference, logits, strict=True)
         return jnp.stack([head_terms(*pair).inconsistency for pair in pairs]).sum()
 
-    way = jax.grad(apart)(jnp.zeros_like(partners))
+    way = jax.grad(inconsistency)(jnp.zeros_like(partners))
     way = way / jnp.maximum(jnp.linalg.norm(way, axis=1, keepdims=True), 1e-12)
     distance = jnp.linalg.norm(partners - rows, axis=1, keepdims=True)
     return lax.stop_gradient(plan.adversary * distance * way)
 
 
-def _stacked(held: tuple[Held, ...], name: str, most: int) -> Any:
+def _stack_tables(tables: list[Array], most: int) -> Array:
     # Sites of different sizes in one array; what is added at the end is never drawn.
-    if held[0].near is None and name == "near":
-        return None
-    tables = [getattr(h, name) for h in held]
     width = max(table.shape[1] for table in tables)
     # A site with few rows has few neighbours: it repeats them.
     wide = [jnp.tile(t, (1, -(-width // t.shape[1])))[:, :width] for t in tables]
     return jnp.stack([jnp.pad(t, ((0, most - t.shape[0]), (0, 0))) for t in wide])
 
 
-def _order(plan: Plan, most: int, key: Array, rows: Array) -> Array:
+def _order(plan: DeepPlan, most: int, key: Array, rows: Array) -> Array:
     # The site's rows in random order, over and over, dealt out in batches.
-    place = jnp.arange(most)
     drawn = jax.random.uniform(key, (most,))
-    order = jnp.argsort(jnp.where(place < rows, drawn, 2.0))
+    order = jnp.argsort(jnp.where(jnp.arange(most) < rows, drawn, 2.0))
     index = jnp.arange(plan.steps * plan.batch) % rows
     return order[index].reshape(plan.steps, plan.batch)
 
 
-def _batch(
-    plan: Plan, rows: Array, near: Array | None, index: Array, key: Array
+def _with_partners(
+    plan: DeepPlan, table: Array, near: Array | None, index: Array, key: Array
 ) -> tuple[Array, Array]:
-    own = _shaped(plan, rows[index])
+    rows = _shaped(plan, table[index])
     if near is None:
-        return own, warp(key, own, plan.warp)
-    return own, towards(key, own, rows, near[index], plan.reach)
+        return rows, warp(key, rows, plan.warp)
+    return rows, towards(key, rows, table, near[index], plan.reach)
 
 
-def _shaped(plan: Plan, rows: Array) -> Array:
+def _shaped(plan: DeepPlan, rows: Array) -> Array:
     return rows if plan.shape is None else rows.reshape(rows.shape[0], *plan.shape)
 
 
-def _first(plan: Plan, key: Array) -> dict[str, Any]:
+def _first(plan: DeepPlan, key: Array) -> dict[str, Any]:
     return first_weights(key, plan.columns, plan.shape, plan.heads, plan.network)
 
 
-def _unflat(plan: Plan, theta: Array) -> dict[str, Any]:
-    like = jax.eval_shape(partial(_first, plan), jax.random.key(0))
-    leaves, tree = jax.tree.flatten(like)
-    ends = np.cumsum([0, *(leaf.size for leaf in leaves)])
-    parts = [
-        theta[a:b].reshape(leaf.shape)
-        for leaf, a, b in zip(leaves, ends[:-1], ends[1:], strict=True)
-    ]
-    return jax.tree.unflatten(tree, parts)
+def _unflatten(plan: DeepPlan, theta: Array) -> dict[str, Any]:
+    return form_of(jax.eval_shape(partial(_first, plan), jax.random.key(0))).build(theta)

@@ -84,7 +84,7 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
             "remove it to start anew"
         )
     party: Coordinator = federation.coordinator
-    like = federation.sites[party.names[0]].local.steps_by().init(jnp.asarray(party.weights))
+    like = federation.sites[party.names[0]].local.make_optimizer().init(jnp.asarray(party.weights))
     structure = jax.tree.structure(like)
     site_notes = metadata["site_notes"]
     for number, (name, site) in enumerate(federation.sites.items()):

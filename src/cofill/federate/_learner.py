@@ -21,13 +21,13 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from cofill.federate._rows import Rows, Shape
+from cofill.nets import round_up
 
 __all__ = [
     "AbstractLearner",
     "Batch",
     "Phase",
     "figures_of",
-    "roomy",
     "squared_error",
     "unravel_of",
     "weights_of",
@@ -120,7 +120,7 @@ class AbstractLearner(ABC):
             return rows.cells
         made = []
         # Few compiled shapes, whatever numbers of rows are asked for.
-        size = min(roomy(len(rows)), _AT_ONCE)
+        size = min(round_up(len(rows)), _AT_ONCE)
         for start in range(0, len(rows), size):
             cells, present = (a[start : start + size] for a in (rows.cells, rows.present))
             short = ((0, size - len(cells)), (0, 0))
@@ -133,18 +133,6 @@ class AbstractLearner(ABC):
             )
             made.append(np.asarray(filled)[: len(cells)])
         return np.concatenate(made)
-
-
-def roomy(count: int) -> int:
-    """Return a number a little above a count, of few different ones: at most an eighth more.
-
-    Examples
-    --------
-    >>> [roomy(n) for n in (0, 5, 16, 17, 33, 1000)]
-    [0, 5, 16, 18, 36, 1024]
-    """
-    unit = 2 ** max(count.bit_length() - 4, 0)
-    return -(-count // unit) * unit
 
 
 @lru_cache(maxsize=32)

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from cofill.federate._aggregation import Lesson
 from cofill.federate._learner import Phase
-from cofill.federate._local import Local, Plan, Work, plan, train_sites
+from cofill.federate._local import BatchPlan, LocalResult, LocalWork, plan_batches, train_sites
 from cofill.federate._parties import RowSite
 from cofill.privacy import Event, ModelWeights, compose, sgd_event
 
@@ -49,16 +49,16 @@ class _Course:
     figures: dict[str, float] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
-    def work(self, at: int, phase: Phase, epochs: int) -> Work | None:
+    def work(self, at: int, phase: Phase, epochs: int) -> LocalWork | None:
         """Return what is to be trained in a phase; None when the site has no rows for it."""
         site, number = self.site, self.model.round
-        drawn = plan(site.rows, phase, site.local, epochs, site.stream(number, at))
+        drawn = plan_batches(site.rows, phase, site.local, epochs, site.stream(number, at))
         if not drawn.steps:
             return None
         final = phase == site.learner.phases[-1]
         rng = np.random.default_rng(site.stream(_TRAINS, number, at, 1))
         words = rng.integers(2**32, size=2, dtype=np.uint32)
-        return Work(
+        return LocalWork(
             self.weights,
             self.moments if final else None,
             site.rows,
@@ -83,7 +83,7 @@ class _Course:
         begun, ended = (0.5 * (1 + np.cos(np.pi * k / total)) for k in (number - 1, number))
         return float(begun), float(ended)
 
-    def done(self, phase: Phase, drawn: Plan, made: Local) -> None:
+    def done(self, phase: Phase, drawn: BatchPlan, made: LocalResult) -> None:
         """Take over what the training of a phase has made."""
         final = phase == self.site.learner.phases[-1]
         self.weights = made.weights
@@ -122,7 +122,7 @@ class _Course:
         return replace(site, moments=kept, control=control), lesson
 
 
-def _event(site: RowSite, phase: Phase, drawn: Plan) -> Event | None:
+def _event(site: RowSite, phase: Phase, drawn: BatchPlan) -> Event | None:
     """Return what private training of a phase cost."""
     if site.local.dp is None or not site.local.dp.noise_multiplier:
         return None

@@ -1,5 +1,6 @@
 """Training at the sites: some epochs from common weights, all sites of a call as one program.
 
+The steps are those of the engine in `cofill.nets`; this module brings its loss and its batches.
 Which rows a step takes is drawn beforehand, by NumPy, from the site's own seed: the same rows
 whether sites are trained as a batch or one after another, and the same after a restart. Sites with
 fewer rows than others take empty steps at the end, which change nothing.
@@ -10,23 +11,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 from jaxtyping import Array, Float
 
+from cofill import nets
 from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Phase, roomy, unravel_of
+from cofill.federate._learner import AbstractLearner, Batch, Phase, unravel_of
 from cofill.federate._rows import Rows
-from cofill.nets import DPSettings
-from cofill.nets._private import capacity, private_gradient
+from cofill.nets import (
+    DPSettings,
+    State,
+    Trainer,
+    advance,
+    make_optimizer,
+    round_up,
+    sample_capacity,
+)
 
-__all__ = ["Local", "LocalSettings", "Plan", "Work", "plan", "train_sites"]
+__all__ = [
+    "BatchPlan",
+    "LocalResult",
+    "LocalSettings",
+    "LocalWork",
+    "plan_batches",
+    "train_sites",
+]
 
 
 @dataclass(frozen=True)
@@ -94,15 +109,17 @@ class LocalSettings:
         if self.clip is not None and not self.clip > 0:
             raise SettingError(f"clip must be above 0 or None, got {self.clip}")
 
-    def steps_by(self) -> optax.GradientTransformation:
+    def make_optimizer(self) -> optax.GradientTransformation:
         """Return the optimiser without its step size."""
-        clipped = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
-        if self.optimizer == "adam":
-            return optax.chain(*clipped, optax.scale_by_adam(b1=self.first_moment))
-        return optax.chain(*clipped, optax.trace(decay=self.momentum))
+        return make_optimizer(
+            self.optimizer,
+            clip=self.clip,
+            momentum=self.momentum,
+            first_moment=self.first_moment,
+        )
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """Which rows each step takes: stream → steps × batch positions, −1 where none.
 
     ``expected`` is the number of rows that a private step expects to draw.
@@ -113,11 +130,11 @@ class Plan(NamedTuple):
     expected: float = 1.0
 
 
-class Local(NamedTuple):
-    """What one site's training made.
+class LocalResult(NamedTuple):
+    """One site's weights after training, and how they came about.
 
-    ``weights`` are new, ``moments`` the optimiser's state, ``steps`` how many it took,
-    ``travelled`` the sum of their sizes, ``figures`` means over steps.
+    ``moments`` is the optimiser's state, ``steps`` how many were taken, ``travelled`` the sum of
+    their sizes, ``figures`` means over steps.
     """
 
     weights: Float[np.ndarray, " P"]
@@ -128,13 +145,17 @@ class Local(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """One site's part of a call: where it starts, its rows, which of them when."""
+class LocalWork:
+    """One site's part of a call: initial weights, rows, and which of them each step takes.
+
+    ``control`` is what SCAFFOLD adds to every gradient; ``rate`` holds the relative step sizes at
+    the beginning and at the end.
+    """
 
     weights: Float[np.ndarray, " P"]
     moments: Any
     rows: Rows
-    plan: Plan
+    plan: BatchPlan
     key: Array
     control: Float[np.ndarray, " P"] | None = None
     rate: tuple[float, float] = (1.0, 1.0)
@@ -142,14 +163,14 @@ class Work:
     @property
     def rates(self) -> Float[np.ndarray, " steps"]:
         """The size of each step relative to the largest: from the first rate towards the second."""
-        (start, end), own = self.rate, self.plan.steps
-        return (start + (end - start) * np.arange(own) / max(own, 1)).astype(np.float32)
+        (start, end), steps = self.rate, self.plan.steps
+        return (start + (end - start) * np.arange(steps) / max(steps, 1)).astype(np.float32)
 
 
-def plan(
+def plan_batches(
     rows: Rows, phase: Phase, settings: LocalSettings, epochs: int, seed: Sequence[int]
-) -> Plan:
-    """Draw which rows each step takes.
+) -> BatchPlan:
+    """Return which rows each step takes, drawn from a seed.
 
     The longest stream is gone through once an epoch, shorter ones begin again. With DP every step
     draws each row with the same probability (Poisson), as the accountant assumes.
@@ -157,51 +178,51 @@ def plan(
     Examples
     --------
     >>> table = Rows(np.zeros((5, 2), np.float32), np.ones((5, 2), bool), np.ones((5, 2), bool))
-    >>> drawn = plan(table, Phase("rounds", ("complete",)), LocalSettings(batch=2), 1, [0])
-    >>> drawn.steps, sorted(drawn.positions["complete"].ravel().tolist())
+    >>> phase = Phase("rounds", ("complete",))
+    >>> plan = plan_batches(table, phase, LocalSettings(batch=2), 1, [0])
+    >>> plan.steps, sorted(plan.positions["complete"].ravel().tolist())
     (3, [-1, 0, 1, 2, 3, 4])
     """
     rng = np.random.default_rng(list(seed))
-    places = phase.rows(rows)
-    longest = max((len(p) for p in places.values()), default=0)
-    each = math.ceil(longest / settings.batch)
+    streams = phase.rows(rows)
+    longest = max((len(stream) for stream in streams.values()), default=0)
+    steps = math.ceil(longest / settings.batch)
     if settings.dp is not None:
-        ((name, own),) = places.items()  # `site_of` refuses several streams
-        return _poisson(rng, name, own, settings.batch, each * epochs)
-    index = {}
-    for name, own in places.items():
-        made = np.full((epochs, each * settings.batch), -1, dtype=np.int32)
-        for epoch in range(epochs if len(own) else 0):
-            if len(own) == longest:
-                made[epoch, :longest] = rng.permutation(own)
-            else:
-                turns = math.ceil(longest / len(own))
-                drawn = np.concatenate([rng.permutation(own) for _ in range(turns)])
-                made[epoch, :longest] = drawn[:longest]
-        index[name] = made.reshape(epochs * each, settings.batch)
-    return Plan(index, epochs * each)
+        ((name, stream),) = streams.items()  # `site_of` refuses several streams
+        return _plan_poisson(rng, name, stream, settings.batch, steps * epochs)
+    positions = {}
+    for name, stream in streams.items():
+        order = np.full((epochs, steps * settings.batch), -1, dtype=np.int32)
+        for epoch in range(epochs if len(stream) else 0):
+            turns = math.ceil(longest / len(stream))
+            drawn = np.concatenate([rng.permutation(stream) for _ in range(turns)])
+            order[epoch, :longest] = drawn[:longest]
+        positions[name] = order.reshape(epochs * steps, settings.batch)
+    return BatchPlan(positions, epochs * steps)
 
 
-def _poisson(rng: np.random.Generator, name: str, own: np.ndarray, batch: int, steps: int) -> Plan:
-    rate = min(1.0, batch / max(len(own), 1))
-    places = max(capacity(len(own), rate), 1) if len(own) else 1
-    index = np.full((steps, places), -1, dtype=np.int32)
-    for step in range(steps):
-        drawn = own[rng.random(len(own)) < rate][:places]
-        index[step, : len(drawn)] = drawn
-    return Plan({name: index}, steps, float(max(rate * len(own), 1.0)))
+def _plan_poisson(
+    rng: np.random.Generator, name: str, stream: np.ndarray, batch: int, steps: int
+) -> BatchPlan:
+    rate = min(1.0, batch / max(len(stream), 1))
+    slots = max(sample_capacity(len(stream), rate), 1) if len(stream) else 1
+    positions = np.full((steps, slots), -1, dtype=np.int32)
+    for step in positions:
+        drawn = stream[rng.random(len(stream)) < rate][:slots]
+        step[: len(drawn)] = drawn
+    return BatchPlan({name: positions}, steps, float(max(rate * len(stream), 1.0)))
 
 
 def train_sites(
     learner: AbstractLearner,
     phase: Phase,
     settings: LocalSettings,
-    work: Sequence[Work],
+    work: Sequence[LocalWork],
     *,
     together: bool = True,
     changing: bool = False,
-) -> list[Local]:
-    """Train every site's copy of the model.
+) -> list[LocalResult]:
+    """Return every site's copy of the model, trained.
 
     Parameters
     ----------
@@ -219,154 +240,130 @@ def train_sites(
     if not work:
         return []
     steps = max(w.plan.steps for w in work)
-    steps = roomy(steps) if changing else steps
-    size = roomy(max(len(w.rows) for w in work))  # more rows are no more work
+    steps = round_up(steps) if changing else steps
+    size = round_up(max(len(w.rows) for w in work))  # more rows are no more work
     if together:
-        return _trained(learner, phase, settings, work, steps, size)
-    return [_trained(learner, phase, settings, [w], steps, size)[0] for w in work]
+        return _train_batch(learner, phase, settings, work, steps, size)
+    return [_train_batch(learner, phase, settings, [w], steps, size)[0] for w in work]
 
 
-def _trained(
+def _train_batch(
     learner: AbstractLearner,
     phase: Phase,
     settings: LocalSettings,
-    work: Sequence[Work],
+    work: Sequence[LocalWork],
     steps: int,
     size: int,
-) -> list[Local]:
-    rates = np.zeros((len(work), steps), dtype=np.float32)
+) -> list[LocalResult]:
     planned = np.arange(steps) < np.array([w.plan.steps for w in work])[:, None]
-    index: dict[str, np.ndarray] = {}
-    for k, one in enumerate(work):
-        rates[k, : one.plan.steps] = one.rates
-    for stream in phase.streams:
-        widest = max(w.plan.positions[stream].shape[1] for w in work)
-        index[stream] = np.full((len(work), steps, widest), -1, dtype=np.int32)
-        for k, one in enumerate(work):
-            drawn = one.plan.positions[stream]
-            index[stream][k, : len(drawn), : drawn.shape[1]] = drawn
-    begun = settings.steps_by().init(jnp.asarray(work[0].weights))
-    moments = [begun if w.moments is None else w.moments for w in work]
+    plans = [w.plan.positions for w in work]
+    fresh = settings.make_optimizer().init(jnp.asarray(work[0].weights))
+    moments = [fresh if w.moments is None else w.moments for w in work]
     controls: list[Any] = [w.control for w in work]
-    given = {
+    sites = {
         "weights": np.stack([w.weights for w in work]),
         "moments": jax.tree.map(lambda *leaves: np.stack(leaves), *moments),
-        **_tables(tuple(w.rows for w in work), size),
-        "index": index,
-        "rates": rates,
+        **_stack_tables(tuple(w.rows for w in work), size),
+        "index": {name: _stack([p[name] for p in plans], steps, -1) for name in phase.streams},
+        "rates": _stack([w.rates for w in work], steps, 0),
         "planned": planned,
         "keys": jnp.stack([w.key for w in work]),
         "control": None if controls[0] is None else np.stack(controls),
         "expected": np.array([w.plan.expected for w in work], dtype=np.float32),
     }
-    weights, moments, figures = jax.tree.map(np.asarray, _program(learner, phase, settings, given))
+    weights, moments, figures = jax.tree.map(
+        np.asarray, _train_stack(learner, phase, settings, sites)
+    )
     with np.errstate(invalid="ignore", over="ignore"):  # of training that diverged
-        means = {
-            n: [float(v[k][planned[k]].mean()) for k in range(len(work))]
-            for n, v in figures.items()
-        }
+        means = [
+            {name: float(values[k][planned[k]].mean()) for name, values in figures.items()}
+            for k in range(len(work))
+        ]
     return [
-        Local(
+        LocalResult(
             weights[k],
             jax.tree.map(lambda leaf, at=k: leaf[at], moments),
-            one.plan.steps,
-            float(settings.learning_rate * one.rates.sum(dtype=np.float64)),
-            {name: values[k] for name, values in means.items()},
+            w.plan.steps,
+            float(settings.learning_rate * w.rates.sum(dtype=np.float64)),
+            means[k],
         )
-        for k, one in enumerate(work)
+        for k, w in enumerate(work)
     ]
 
 
 @lru_cache(maxsize=4)
-def _tables(tables: tuple[Rows, ...], size: int) -> dict[str, Array]:
-    """Return the rows of sites as one batch on the device, kept for the next round's same sites."""
+def _stack_tables(tables: tuple[Rows, ...], size: int) -> dict[str, Array]:
+    """Return the rows of sites as one batch on the device, cached for the next round's sites."""
     return {
-        name: jnp.asarray(_stacked([getattr(rows, name) for rows in tables], size))
+        name: jnp.asarray(_stack([getattr(rows, name) for rows in tables], size, 0))
         for name in ("cells", "known", "present")
     }
 
 
-def _stacked(arrays: Sequence[np.ndarray], size: int) -> np.ndarray:
-    made = np.zeros((len(arrays), size, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
-    for k, array in enumerate(arrays):
-        made[k, : len(array)] = array
-    return made
+def _stack(arrays: Sequence[np.ndarray], size: int, fill: int) -> np.ndarray:
+    widths = tuple(max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True))
+    stack = np.full((len(arrays), size, *widths), fill, dtype=arrays[0].dtype)
+    for slot, array in zip(stack, arrays, strict=True):
+        slot[tuple(slice(0, length) for length in array.shape)] = array
+    return stack
 
 
 @jax.jit(static_argnums=(0, 1, 2))
-def _program(
-    learner: AbstractLearner, phase: Phase, settings: LocalSettings, given: Mapping[str, Any]
+def _train_stack(
+    learner: AbstractLearner, phase: Phase, settings: LocalSettings, sites: Mapping[str, Any]
 ) -> tuple[Array, Any, dict[str, Array]]:
-    axes = {name: (None if value is None else 0) for name, value in given.items()}
-    return jax.vmap(lambda one: _one(learner, phase, settings, one), in_axes=(axes,))(given)
+    axes = {name: (None if value is None else 0) for name, value in sites.items()}
+    train = partial(_train_site, learner, phase, settings)
+    return jax.vmap(train, in_axes=(axes,))(sites)
 
 
-def _one(
-    learner: AbstractLearner, phase: Phase, settings: LocalSettings, given: Mapping[str, Any]
+def _train_site(
+    learner: AbstractLearner, phase: Phase, settings: LocalSettings, site: Mapping[str, Any]
 ) -> tuple[Array, Any, dict[str, Array]]:
-    """Train one site's copy; vmapped over sites."""
     unravel = unravel_of(learner)
-    moves = settings.steps_by()
-    start = given["weights"]
+    start = site["weights"]
 
-    def loss(weights: Array, batches: dict[str, Batch], key: Array) -> tuple[Array, Any]:
+    def loss(weights: Array, memory: Any, batches: dict[str, Batch], key: Array) -> Any:
         total, figures = learner.loss(phase.name, unravel(weights), batches, key)
-        return total, {"loss": total, **figures}
+        return total, (memory, {"loss": total, **figures})
 
-    def gathered(index: Array) -> Batch:
+    def gather(index: Array) -> Batch:
         at = jnp.maximum(index, 0)
         weight = (index >= 0).astype(start.dtype)
         return Batch(
-            given["cells"][at],
-            given["known"][at].astype(start.dtype),
-            given["present"][at].astype(start.dtype) * weight[:, None],
+            site["cells"][at],
+            site["known"][at].astype(start.dtype),
+            site["present"][at].astype(start.dtype) * weight[:, None],
             weight,
         )
 
-    def slope_of(weights: Array, batches: dict[str, Batch], key: Array) -> tuple[Array, Any]:
-        if settings.dp is None:
-            (_, figures), slope = jax.value_and_grad(loss, has_aux=True)(weights, batches, key)
-            return slope, figures
-        return _private_slope(loss, weights, batches, key, settings.dp, given["expected"])
+    def draw(number: Array) -> nets.Batch:
+        batches = {name: gather(positions[number]) for name, positions in site["index"].items()}
+        drawn = None
+        if settings.dp is not None:
+            ((_, batch),) = batches.items()
+            drawn = batch.weight > 0
+        key = jax.random.fold_in(site["keys"], number)
+        return nets.Batch(batches, key, settings.learning_rate * site["rates"][number], drawn)
 
-    def step(carry: Any, drawn: Any) -> tuple[Any, Any]:
-        weights, moments = carry
-        number, rate, planned, index = drawn
-        batches = {name: gathered(places) for name, places in index.items()}
-        slope, figures = slope_of(weights, batches, jax.random.fold_in(given["keys"], number))
+    def corrected(gradient: Array, moments: Any, weights: Any = None) -> tuple[Any, Any]:
         if settings.proximal:
-            slope = slope + settings.proximal * (weights - start)
-        if given["control"] is not None:
-            slope = slope + given["control"]
-        move, new = moves.update(slope, moments, weights)
-        moved = weights - settings.learning_rate * rate * move
-        # A private step whose sample is empty is a step: without its noise, it would tell so.
-        kept = jax.tree.map(lambda a, b: jnp.where(planned, a, b), (moved, new), (weights, moments))
-        return kept, figures
+            gradient = gradient + settings.proximal * (weights - start)
+        if site["control"] is not None:
+            gradient = gradient + site["control"]
+        return optimizer.update(gradient, moments, weights)
 
-    steps = jnp.arange(given["rates"].shape[0])
-    (weights, moments), figures = lax.scan(
-        step, (start, given["moments"]), (steps, given["rates"], given["planned"], given["index"])
+    optimizer = settings.make_optimizer()
+    trainer = Trainer(
+        loss,
+        optax.GradientTransformation(optimizer.init, corrected),
+        draw,
+        # A private step whose sample is empty is a step: without its noise, it would show itself.
+        active=lambda number, _: site["planned"][number],
+        dp=settings.dp,
+        expected=site["expected"],
     )
-    return weights, moments, figures
-
-
-def _private_slope(
-    loss: Any,
-    weights: Array,
-    batches: dict[str, Batch],
-    key: Array,
-    dp: DPSettings,
-    expected: Array,
-) -> tuple[Array, Any]:
-    """Return the private gradient of the rows drawn, and their mean loss."""
-    ((name, batch),) = batches.items()
-
-    def of_row(number: Array, own: Array) -> tuple[Array, Array]:
-        row = Batch(*(column[number][None] for column in batch))
-        (total, _), slope = jax.value_and_grad(loss, has_aux=True)(weights, {name: row}, own)
-        return total, slope
-
-    places = jnp.arange(len(batch.weight))
-    mean, slope = private_gradient(of_row, places, batch.weight > 0, expected, dp, key)
-    return slope, {"loss": mean}
+    state, figures = advance(trainer, State(start, site["moments"]), site["rates"].shape[0])
+    if settings.dp is not None:
+        figures = {"loss": figures["loss"]}
+    return state.weights, state.moments, figures

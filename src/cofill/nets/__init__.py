@@ -1,32 +1,39 @@
 """Networks, losses and the one training loop, batched over networks, sites and seeds."""
 
 from cofill.nets._adversary import OpposedEncoder
+from cofill.nets._engine import (
+    Batch,
+    State,
+    Trainer,
+    advance,
+    descend,
+    make_optimizer,
+    repeat_passes,
+    shuffle_rows,
+    start_training,
+)
+from cofill.nets._flat import flatten_network, form_of
 from cofill.nets._forward import forward
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import fit_fusions, refine_fusions
 from cofill.nets._fusion_settings import FusionSettings
-from cofill.nets._grid import DetailNet, GridNet, Layout, layout_of
+from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
 from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, side_by_side
-from cofill.nets._losses import (
-    BatchLoss,
-    Block,
-    CellLoss,
-    SquaredError,
-    expectations,
-    loss_blocks,
-)
+from cofill.nets._losses import Block, CellLoss, SquaredError, expectations, loss_blocks
 from cofill.nets._networks import MLP, AbstractNetwork, Autoencoder, Recipe, apply_rows, recipe
+from cofill.nets._private import OVERFLOW, sample_capacity
 from cofill.nets._settings import DPSettings, TrainSettings
 from cofill.nets._store import load, load_arrays, read_metadata, save
-from cofill.nets._tasks import Task, split_keys
+from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
 
 __all__ = [
     "MLP",
+    "OVERFLOW",
     "AbstractNetwork",
     "Autoencoder",
-    "BatchLoss",
+    "Batch",
     "Block",
     "CellLoss",
     "DPSettings",
@@ -42,23 +49,36 @@ __all__ = [
     "OpposedEncoder",
     "Recipe",
     "SquaredError",
+    "State",
     "Task",
     "TrainSettings",
     "Trained",
+    "Trainer",
+    "advance",
     "apply_rows",
+    "descend",
     "expectations",
     "fit_fusions",
+    "flatten_network",
+    "form_of",
     "forward",
+    "gather_neighbours",
     "layout_of",
     "load",
     "load_arrays",
     "loss_blocks",
+    "make_optimizer",
     "patterns_of",
     "read_metadata",
     "recipe",
     "refine_fusions",
+    "repeat_passes",
+    "round_up",
+    "sample_capacity",
     "save",
+    "shuffle_rows",
     "side_by_side",
     "split_keys",
+    "start_training",
     "train",
 ]

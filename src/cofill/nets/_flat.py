@@ -1,23 +1,22 @@
 """A network as one vector of parameters and a hashable description of the rest.
 
 The optimiser then works on one array a network, which XLA turns into a few long loops instead of
-a few short ones a layer (5.8 against 6.9 µs a step of a 10-15-10 network); best parameters,
-restarts and masks become single selections.
+a few short ones a layer (5.8 against 6.9 µs a step of a 10-15-10 network); best parameters
+and restarts become single selections.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from cofill.errors import SettingError
 
-__all__ = ["Form", "flatten_networks", "form_of"]
+__all__ = ["Form", "flatten_network", "form_of"]
 
 
 @dataclass(frozen=True)
@@ -33,42 +32,15 @@ class Form:
         """Number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    @property
-    def ranks(self) -> "Form":
-        """The form without its widths, equal for networks that may be padded to one another."""
-        return Form(self.structure, self.static, tuple((len(shape),) for shape in self.shapes))
-
     def build(self, theta: Float[Array, " size"]) -> PyTree:
-        """Make the network whose parameters are theta."""
-        leaves, start = [], 0
-        for shape in self.shapes:
-            stop = start + math.prod(shape)
-            leaves.append(theta[start:stop].reshape(shape))
-            start = stop
-        values = iter(leaves)
-        return jax.tree.unflatten(
-            self.structure, [next(values) if part is _PARAMETER else part for part in self.static]
+        """Return the network whose parameters are theta."""
+        ends = list(accumulate((math.prod(shape) for shape in self.shapes), initial=0))
+        parameters = (
+            theta[start:stop].reshape(shape)
+            for shape, (start, stop) in zip(self.shapes, pairwise(ends), strict=True)
         )
-
-    def widened(self, others: Sequence["Form"]) -> "Form":
-        """Return the smallest form that holds this one and the others."""
-        shapes = tuple(
-            tuple(max(sizes) for sizes in zip(*same, strict=True))
-            for same in zip(self.shapes, *(other.shapes for other in others), strict=True)
-        )
-        return Form(self.structure, self.static, shapes)
-
-    def resize(self, theta: np.ndarray, to: "Form") -> np.ndarray:
-        """Copy parameters into another form's vector: cut what is too wide, pad with zeros."""
-        pieces, start = [], 0
-        for shape, target in zip(self.shapes, to.shapes, strict=True):
-            stop = start + math.prod(shape)
-            leaf = np.zeros(target, theta.dtype)
-            overlap = tuple(slice(0, min(a, b)) for a, b in zip(shape, target, strict=True))
-            leaf[overlap] = theta[start:stop].reshape(shape)[overlap]
-            pieces.append(leaf.ravel())
-            start = stop
-        return np.concatenate(pieces) if pieces else theta
+        leaves = [next(parameters) if part is _PARAMETER else part for part in self.static]
+        return jax.tree.unflatten(self.structure, leaves)
 
 
 class _Parameter:
@@ -81,8 +53,8 @@ class _Parameter:
 _PARAMETER = _Parameter()
 
 
-def form_of(network: PyTree, *, stacked: bool = False) -> Form:
-    """Describe a network, or a stack of networks with the network axis first.
+def form_of(network: PyTree) -> Form:
+    """Return everything about a network but its parameters.
 
     Examples
     --------
@@ -97,7 +69,7 @@ def form_of(network: PyTree, *, stacked: bool = False) -> Form:
     for leaf in leaves:
         if hasattr(leaf, "shape") and jnp.issubdtype(leaf.dtype, jnp.floating):
             static.append(_PARAMETER)
-            shapes.append(tuple(leaf.shape[1:] if stacked else leaf.shape))
+            shapes.append(tuple(leaf.shape))
         elif hasattr(leaf, "shape"):
             raise SettingError(
                 "network must hold its arrays as floating-point parameters and everything else as "
@@ -108,16 +80,15 @@ def form_of(network: PyTree, *, stacked: bool = False) -> Form:
     return Form(structure, tuple(static), tuple(shapes))
 
 
-def flatten_networks(network: PyTree, *, stacked: bool = False) -> Array:
-    """Return the parameters of a network as a vector, or of a stack as a matrix.
+def flatten_network(network: PyTree) -> Float[Array, " size"]:
+    """Return the parameters of a network as one vector.
 
     Examples
     --------
     >>> import jax
     >>> from cofill.nets import MLP
-    >>> flatten_networks(MLP((10, 15, 10), key=jax.random.key(0))).shape
+    >>> flatten_network(MLP((10, 15, 10), key=jax.random.key(0))).shape
     (325,)
     """
     leaves = [leaf for leaf in jax.tree.leaves(network) if hasattr(leaf, "shape")]
-    lead = leaves[0].shape[:1] if stacked else ()
-    return jnp.concatenate([jnp.reshape(leaf, (*lead, -1)) for leaf in leaves], axis=-1)
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
 
-__all__ = ["DetailNet", "GridNet", "Layout", "layout_of", "neighbours"]
+__all__ = ["DetailNet", "GridNet", "Layout", "gather_neighbours", "layout_of"]
 
 Params = dict[str, Any]
 
@@ -184,7 +184,7 @@ class GridNet:
         return _linear(params["head"], self._near(last))
 
     def _near(self, given: Array) -> Array:
-        return given if self._taps == 1 else neighbours(given)
+        return given if self._taps == 1 else gather_neighbours(given)
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class DetailNet:
         fine = jax.nn.relu(_convolved(params["second"], fine))
         hidden = _linear(params["down"], layout.laid(fine.reshape(len(given), -1)))
         for k in range(self.blocks):
-            hidden = _residual(params[f"block{k}"], hidden, neighbours)
+            hidden = _residual(params[f"block{k}"], hidden, gather_neighbours)
         back = layout.flat(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
         fine = jax.nn.relu(_convolved(params["third"], jnp.concatenate([fine, back], axis=-1)))
         return _convolved(params["head"], jnp.concatenate([fine, given], axis=-1))
@@ -276,12 +276,14 @@ def _convolved(layer: Params, given: Float[Array, "n rows columns d"]) -> Array:
     return (total + layer["b"]).reshape(n, high, wide, -1)
 
 
-def neighbours(given: Float[Array, "n rows columns d"]) -> Float[Array, "n rows columns nine_d"]:
+def gather_neighbours(
+    given: Float[Array, "n rows columns d"],
+) -> Float[Array, "n rows columns nine_d"]:
     """Return each place's own channels and those of its eight neighbours, zero beyond the edge.
 
     Examples
     --------
-    >>> neighbours(jnp.ones((1, 3, 3, 1)))[0].sum(axis=-1).tolist()
+    >>> gather_neighbours(jnp.ones((1, 3, 3, 1)))[0].sum(axis=-1).tolist()
     [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
     high, wide = given.shape[1:3]

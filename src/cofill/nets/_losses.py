@@ -1,9 +1,8 @@
-"""Losses: how far a network's outputs are from the cells it should make.
+"""Losses: how far a network's outputs are from the cells it should predict.
 
 A loss is a function ``loss(network, inputs, targets, key)`` that returns one value a row, or a
 pair ``(total, count)`` a row; the batch's loss is then the sum of the totals over the sum of the
-counts. A loss that only makes sense for a whole batch is wrapped in `BatchLoss`. All are hashable,
-so that a compiled training program is found again.
+counts. All are hashable, so that a compiled training program is found again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
-__all__ = ["BatchLoss", "Block", "CellLoss", "Loss", "SquaredError", "expectations", "loss_blocks"]
+__all__ = ["Block", "CellLoss", "Loss", "SquaredError", "expectations", "loss_blocks"]
 
 KINDS = ("squared", "bernoulli", "categorical")
 
@@ -72,21 +71,21 @@ class Block:
         self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
     ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
         """Return each row's summed loss over its observed cells, and how many those are."""
-        made, wanted = outputs[:, self.start : self.stop], targets[:, self.start : self.stop]
-        seen = ~jnp.isnan(wanted)
+        output, target = outputs[:, self.start : self.stop], targets[:, self.start : self.stop]
+        observed = ~jnp.isnan(target)
         if self.kind == "categorical":
-            seen = seen.all(axis=1, keepdims=True)
+            observed = observed.all(axis=1, keepdims=True)
         # The missing target is replaced before the loss is taken: a NaN times zero is a NaN, and
         # so would the gradient be.
-        wanted = jnp.where(seen, wanted, 0.0)
+        target = jnp.where(observed, target, 0.0)
         if self.kind == "squared":
-            cell = (made - wanted) ** 2
+            cell = (output - target) ** 2
         elif self.kind == "bernoulli":
-            cell = optax.sigmoid_binary_cross_entropy(made, wanted)
+            cell = optax.sigmoid_binary_cross_entropy(output, target)
         else:
-            cell = -(wanted * jax.nn.log_softmax(made, axis=1)).sum(axis=1, keepdims=True)
-        total = jnp.where(seen, cell, 0.0).sum(axis=1)
-        return self.weight * total, seen.sum(axis=1).astype(total.dtype)
+            cell = -(target * jax.nn.log_softmax(output, axis=1)).sum(axis=1, keepdims=True)
+        total = jnp.where(observed, cell, 0.0).sum(axis=1)
+        return self.weight * total, observed.sum(axis=1).astype(total.dtype)
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class CellLoss:
     def score(
         self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
     ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-        """Score outputs already made."""
+        """Return the same for outputs already computed."""
         totals, counts = zip(*(block.score(outputs, targets) for block in self.blocks), strict=True)
         return jnp.stack(totals).sum(axis=0), jnp.stack(counts).sum(axis=0)
 
@@ -148,9 +147,6 @@ class SquaredError:
     [3.0, 3.0, 3.0, 3.0, 3.0]
     """
 
-    # Padded columns are missing cells here, so widths may be padded (see `train`).
-    ignores_padding = True
-
     def __call__(
         self, network: Any, inputs: PyTree, targets: Array, key: PRNGKey | None
     ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
@@ -159,32 +155,14 @@ class SquaredError:
         return Block("squared", 0, outputs.shape[1]).score(outputs, targets)
 
 
-@dataclass(frozen=True)
-class BatchLoss:
-    """A loss of a whole batch, such as a non-negative risk, that is no mean over rows.
-
-    Parameters
-    ----------
-    function
-        ``function(network, inputs, targets, weights, key)`` returns one number. Rows of zero
-        weight are padding and must not change it.
-
-    Examples
-    --------
-    >>> worst = BatchLoss(lambda network, x, y, w, key: ((network(x) - y) ** 2 * w).max())
-    """
-
-    function: Callable[[Any, PyTree, PyTree, Array, PRNGKey | None], Array]
-
-
-Loss = Callable[..., Any] | BatchLoss
+Loss = Callable[..., Any]
 
 
 def expectations(
     outputs: Float[np.ndarray, "rows columns"] | Float[Array, "rows columns"],
     blocks: Sequence[Block],
 ) -> Float[np.ndarray, "rows columns"]:
-    """Turn raw outputs into expected cells: logits into probabilities, numbers unchanged.
+    """Return expected cells from raw outputs: logits as probabilities, numbers unchanged.
 
     Done on the host: a compiled version would compile anew for every number of rows.
 
@@ -193,14 +171,14 @@ def expectations(
     >>> expectations(np.zeros((1, 3)), [Block("squared", 0, 1), Block("categorical", 1, 3)])
     array([[0. , 0.5, 0.5]])
     """
-    made = np.array(outputs)
+    cells = np.array(outputs)
     for block in blocks:
         part = slice(block.start, block.stop)
         if block.kind == "bernoulli":
-            made[:, part] = expit(made[:, part])
+            cells[:, part] = expit(cells[:, part])
         elif block.kind == "categorical":
-            made[:, part] = softmax(made[:, part], axis=1)
-    return made
+            cells[:, part] = softmax(cells[:, part], axis=1)
+    return cells
 
 
 def loss_blocks(encoded: Sequence[EncodedBlock]) -> tuple[Block, ...]:

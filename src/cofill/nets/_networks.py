@@ -31,8 +31,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "softplus": jax.nn.softplus,
     "tanh": jnp.tanh,
 }
-# A hidden unit without weights stays without weights only if its activation is zero at zero.
-ZERO_AT_ZERO = frozenset({"elu", "gelu", "linear", "relu", "silu", "tanh"})
 HE = frozenset({"elu", "gelu", "relu", "silu"})
 
 
@@ -44,11 +42,6 @@ class AbstractNetwork(eqx.Module):
     ) -> Float[Array, "outputs rows"]:
         """Apply the network to every column of x, with one key a column where keys are given."""
         raise NotImplementedError
-
-    @property
-    def pads_exactly(self) -> bool:
-        """Whether zero-padded units stay zero in training, so that widths may be padded."""
-        return False
 
     def __call__(
         self, x: Float[Array, " inputs"], *, key: PRNGKey | None = None
@@ -117,11 +110,6 @@ class MLP(AbstractNetwork):
         self.output = output
         self.dropout = float(dropout)
 
-    @property
-    def pads_exactly(self) -> bool:
-        """Whether zero-padded units stay zero in training."""
-        return self.activation in ZERO_AT_ZERO
-
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
     ) -> Float[Array, "outputs rows"]:
@@ -158,7 +146,7 @@ class Autoencoder(AbstractNetwork):
     --------
     >>> import jax
     >>> network = Autoencoder((10, 15), key=jax.random.key(0))
-    >>> network.encode(jax.numpy.ones(10)).shape, network(jax.numpy.ones(10)).shape
+    >>> network.encoder(jax.numpy.ones(10)).shape, network(jax.numpy.ones(10)).shape
     ((15,), (10,))
     """
 
@@ -181,23 +169,6 @@ class Autoencoder(AbstractNetwork):
         self.decoder = MLP(
             tuple(reversed(widths)), key=back, activation=activation, output=output, dropout=dropout
         )
-
-    @property
-    def pads_exactly(self) -> bool:
-        """Whether zero-padded units stay zero in training."""
-        return self.encoder.pads_exactly and self.decoder.pads_exactly
-
-    def encode(
-        self, x: Float[Array, " inputs"], *, key: PRNGKey | None = None
-    ) -> Float[Array, " code"]:
-        """Return the code of one example."""
-        return self.encoder(x, key=key)
-
-    def decode(
-        self, code: Float[Array, " code"], *, key: PRNGKey | None = None
-    ) -> Float[Array, " outputs"]:
-        """Return the example made from one code."""
-        return self.decoder(code, key=key)
 
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
@@ -271,8 +242,7 @@ def apply_rows(
 
 
 def _drop(hidden: Array, keys: Array, layer: int, share: float) -> Array:
-    # One key a column, folded with the layer: a row's mask does not depend on the batch around it,
-    # nor a unit's on how far the layer is padded.
+    # One key a column, folded with the layer: a row's mask does not depend on the batch around it.
     def keep(key: Array) -> Array:
         return jax.random.bernoulli(jax.random.fold_in(key, layer), 1 - share, hidden.shape[:1])
 

@@ -5,17 +5,18 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 from scipy.stats import binom
 
 from cofill.nets._settings import DPSettings
 
-__all__ = ["capacity", "poisson_rows", "private_gradient"]
+__all__ = ["OVERFLOW", "poisson_rows", "private_gradient", "sample_capacity"]
 
 OVERFLOW = 1e-12
+"""Largest probability that a Poisson sample does not fit into its array."""
 
 
-def capacity(rows: int, rate: float) -> int:
+def sample_capacity(rows: int, rate: float) -> int:
     """Return the batch size that a Poisson sample exceeds with a probability below 1e-12.
 
     A step's sample is held in an array of this fixed size. A sample that would not fit loses its
@@ -23,34 +24,35 @@ def capacity(rows: int, rate: float) -> int:
 
     Examples
     --------
-    >>> capacity(1000, 0.032), capacity(1000, 1.0)
+    >>> sample_capacity(1000, 0.032), sample_capacity(1000, 1.0)
     (78, 1000)
     """
     return int(min(rows, math.ceil(binom.isf(OVERFLOW, rows, rate)))) if rate < 1 else rows
 
 
 def poisson_rows(
-    key: Array, rows: Int[Array, ""], rate: Float[Array, ""], size: int, places: int
-) -> tuple[Int[Array, " places"], Bool[Array, " places"]]:
-    """Draw each of the first rows of a table of a given size with probability rate.
+    key: Array, rows: Int[Array, ""], rate: Float[Array, ""], size: int, slots: int
+) -> tuple[Int[Array, " slots"], Bool[Array, " slots"]]:
+    """Return a Poisson sample of a table's first rows, each drawn with probability rate.
 
-    Returns the drawn rows' numbers in ``places`` places and which of the places are taken.
+    The sample is the drawn rows' numbers in `slots` slots, and which of the slots hold one. The
+    table has `size` rows.
 
     Examples
     --------
-    >>> index, taken = poisson_rows(jax.random.key(0), jnp.array(4), jnp.array(1.0), 6, 6)
-    >>> int(taken.sum())
+    >>> index, drawn = poisson_rows(jax.random.key(0), jnp.array(4), jnp.array(1.0), 6, 6)
+    >>> int(drawn.sum())
     4
     """
     drawn = (jax.random.uniform(key, (size,)) < rate) & (jnp.arange(size) < rows)
-    (index,) = jnp.nonzero(drawn, size=places, fill_value=0)
-    return index, jnp.arange(places) < drawn.sum()
+    (index,) = jnp.nonzero(drawn, size=slots, fill_value=0)
+    return index, jnp.arange(slots) < drawn.sum()
 
 
 def private_gradient(
-    slope: Callable[[Array, Array], tuple[Array, Float[Array, " size"]]],
-    index: Int[Array, " places"],
-    taken: Bool[Array, " places"],
+    slope: Callable[[PyTree, Array], tuple[Array, Float[Array, " size"]]],
+    rows: PyTree,
+    drawn: Bool[Array, " slots"],
     expected: Float[Array, ""],
     dp: DPSettings,
     key: Array,
@@ -60,9 +62,9 @@ def private_gradient(
     Parameters
     ----------
     slope
-        ``slope(row_number, key)`` returns one row's loss and gradient.
-    index, taken
-        What `poisson_rows` drew.
+        ``slope(row, key)`` returns the loss and gradient of a batch of one row.
+    rows, drawn
+        The sample's rows, padded, and which of them were drawn.
     expected
         The expected batch size: the divisor, because the true size is itself private.
     dp, key
@@ -70,18 +72,20 @@ def private_gradient(
 
     Examples
     --------
-    >>> def slope(row, key): return jnp.array(0.0), jnp.array([3.0, 4.0])
+    >>> def slope(row, key): return jnp.array(0.0), row[0]
     >>> dp = DPSettings(clip_norm=1.0, noise_multiplier=0.0)
-    >>> _, gradient = private_gradient(
-    ...     slope, jnp.arange(2), jnp.array([True, False]), jnp.array(1.0), dp, jax.random.key(0))
+    >>> rows, drawn = jnp.array([[3.0, 4.0], [1.0, 1.0]]), jnp.array([True, False])
+    >>> _, gradient = private_gradient(slope, rows, drawn, jnp.array(1.0), dp, jax.random.key(0))
     >>> gradient.round(3).tolist()
     [0.6..., 0.8...]
     """
     noise_key, loss_key = jax.random.split(key)
-    losses, slopes = jax.vmap(slope)(index, jax.random.split(loss_key, index.shape[0]))
+    batches_of_one = jax.tree.map(lambda column: column[:, None], rows)
+    keys = jax.random.split(loss_key, drawn.shape[0])
+    losses, slopes = jax.vmap(slope)(batches_of_one, keys)
     norms = jnp.linalg.norm(slopes, axis=1, keepdims=True)
     clipped = slopes * jnp.minimum(1.0, dp.clip_norm / jnp.maximum(norms, 1e-30))
-    total = jnp.where(taken[:, None], clipped, 0.0).sum(axis=0)
+    total = jnp.where(drawn[:, None], clipped, 0.0).sum(axis=0)
     noise = dp.noise_multiplier * dp.clip_norm * jax.random.normal(noise_key, total.shape)
-    loss = jnp.where(taken, losses, 0.0).sum() / jnp.maximum(taken.sum(), 1)
+    loss = jnp.where(drawn, losses, 0.0).sum() / jnp.maximum(drawn.sum(), 1)
     return loss, (total + noise) / expected

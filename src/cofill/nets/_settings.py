@@ -2,16 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array
 
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = ["DPSettings", "TrainSettings", "optimizer_of", "schedule_at"]
+__all__ = ["DPSettings", "TrainSettings", "schedule_at"]
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "warmup-cosine")
@@ -129,26 +128,6 @@ class TrainSettings:
                 f"its loss is not accounted for, got {self.patience} and "
                 f"{self.validation_fraction}."
             )
-
-
-def optimizer_of(settings: TrainSettings) -> optax.GradientTransformation:
-    """Return the optimiser with a learning rate of 1 and no sign; the loop scales its steps.
-
-    The decoupled decay of adamw is the loop's too, because it may differ between networks.
-
-    Examples
-    --------
-    >>> optimizer_of(TrainSettings()).init(jnp.zeros(3)) is not None
-    True
-    """
-    chain: list[Any] = []
-    if settings.gradient_clip is not None:
-        chain.append(optax.clip_by_global_norm(settings.gradient_clip))
-    if settings.weight_decay and settings.optimizer != "adamw":
-        chain.append(optax.add_decayed_weights(settings.weight_decay))
-    if settings.optimizer != "sgd":
-        chain.append(optax.scale_by_adam())
-    return optax.chain(*chain) if chain else optax.identity()
 
 
 def schedule_at(settings: TrainSettings, step: Array, total: Array) -> Array:

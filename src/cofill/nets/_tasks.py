@@ -1,8 +1,7 @@
-"""Tasks, and how they are put together: grouped by structure, padded, stacked, cut into chunks.
+"""Tasks: networks with their rows, grouped by structure, padded and stacked for one program.
 
 Padding never changes a result: padded rows repeat a task's first row with zero weight and come
-last in every order; padded units have zero weights and so zero gradients. Shuffles and dropout
-draw their random numbers by row and unit, not by table.
+last in every order. Shuffles and dropout draw their random numbers by row, not by table.
 """
 
 import math
@@ -16,14 +15,14 @@ import numpy as np
 from jaxtyping import PyTree, UInt32
 
 from cofill.errors import DataError, SettingError
-from cofill.nets._flat import Form, flatten_networks, form_of
-from cofill.nets._loop import Material, Plan
-from cofill.nets._losses import BatchLoss, Loss
-from cofill.nets._networks import AbstractNetwork, PRNGKey, Recipe
-from cofill.nets._private import capacity
+from cofill.nets._epochs import Program, TaskData
+from cofill.nets._flat import Form, flatten_network, form_of
+from cofill.nets._losses import Loss
+from cofill.nets._networks import PRNGKey, Recipe
+from cofill.nets._private import sample_capacity
 from cofill.nets._settings import TrainSettings
 
-__all__ = ["Group", "Task", "prepare", "split_keys"]
+__all__ = ["Group", "Task", "group_tasks", "round_up", "split_keys"]
 
 # Flipping bits of a task's key, on the host, keeps the choice of validation rows and training apart
 # from the initial weights without a program to compile.
@@ -42,14 +41,12 @@ class Task:
     inputs
         Array of shape (rows, ...), or a pytree of them.
     targets
-        The same number of rows; None where the network is to make its inputs again.
+        The same number of rows; None where the targets are the inputs.
     key
         Random key of this task: initial weights, validation rows, order of rows, dropout. For
         many tasks, `split_keys` is much faster than a loop over JAX keys.
-    weights
-        A weight of 0 or more a row; None for equal ones.
     weight_decay
-        This network's own decay in place of the settings' (adamw only).
+        Decay of this network in place of the settings' (adamw only).
     name
         What errors call the task; its position where empty.
 
@@ -65,7 +62,6 @@ class Task:
     inputs: PyTree
     targets: PyTree = None
     key: PRNGKey | UInt32[np.ndarray, "2"] | None = None
-    weights: Any = None
     weight_decay: float | None = None
     name: str = ""
 
@@ -73,18 +69,14 @@ class Task:
         if self.key is None:
             raise SettingError(f"key must be a JAX random key in task {self.name!r}, got None.")
         counts = {leaf.shape[0] for leaf in jax.tree.leaves((self.inputs, self.targets))}
-        if self.weights is not None:
-            counts.add(np.shape(self.weights)[0])
-            if not (np.asarray(self.weights) >= 0).all():
-                raise DataError(f"weights must be 0 or more in task {self.name!r}, got others.")
         if self.weight_decay is not None and not self.weight_decay >= 0:
             raise SettingError(
                 f"weight_decay must be 0 or more in task {self.name!r}, got {self.weight_decay}."
             )
         if len(counts) != 1 or counts == {0}:
             raise DataError(
-                "inputs, targets and weights must have the same number of rows, 1 or more, in "
-                f"task {self.name!r}, got {sorted(counts)}."
+                "inputs and targets must have the same number of rows, 1 or more, in task "
+                f"{self.name!r}, got {sorted(counts)}."
             )
 
     @property
@@ -102,18 +94,26 @@ def split_keys(key: PRNGKey, count: int) -> list[UInt32[np.ndarray, "2"]]:
     >>> len(split_keys(jax.random.key(0), 3))
     3
     """
-    return list(_raw(jax.random.split(key, count)))
+    return list(key_words(jax.random.split(key, count)))
+
+
+def key_words(key: Any) -> np.ndarray:
+    """Return the words of a random key, or of an array of keys, on the host."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return np.asarray(key)
 
 
 @dataclass(frozen=True)
-class _Part:
-    # A task taken apart on the host.
+class _HostTask:
+    """A task taken apart on the host."""
+
     position: int
     form: Form
     theta: np.ndarray
     task: Task
-    used: np.ndarray  # training rows
-    kept: np.ndarray  # validation rows
+    training: np.ndarray  # numbers of its rows
+    validation: np.ndarray
     key: np.ndarray
 
 
@@ -122,57 +122,48 @@ class Group:
     """Tasks that are trained by one program, stacked with the task axis first, on the host."""
 
     positions: tuple[int, ...]
-    forms: tuple[Form, ...]
-    plan: Plan
-    material: Material
+    program: Program
+    data: TaskData
 
 
-def prepare(
-    tasks: Sequence[Task], loss: Loss, settings: TrainSettings, pad_widths: bool
-) -> list[Group]:
-    """Group tasks that can share a program and stack each group."""
-    parts = _take_apart(tasks, settings)
-    groups: dict[Hashable, list[_Part]] = {}
-    for part in parts:
-        groups.setdefault(_kind(part, settings, pad_widths), []).append(part)
-    if pad_widths:
-        _check_padding(tasks, loss, settings)
-    return [_stack(group, loss, settings, pad_widths) for group in groups.values()]
+def group_tasks(tasks: Sequence[Task], loss: Loss, settings: TrainSettings) -> list[Group]:
+    """Return the tasks in groups that can share a program, each group stacked."""
+    groups: dict[Hashable, list[_HostTask]] = {}
+    for part in _take_apart(tasks, settings):
+        groups.setdefault(_kind(part, settings), []).append(part)
+    return [_stack(group, loss, settings) for group in groups.values()]
 
 
-def _take_apart(tasks: Sequence[Task], settings: TrainSettings) -> list[_Part]:
+def _take_apart(tasks: Sequence[Task], settings: TrainSettings) -> list[_HostTask]:
     forms, thetas = _initial(tasks)
-    keys = np.stack([_raw(task.key) for task in tasks])
     parts = []
     for position, task in enumerate(tasks):
-        kept = math.ceil(settings.validation_fraction * task.rows)
-        if kept >= task.rows:
+        name = task.name or position
+        held_out = math.ceil(settings.validation_fraction * task.rows)
+        if held_out >= task.rows:
             raise DataError(
-                f"task {task.name or position} must have a row left to train on, got {task.rows} "
-                f"rows and validation_fraction {settings.validation_fraction}."
-            )
-        if settings.dp is not None and task.weights is not None:
-            raise SettingError(
-                f"weights must be None with dp, because they change what one row can do, got some "
-                f"in task {task.name or position}."
+                f"task {name} must have a row left to train on, got {task.rows} rows and "
+                f"validation_fraction {settings.validation_fraction}."
             )
         if task.weight_decay is not None and settings.optimizer != "adamw":
             raise SettingError(
                 "weight_decay must be None in a task unless the optimizer is adamw, got "
-                f"{task.weight_decay} in task {task.name or position}."
+                f"{task.weight_decay} in task {name}."
             )
+        key = key_words(task.key)
         order = np.arange(task.rows)
-        if kept:
-            order = np.random.default_rng(keys[position] ^ VALIDATION).permutation(task.rows)
+        if held_out:
+            order = np.random.default_rng(key ^ VALIDATION).permutation(task.rows)
+        training, validation = np.sort(order[held_out:]), np.sort(order[:held_out])
         parts.append(
-            _Part(
+            _HostTask(
                 position,
                 forms[position],
                 thetas[position],
                 task,
-                np.sort(order[kept:]),
-                np.sort(order[:kept]),
-                keys[position] ^ TRAINING,
+                training,
+                validation,
+                key ^ TRAINING,
             )
         )
     return parts
@@ -182,81 +173,67 @@ def _initial(tasks: Sequence[Task]) -> tuple[list[Form], list[np.ndarray]]:
     # Networks of one recipe are made in one compiled call: eagerly, 450 take longer than training.
     forms: list[Any] = [None] * len(tasks)
     thetas: list[Any] = [None] * len(tasks)
-    same: dict[Recipe, list[int]] = {}
+    by_recipe: dict[Recipe, list[int]] = {}
     for position, task in enumerate(tasks):
         if isinstance(task.network, Recipe):
-            same.setdefault(task.network, []).append(position)
+            by_recipe.setdefault(task.network, []).append(position)
         else:
             forms[position] = form_of(task.network)
-            thetas[position] = np.asarray(flatten_networks(task.network))
-    for made, positions in same.items():
-        form = form_of(jax.eval_shape(made, jax.random.PRNGKey(0)))
-        keys = np.stack([_raw(tasks[position].key) for position in positions])
-        stack = np.asarray(_make(made, keys))
+            thetas[position] = np.asarray(flatten_network(task.network))
+    for recipe, positions in by_recipe.items():
+        form = form_of(jax.eval_shape(recipe, jax.random.PRNGKey(0)))
+        keys = np.stack([key_words(tasks[position].key) for position in positions])
+        stack = np.asarray(_initial_stack(recipe, keys))
         for row, position in enumerate(positions):
             forms[position], thetas[position] = form, stack[row]
     return forms, thetas
 
 
 @jax.jit(static_argnums=0)
-def _make(made: Recipe, keys: Any) -> Any:
-    return jax.vmap(lambda key: flatten_networks(made(key)))(keys)
+def _initial_stack(recipe: Recipe, keys: Any) -> Any:
+    return jax.vmap(lambda key: flatten_network(recipe(key)))(keys)
 
 
-def _raw(key: Any) -> np.ndarray:
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        key = jax.random.key_data(key)
-    return np.asarray(key)
-
-
-def _kind(part: _Part, settings: TrainSettings, pad_widths: bool) -> Hashable:
-    def table(leaf: Any) -> Hashable:
-        return (leaf.ndim if pad_widths else leaf.shape[1:]), np.dtype(leaf.dtype)
-
+def _kind(part: _HostTask, settings: TrainSettings) -> Hashable:
     data = part.task.inputs, part.task.targets
-    shapes = tuple(table(leaf) for leaf in jax.tree.leaves(data))
+    shapes = tuple((leaf.shape[1:], np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(data))
     # A network waits for the one with most steps; within a power of two that is at most half.
-    batch = settings.batch_size or len(part.used)
-    scale = (math.ceil(len(part.used) / batch) - 1).bit_length()
-    if settings.batch_size is None:
-        scale = (len(part.used) - 1).bit_length()
-    form = part.form.ranks if pad_widths else part.form
-    return form, shapes, jax.tree.structure(data), scale
+    rows = len(part.training)
+    steps = math.ceil(rows / settings.batch_size) if settings.batch_size else rows
+    return part.form, shapes, jax.tree.structure(data), (steps - 1).bit_length()
 
 
-def _stack(parts: list[_Part], loss: Loss, settings: TrainSettings, pad_widths: bool) -> Group:
-    form = parts[0].form.widened([part.form for part in parts[1:]])
-    rows = [len(part.used) for part in parts]
+def _stack(parts: list[_HostTask], loss: Loss, settings: TrainSettings) -> Group:
+    rows = [len(part.training) for part in parts]
     batch = min(settings.batch_size or max(rows), max(rows))
     steps = [math.ceil(count / batch) for count in rows]
-    most = _rounded(max(steps))
+    most = round_up(max(steps))
     size = most * batch
     if settings.dp is not None:
-        # Fewer places than rows: the sample of a step, not a slice of an order.
-        batch = max(capacity(count, min(1.0, batch / count)) for count in rows)
-    kept = max(len(part.kept) for part in parts)
+        # Fewer slots than rows: the sample of a step, not a slice of an order.
+        batch = max(sample_capacity(count, min(1.0, batch / count)) for count in rows)
+    validated = max(len(part.validation) for part in parts)
 
-    def stacked(trees: list[PyTree], picks: list[np.ndarray], size: int, fill: float) -> PyTree:
+    def stacked(trees: list[PyTree], picks: list[np.ndarray], size: int) -> PyTree:
         def leaf(*leaves: Any) -> np.ndarray:
-            return _stack_rows([np.asarray(a) for a in leaves], picks, size, fill)
+            return _stack_rows([np.asarray(table) for table in leaves], picks, size)
 
         return jax.tree.map(leaf, *trees)
 
-    used = [part.used for part in parts]
-    held = [part.kept if len(part.kept) else np.zeros(1, int) for part in parts]
+    training = [part.training for part in parts]
+    validation = [part.validation for part in parts]
+    # Without validation rows the program still has a table of them, never scored.
+    scored = [pick if len(pick) else np.zeros(1, int) for pick in validation]
     inputs = [part.task.inputs for part in parts]
     targets = [part.task.targets for part in parts]
-    if pad_widths and targets[0] is None:
-        targets = inputs  # padded inputs are zero, padded targets missing: no longer the same
-    weights = [
-        np.ones(part.task.rows, np.float32)
-        if part.task.weights is None
-        else np.asarray(part.task.weights, np.float32)
+    decays = [
+        settings.weight_decay if part.task.weight_decay is None else part.task.weight_decay
         for part in parts
     ]
-    plan = Plan(
-        form=form,
+    program = Program(
+        form=parts[0].form,
         loss=loss,
+        # What differs between networks or does not change the program is no part of its identity.
         settings=replace(
             settings,
             learning_rate=1.0,
@@ -266,75 +243,49 @@ def _stack(parts: list[_Part], loss: Loss, settings: TrainSettings, pad_widths: 
         batch=batch,
         steps=most,
         ragged=min(steps) < most,
-        validated=kept > 0,
+        validated=validated > 0,
     )
-    material = Material(
+    data = TaskData(
         key=np.stack([part.key for part in parts]),
-        start=np.stack([part.form.resize(part.theta, form) for part in parts]),
+        start=np.stack([part.theta for part in parts]),
         learning_rate=np.full(len(parts), settings.learning_rate, np.float32),
-        weight_decay=np.array(
-            [
-                settings.weight_decay if p.task.weight_decay is None else p.task.weight_decay
-                for p in parts
-            ],
-            np.float32,
-        ),
+        weight_decay=np.array(decays, np.float32),
         rows=np.array(rows, np.int32),
         steps=np.array(steps, np.int32),
-        inputs=stacked(inputs, used, size, 0.0),
-        targets=stacked(targets, used, size, np.nan),
-        weights=_mask(weights, used, size),
-        kept_inputs=stacked(inputs, held, max(kept, 1), 0.0),
-        kept_targets=stacked(targets, held, max(kept, 1), np.nan),
-        kept_weights=_mask(weights, [part.kept for part in parts], max(kept, 1)),
+        inputs=stacked(inputs, training, size),
+        targets=stacked(targets, training, size),
+        weights=_mask(rows, size),
+        validation_inputs=stacked(inputs, scored, max(validated, 1)),
+        validation_targets=stacked(targets, scored, max(validated, 1)),
+        validation_weights=_mask([len(pick) for pick in validation], max(validated, 1)),
     )
-    return Group(
-        tuple(part.position for part in parts), tuple(part.form for part in parts), plan, material
-    )
+    return Group(tuple(part.position for part in parts), program, data)
 
 
-def _rounded(count: int) -> int:
-    # Up to three leading bits: programs of nearly equal sizes are one program, compiled once.
+def round_up(count: int) -> int:
+    """Return a count rounded up to four leading bits, at most an eighth more.
+
+    Programs of nearly equal sizes are then one program, compiled once.
+
+    Examples
+    --------
+    >>> [round_up(count) for count in (0, 5, 16, 17, 33, 1000)]
+    [0, 5, 16, 18, 36, 1024]
+    """
     step = 1 << max(0, count.bit_length() - 4)
     return math.ceil(count / step) * step
 
 
-def _stack_rows(
-    tables: list[np.ndarray], picks: list[np.ndarray], size: int, fill: float
-) -> np.ndarray:
-    shape = tuple(np.max([table.shape[1:] for table in tables], axis=0).astype(int))
-    kind = np.float32 if np.issubdtype(tables[0].dtype, np.floating) else tables[0].dtype
-    out = np.full((len(tables), size, *shape), fill if shape else 0, kind)
-    for slot, table, pick in zip(out, tables, picks, strict=True):
-        within = tuple(slice(0, width) for width in table.shape[1:])
-        slot[(slice(0, len(pick)), *within)] = table[pick]
+def _stack_rows(tables: list[np.ndarray], picks: list[np.ndarray], size: int) -> np.ndarray:
+    first = tables[0]
+    kind = np.float32 if np.issubdtype(first.dtype, np.floating) else first.dtype
+    stack = np.empty((len(tables), size, *first.shape[1:]), kind)
+    for slot, table, pick in zip(stack, tables, picks, strict=True):
+        slot[: len(pick)] = table[pick]
         # Padding repeats a real row, so that a loss that is finite on the data is finite on it.
         slot[len(pick) :] = slot[0]
-    return out
+    return stack
 
 
-def _mask(weights: list[np.ndarray], picks: list[np.ndarray], size: int) -> np.ndarray:
-    out = np.zeros((len(weights), size), np.float32)
-    for slot, weight, pick in zip(out, weights, picks, strict=True):
-        slot[: len(pick)] = weight[pick]
-    return out
-
-
-def _check_padding(tasks: Sequence[Task], loss: Loss, settings: TrainSettings) -> None:
-    if settings.dp is not None:
-        raise SettingError(
-            "pad_widths must be False with dp, because noise would fill the padding."
-        )
-    if isinstance(loss, BatchLoss) or not getattr(loss, "ignores_padding", False):
-        raise SettingError(
-            f"pad_widths must be False with a loss that scores padded columns, got {loss!r}."
-        )
-    for position, task in enumerate(tasks):
-        network = task.network
-        if isinstance(network, Recipe):
-            network = jax.eval_shape(network, jax.random.PRNGKey(0))
-        if not (isinstance(network, AbstractNetwork) and network.pads_exactly):
-            raise SettingError(
-                "pad_widths must be False for networks whose padded units would learn (an "
-                f"activation that is not zero at zero), got one in task {task.name or position}."
-            )
+def _mask(rows: list[int], size: int) -> np.ndarray:
+    return (np.arange(size) < np.array(rows)[:, None]).astype(np.float32)

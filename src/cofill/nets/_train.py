@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int, PyTree
 
 from cofill.errors import SettingError, TrainingError
+from cofill.nets._epochs import Program, TaskState, run_block, score_batch, start_tasks
 from cofill.nets._flat import Form
-from cofill.nets._loop import Plan, State, first_states, row_loss, run_block
-from cofill.nets._losses import BatchLoss, Loss
+from cofill.nets._losses import Loss
 from cofill.nets._settings import TrainSettings
-from cofill.nets._tasks import Group, Task, prepare
+from cofill.nets._tasks import Group, Task, group_tasks
 
 __all__ = ["Trained", "train"]
 
@@ -30,14 +30,18 @@ CPU_CHUNK = 64  # networks whose step still fits a core's cache (16: 6.4 µs, 64
 SMALLEST_CHUNK = 4  # fewer networks are not worth a thread of their own
 
 Progress = Callable[[int, int, np.ndarray], None]
+# Positions of tasks with each one's epoch, whether it still learns, and its last training loss.
+Reports = queue.SimpleQueue[tuple[list[int], np.ndarray, np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What training made of the tasks, in their order.
+    """The trained networks and curves of all tasks, in the tasks' order.
 
     Attributes
     ----------
+    parameters, forms
+        Of each network, for `network`.
     train_loss, validation_loss
         Mean loss of each epoch, shape (tasks, epochs); NaN after a network's last epoch, and in
         validation_loss where there are no validation rows.
@@ -84,33 +88,15 @@ class Trained:
         """Return the trained network of one task."""
         return self.forms[position].build(jnp.asarray(self.parameters[position]))
 
-    def stacked(self, positions: Sequence[int] | None = None) -> PyTree:
-        """Return networks of one form as one network whose arrays have a leading axis.
-
-        Parameters
-        ----------
-        positions
-            Which tasks; None for all.
-        """
-        chosen = range(len(self)) if positions is None else positions
-        forms = {self.forms[position] for position in chosen}
-        if len(forms) != 1:
-            raise SettingError(
-                f"positions must name networks of one form to be stacked, got {len(forms)} forms."
-            )
-        theta = jnp.asarray(np.stack([self.parameters[position] for position in chosen]))
-        return jax.vmap(forms.pop().build)(theta)
-
 
 def train(
     tasks: Sequence[Task],
     loss: Loss,
     settings: TrainSettings,
     *,
-    pad_widths: bool = False,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train every task's network; tasks of one kind train as one compiled program.
+    """Return every task's trained network; tasks of one kind train as one compiled program.
 
     A task's result depends on its own data, key and settings only, not on what else is trained in
     the call.
@@ -121,13 +107,10 @@ def train(
         Networks, data and keys.
     loss
         ``loss(network, inputs, targets, key)`` returns one value a row or a pair (total, count) a
-        row; or a `BatchLoss`. The key is None when validation rows are scored. A new function
-        object is a new program to compile, so pass the same one (or a frozen dataclass) each time.
+        row. The key is None when validation rows are scored. A new function object is a new
+        program to compile, so pass the same one (or a frozen dataclass) each time.
     settings
         How to train.
-    pad_widths
-        Whether networks that differ only in widths are padded with zeros and trained as one group,
-        which saves compilations; needs `SquaredError` and activations that are zero at zero.
     progress
         Called as ``progress(done, total, losses)`` between blocks of epochs, on this thread:
         epochs done and to do, summed over tasks, and each task's last training loss (NaN before
@@ -151,94 +134,92 @@ def train(
     """
     if not tasks:
         raise SettingError("tasks must hold at least one Task, got none.")
-    if settings.dp is not None and isinstance(loss, BatchLoss):
-        raise SettingError("loss must be a mean over rows with dp, got a BatchLoss.")
-    groups = prepare(tasks, loss, settings, pad_widths)
+    groups = group_tasks(tasks, loss, settings)
     states = _run(groups, settings, len(tasks), progress)
     return _collect(tasks, groups, states, settings)
 
 
 def _run(
     groups: list[Group], settings: TrainSettings, tasks: int, progress: Progress | None
-) -> list[list[State]]:
+) -> list[list[TaskState]]:
     # Every chunk's blocks run on a worker thread (a compiled CPU program releases Python's lock);
     # this thread reports progress and hears Ctrl-C.
     workers = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-    chunks = [_cut(group, settings, workers) for group in groups]
-    news: queue.SimpleQueue[tuple[Sequence[int], State]] = queue.SimpleQueue()
+    reports: Reports = queue.SimpleQueue()
     stop = threading.Event()
-    # A group's first block compiles its program; the others wait for it instead of doing the same.
-    locks = [threading.Lock() for _ in groups]
-    done = np.zeros(tasks, int)
-    losses = np.full(tasks, np.nan)
     with ThreadPoolExecutor(workers, thread_name_prefix="cofill-train") as pool:
-        pending = [
-            [pool.submit(_train_chunk, group, chunk, first, news, stop) for chunk in cut]
-            for group, cut, first in zip(groups, chunks, locks, strict=True)
-        ]
+        futures: list[list[Future[TaskState]]] = []
+        for group in groups:
+            # A group's first block compiles its program; its other chunks wait for that instead of
+            # doing the same.
+            compiling = threading.Lock()
+            futures.append(
+                [
+                    pool.submit(_train_chunk, group, chunk, compiling, reports, stop)
+                    for chunk in _cut(group, settings, workers)
+                ]
+            )
         try:
             _follow(
-                [one for many in pending for one in many], news, settings, done, losses, progress
+                [future for chunks in futures for future in chunks],
+                reports,
+                settings,
+                tasks,
+                progress,
             )
         except BaseException:
             stop.set()
             raise
-    return [[one.result() for one in many] for many in pending]
+    return [[future.result() for future in chunks] for chunks in futures]
 
 
 def _follow(
-    pending: list[Future[State]],
-    news: "queue.SimpleQueue[tuple[Sequence[int], State]]",
+    futures: list[Future[TaskState]],
+    reports: Reports,
     settings: TrainSettings,
-    done: np.ndarray,
-    losses: np.ndarray,
+    tasks: int,
     progress: Progress | None,
 ) -> None:
-    while not (all(one.done() for one in pending) and news.empty()):
-        for one in pending:
-            if one.done() and (error := one.exception()) is not None:
+    done = np.zeros(tasks, int)
+    losses = np.full(tasks, np.nan)
+    while not (all(future.done() for future in futures) and reports.empty()):
+        for future in futures:
+            if future.done() and (error := future.exception()) is not None:
                 raise error
         try:
-            positions, state = news.get(timeout=0.05)
+            positions, epoch, active, loss = reports.get(timeout=0.05)
         except queue.Empty:
             continue
-        if progress is None:
-            continue
-        where = list(positions)
-        last = np.arange(len(where))
-        epoch, active = state.epoch[last], state.active[last]
-        done[where] = np.where(active, epoch, settings.epochs)
-        losses[where] = state.train_loss[last, np.maximum(epoch - 1, 0)]
-        progress(int(done.sum()), settings.epochs * len(done), losses.copy())
+        if progress is not None:
+            done[positions] = np.where(active, epoch, settings.epochs)
+            losses[positions] = loss
+            progress(int(done.sum()), settings.epochs * tasks, losses.copy())
 
 
 def _train_chunk(
     group: Group,
     chunk: np.ndarray,
-    first: threading.Lock,
-    news: "queue.SimpleQueue[tuple[Sequence[int], State]]",
+    compiling: threading.Lock,
+    reports: Reports,
     stop: threading.Event,
-) -> State:
-    material = jax.device_put(jax.tree.map(lambda leaf: leaf[chunk], group.material))
+) -> TaskState:
+    data = jax.device_put(jax.tree.map(lambda leaf: leaf[chunk], group.data))
     positions = [group.positions[index] for index in dict.fromkeys(chunk.tolist())]
-    with first:
-        state = jax.block_until_ready(
-            run_block(group.plan, material, first_states(group.plan, material), np.array(1))
-        )
-    block = 4
+    last = np.arange(len(positions))  # what fills the chunk behind them is no task of its own
+    with compiling:
+        state = start_tasks(group.program, data)
+        state = jax.block_until_ready(run_block(group.program, data, state, np.array(1)))
+    epochs = 4
     while bool(np.asarray(state.active).any()) and not stop.is_set():
         began = time.perf_counter()
-        state = jax.block_until_ready(run_block(group.plan, material, state, np.array(block)))
+        state = jax.block_until_ready(run_block(group.program, data, state, np.array(epochs)))
         spent = time.perf_counter() - began
-        news.put((positions, _summary(state)))
-        block = max(1, min(4 * block, int(block * BLOCK_SECONDS / spent)))
+        epoch, active, losses = jax.device_get((state.epoch, state.active, state.train_loss))
+        reports.put(
+            (positions, epoch[last], active[last], losses[last, np.maximum(epoch[last] - 1, 0)])
+        )
+        epochs = max(1, min(4 * epochs, int(epochs * BLOCK_SECONDS / spent)))
     return jax.device_get(state)
-
-
-def _summary(state: State) -> State:
-    part = state.epoch, state.active, state.train_loss
-    epoch, active, losses = jax.device_get(part)
-    return state._replace(epoch=epoch, active=active, train_loss=losses)
 
 
 def _cut(group: Group, settings: TrainSettings, workers: int) -> list[np.ndarray]:
@@ -257,39 +238,29 @@ def _cut(group: Group, settings: TrainSettings, workers: int) -> list[np.ndarray
 
 def _bytes_each(group: Group) -> int:
     # Data, parameters with the optimiser's and the best ones, and every intermediate of one step.
-    plan, material = group.plan, group.material
-    data = sum(leaf[0].nbytes for leaf in jax.tree.leaves(material))
-    step = _step_bytes(plan, jax.tree.map(lambda leaf: leaf[0], material))
-    return data + 10 * 4 * plan.form.size + step
+    program, data = group.program, group.data
+    rows = 1 if program.settings.dp else program.batch
 
+    def some_rows(leaf: np.ndarray) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((rows, *leaf.shape[2:]), leaf.dtype)
 
-def _step_bytes(plan: Plan, one: Any) -> int:
-    rows = 1 if plan.settings.dp else plan.batch
-
-    def rows_like(leaf: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype)
-
-    inputs = jax.tree.map(rows_like, one.inputs)
-    targets = inputs if one.targets is None else jax.tree.map(rows_like, one.targets)
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (one.start, one.key)
-    )
-    leaves, form = jax.tree.flatten((*shapes, inputs, targets))
-    each = _traced_bytes(plan, rows, form, tuple(leaves))
-    return each * plan.batch if plan.settings.dp else each
+    batch = jax.tree.map(some_rows, (data.inputs, data.targets, data.weights))
+    leaves, structure = jax.tree.flatten(batch)
+    step = _step_bytes(program, structure, tuple(leaves))
+    stored = sum(leaf[0].nbytes for leaf in jax.tree.leaves(data))
+    return stored + 10 * 4 * program.form.size + step * (program.batch if rows == 1 else 1)
 
 
 @lru_cache(maxsize=256)
-def _traced_bytes(
-    plan: Plan, rows: int, form: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]
-) -> int:
-    """Return the bytes of all values that a step makes; tracing it takes a fifth of a second."""
+def _step_bytes(program: Program, structure: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]) -> int:
+    """Return the bytes of all values of a step; tracing it takes a fifth of a second."""
 
-    def objective(theta: Any, key: Any, inputs: Any, targets: Any) -> Any:
-        network = plan.form.build(theta)
-        return row_loss(plan.loss, network, inputs, targets, jnp.ones(rows), key)[0]
+    def objective(theta: Any, batch: Any) -> Any:
+        network = program.form.build(theta)
+        return score_batch(program.loss, network, *batch, jax.random.key(0))[0]
 
-    traced = jax.make_jaxpr(jax.grad(objective))(*jax.tree.unflatten(form, leaves))
+    theta = jax.ShapeDtypeStruct((program.form.size,), np.float32)
+    traced = jax.make_jaxpr(jax.grad(objective))(theta, jax.tree.unflatten(structure, leaves))
     values = [out.aval for line in traced.jaxpr.eqns for out in line.outvars]
     return sum(4 * getattr(value, "size", 1) for value in values)
 
@@ -297,7 +268,7 @@ def _traced_bytes(
 def _collect(
     tasks: Sequence[Task],
     groups: list[Group],
-    states: list[list[State]],
+    states: list[list[TaskState]],
     settings: TrainSettings,
 ) -> Trained:
     count = len(tasks)
@@ -308,35 +279,26 @@ def _collect(
     rate = np.zeros(count)
     failed: list[int] = []
     for group, chunks in zip(groups, states, strict=True):
-        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
-        theta = whole.best_theta if settings.patience else whole.theta
+        stack = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        theta = stack.best_theta if settings.patience else stack.network.weights
         for index, position in enumerate(group.positions):
-            if whole.failed[index]:
+            if stack.failed[index]:
                 failed.append(position)
-            forms[position] = group.forms[index]
-            parameters[position] = group.plan.form.resize(theta[index], forms[position])
-            used = int(whole.epoch[index])
-            history[0, position, :used] = whole.train_loss[index, :used]
-            history[1, position, :used] = whole.validation_loss[index, :used]
-            epochs[position], restarts[position] = used, whole.attempt[index]
-            steps[position] = whole.steps[index]
-            rows = int(group.material.rows[index])
+            forms[position], parameters[position] = group.program.form, theta[index]
+            used = int(stack.epoch[index])
+            history[0, position, :used] = stack.train_loss[index, :used]
+            history[1, position, :used] = stack.validation_loss[index, :used]
+            epochs[position], restarts[position] = used, stack.attempt[index]
+            steps[position] = stack.steps[index]
+            rows = int(group.data.rows[index])
             rate[position] = min(1.0, (settings.batch_size or rows) / rows)
     if failed:
-        named = ", ".join(tasks[position].name or str(position) for position in sorted(failed))
+        names = ", ".join(tasks[position].name or str(position) for position in sorted(failed))
         raise TrainingError(
             f"{len(failed)} of {count} networks diverged after {settings.restarts} restarts with "
-            f"smaller steps: {named}; use a learning_rate below {settings.learning_rate} or scale "
+            f"smaller steps: {names}; use a learning_rate below {settings.learning_rate} or scale "
             "the inputs."
         )
     return Trained(
-        tuple(parameters),
-        tuple(forms),
-        history[0],
-        history[1],
-        epochs,
-        restarts,
-        steps,
-        rate,
-        settings,
+        tuple(parameters), tuple(forms), *history, epochs, restarts, steps, rate, settings
     )

@@ -377,7 +377,7 @@ def _restored_site(
     learner = design.learner(shape)
     rows = rows_of(views, scalers, shape)
     site = site_of(name, rows, learner, design.local, design.settings, design.strategy, design.seed)
-    structure = jax.tree.structure(design.local.steps_by().init(jnp.zeros(1)))
+    structure = jax.tree.structure(design.local.make_optimizer().init(jnp.zeros(1)))
     moments = jax.tree.unflatten(structure, own["moments"]) if own["moments"] else None
     member = me if me is None or own["member"] is None else replace(me, **own["member"])
     return replace(
