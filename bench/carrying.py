@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import numpy as np
+from cofill.network._experiment import AbstractExperiment
 
 from cofill.codec import decode, encode
-from cofill.network._experiment import AbstractExperiment
 from cofill.privacy import EncryptedIds, ModelWeights, Update
 from cofill.protocol import COORDINATOR, Step
 

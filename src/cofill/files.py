@@ -12,14 +12,22 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cofill.errors import DataError, StoreError
 
-__all__ = ["check_new_folder", "draft_of", "new_folder", "write_atomically", "write_json"]
+__all__ = [
+    "check_new_folder",
+    "draft_of",
+    "new_folder",
+    "read_document",
+    "write_atomically",
+    "write_document",
+    "write_json",
+]
 
 
 def write_atomically(
@@ -135,3 +143,29 @@ def _fault(path: Path, error: OSError) -> StoreError:
         return StoreError(f"{path} cannot be written: its folder does not exist; make it first")
     reason = os.strerror(error.errno or 0)
     return StoreError(f"{path} cannot be written ({reason}); nothing was written")
+
+
+def write_document(path: Path, format: str, value: Mapping[str, Any], *, version: int = 1) -> None:  # noqa: A002
+    """Write a JSON object that names its format and version, as `write_json` does."""
+    write_json(path, {"format": format, "version": version, **value})
+
+
+def read_document(path: Path, format: str, *, version: int = 1) -> dict[str, Any]:  # noqa: A002
+    """Return the JSON object that `write_document` wrote, without its format and version.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, no JSON object, or of another format or version.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise StoreError(f"{path} must be JSON; it is damaged") from None
+    if not isinstance(value, dict) or value.pop("format", None) != format:
+        raise StoreError(f"{path} must be a JSON object of format {format!r}")
+    if value.pop("version", None) != version:
+        raise StoreError(f"{path} must be of version {version}; use the cofill that wrote it")
+    return value

@@ -14,11 +14,11 @@ from cofill.cooperate import CooperativeReconstruction
 from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
-from cofill.network._experiments import experiment_of
 from cofill.network._identity import Identity
 from cofill.network._order import RunOrder, new_run
-from cofill.network._place import Place, Route
-from cofill.network._post import PostOffice
+from cofill.network._run_coordinator import RunCoordinator
+from cofill.network._schedule import Schedule, schedule_of
+from cofill.network._site_runner import SiteRunner
 from cofill.views import MultiView, View, to_table, write_table
 
 CANARY = 7_700_000.0
@@ -78,16 +78,16 @@ class Here:
     configs: dict[str, SiteConfig]
     order: RunOrder
 
-    def route(self) -> Route:
-        return Route(experiment_of(self.order, self.federation), self.federation)
+    def schedule(self) -> Schedule:
+        return schedule_of(self.order, self.federation)
 
-    def place(self, name: str, **changes: Any) -> Place:
+    def place(self, name: str, **changes: Any) -> SiteRunner:
         config = replace(self.configs[name], **changes)
-        return Place(self.route(), self.identities[name], config, self.base / name / "home")
+        return SiteRunner(self.schedule(), self.identities[name], config, self.base / name / "home")
 
-    def office(self) -> PostOffice:
+    def office(self) -> RunCoordinator:
         home = self.base / "coordinator" / "home"
-        return PostOffice(self.route(), self.identities["coordinator"], home)
+        return RunCoordinator(self.schedule(), self.identities["coordinator"], home)
 
     def results(self, name: str) -> Path:
         return self.configs[name].results / self.order.run

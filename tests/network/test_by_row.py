@@ -29,15 +29,15 @@ def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=No
     """Run steps, some sites left out of some, or with other messages than they made."""
     office = office or federation.office()
     places = places or places_of(federation)
-    while office.next <= office.route.report and office.next != stop:
+    while office.next <= office.schedule.report and office.next != stop:
         number = office.next
-        for name in office.route.actors(number):
+        for name in office.schedule.actors(number):
             if name == COORDINATOR:
                 office.act()
             elif (number, name) in absent:
                 office.leave_out(name, "was lost")
             else:
-                messages = places[name].act(number, office.mail(name))
+                messages = places[name].act(number, office.messages_for(name))
                 if sent and (number, name) in sent:
                     messages = sent[number, name](messages)
                 try:
@@ -81,7 +81,7 @@ def test_rounds_make_the_very_model_that_one_process_makes(rows_here, fitted, se
     )
     assert office.metrics["a"]["reconstructed_rows"] == 12
     assert office.result["curve"][-1]["sites"] == 3
-    assert office.told == []
+    assert office.all_notes == []
     kinds = {e.kind for e in Ledger.load(federation.ledger("a"))}
     masked = {"public-keys", "sealed-shares", "masked-vector", "revealed-shares"}
     assert kinds == {"columns", "column-summary", "figures"} | (masked if secure else {"update"})
@@ -131,12 +131,12 @@ def test_a_site_may_lack_a_view(rows_here):
 def test_rounds_go_on_from_the_last_step_to_the_same_result(rows_here, fitted, step):
     federation = rows_here()
     office = drive(federation, stop=step)
-    if COORDINATOR in office.route.actors(step):
-        office.place.act(step, office.mail(COORDINATOR))  # and then it was killed
+    if COORDINATOR in office.schedule.actors(step):
+        office.runner.act(step, office.messages_for(COORDINATOR))  # and then it was killed
     else:
-        first = places_of(federation)["b"].act(step, office.mail("b"))
+        first = places_of(federation)["b"].act(step, office.messages_for("b"))
         before = federation.ledger("b").read_text()
-        assert federation.place("b").act(step, office.mail("b")) == first
+        assert federation.place("b").act(step, office.messages_for("b")) == first
         assert federation.ledger("b").read_text() == before  # not released and charged twice
     drive(federation)
     require_equal(federation, row_sites(), fitted)
@@ -157,7 +157,7 @@ def test_a_secure_round_goes_on_from_the_last_step_to_the_same_result(rows_here,
 def test_a_site_that_misses_rounds_is_named_and_completed(rows_here):
     federation = rows_here()
     office = drive(federation, absent={(TRAIN[0], "b"), (TRAIN[1], "b")})
-    assert [n for n in office.told if "'b' was lost; left out" in n]
+    assert [n for n in office.all_notes if "'b' was lost; left out" in n]
     assert "round 1: site 'b' did not answer; left out" in office.result["notes"]
     assert [entry["sites"] for entry in office.result["curve"]] == [2, 2, 3]
     assert set(office.metrics) == {"a", "b", "c"}
@@ -167,7 +167,7 @@ def test_a_site_that_misses_rounds_is_named_and_completed(rows_here):
 def test_a_secure_sum_survives_a_site_that_leaves_after_sharing(rows_here):
     held = row_sites(sites="abcd")
     federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True}, held=held)
-    names = [step.name for step in federation.route().experiment.steps]
+    names = [step.name for step in federation.schedule().protocol.steps]
     office = drive(federation, absent={(names.index("mask"), "b")})
     assert office.result["curve"][0]["sites"] == 3
     assert any("site 'b' did not answer" in note for note in office.result["notes"])
@@ -175,7 +175,7 @@ def test_a_secure_sum_survives_a_site_that_leaves_after_sharing(rows_here):
 
 def test_a_secure_round_with_too_few_sites_fails_and_is_resumed(rows_here):
     federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True})
-    names = [step.name for step in federation.route().experiment.steps]
+    names = [step.name for step in federation.schedule().protocol.steps]
     with pytest.raises(DataError, match=r"round 1: no secure sum.*'b' did not answer"):
         drive(federation, absent={(names.index("mask"), "b")})
     # Site b is back: it is asked for the step that it had missed, and the round goes through.
@@ -186,12 +186,12 @@ def test_a_secure_round_with_too_few_sites_fails_and_is_resumed(rows_here):
 
 def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
     federation = rows_here(settings={**ROUNDS, "rounds": 1, "secure": True})
-    names = [step.name for step in federation.route().experiment.steps]
+    names = [step.name for step in federation.schedule().protocol.steps]
     mask = names.index("mask")
     office = drive(federation, stop=mask)
     places = places_of(federation)
     lesson = places["a"].parties["a"].site.lesson
-    messages = places["a"].act(mask, office.mail("a"))
+    messages = places["a"].act(mask, office.messages_for("a"))
     address = MessageAddress(federation.order.run, mask, "a", COORDINATOR)
     key = federation.identities[COORDINATOR]
     content = read_message(messages[COORDINATOR], address, key, limit=2**30)
@@ -245,7 +245,7 @@ def test_an_unsound_update_is_named_and_the_round_goes_on(rows_here, change, wor
     office = drive(federation, sent={(6, "b"): lie(federation, 6, change)})
     (entry,) = office.result["curve"]
     assert entry["sites"] == 2
-    named = [n for n in (*office.told, *office.result["notes"]) if words in n and "'b'" in n]
+    named = [n for n in (*office.all_notes, *office.result["notes"]) if words in n and "'b'" in n]
     assert len(named) == 1
     assert np.isfinite(completed(federation, "b", "v")).all()
 
@@ -267,7 +267,7 @@ def test_oversized_malformed_and_replayed_answers_are_named_and_left_out(rows_he
         },
     }
     office = drive(federation, sent=sent)
-    told = "; ".join(office.told)
+    told = "; ".join(office.all_notes)
     assert (
         "step 9 (train): site 'b' sent what is refused: site 'b' sent a message that is not" in told
     )
@@ -279,9 +279,9 @@ def test_oversized_malformed_and_replayed_answers_are_named_and_left_out(rows_he
 def test_a_site_cannot_go_on_without_its_beginning(rows_here):
     federation = rows_here()
     office = drive(federation, stop=6)
-    (federation.place("b").folder / "state.bin").unlink()
+    federation.place("b").folder.state.unlink()
     with pytest.raises(StoreError, match=r"'b' has not done step 0 \(introduce\)"):
-        federation.place("b").act(6, office.mail("b"))
+        federation.place("b").act(6, office.messages_for("b"))
 
 
 def test_sites_with_other_columns_are_named(rows_here):
@@ -298,7 +298,7 @@ def test_nothing_of_a_run_stays_at_the_coordinator(rows_here):
     federation = rows_here()
     office = drive(federation)
     office.end()
-    assert sorted(p.name for p in office.folder.iterdir()) == ["run.json", "times.jsonl"]
+    assert sorted(p.name for p in office.folder.path.iterdir()) == ["run.json", "times.jsonl"]
     assert federation.place("a").parties == {}
 
 
@@ -307,14 +307,14 @@ def test_a_run_whose_end_nobody_heard_of_is_told_again(rows_here):
     office = drive(federation)
     office.end()
     again = federation.office()  # the coordinator was killed before it could say so
-    assert again.next > again.route.report
+    assert again.next > again.schedule.report
     assert (again.metrics, again.result) == (office.metrics, office.result)
 
 
 def test_old_messages_are_not_kept(rows_here):
     federation = rows_here()
     office = drive(federation, stop=14)
-    assert sorted(int(p.name) for p in (office.folder / "mail").iterdir()) == [11, 12]
+    assert sorted(int(p.name) for p in office.folder.messages.iterdir()) == [11, 12]
 
 
 def test_a_full_disk_is_one_sentence_and_the_run_is_resumed(rows_here, fitted, monkeypatch):
@@ -329,7 +329,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_is_resumed(rows_here, fitted, m
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most[1]))
         try:
             with pytest.raises(StoreError, match=r"File too large|disk is full"):
-                place.act(9, office.mail("b"))
+                place.act(9, office.messages_for("b"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, most)
         Ledger.load(federation.ledger("b"))  # no half line
@@ -364,7 +364,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_is_resumed(rows_here, fitted, m
 )
 def test_a_wrong_order_is_refused(rows_here, experiment, settings, words):
     with pytest.raises(SettingError, match=words):
-        rows_here(experiment, settings).route()
+        rows_here(experiment, settings).schedule()
 
 
 # --- groups -----------------------------------------------------------------------------------
@@ -396,8 +396,8 @@ def test_groups_are_those_of_one_process(rows_here, stop):
     assert kinds[0] == "columns"
     assert kinds[-1] == "figures"
     assert set(kinds[1:-1]) == {"group-sums"}
-    steps = (office.folder / "times.jsonl").read_text().splitlines()
-    assert len(steps) < len(office.route.experiment.steps) // 2  # empty rounds are left out
+    steps = office.folder.times.read_text().splitlines()
+    assert len(steps) < len(office.schedule.protocol.steps) // 2  # empty rounds are left out
 
 
 def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
@@ -419,7 +419,7 @@ def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
 
 def test_a_site_that_is_missing_ends_the_groups(rows_here):
     federation = rows_here("cluster", GROUPS, row_sites(whole=True))
-    assert not federation.route().experiment.lacking(6)
+    assert not federation.schedule().protocol.may_lack_sites(6)
     assert not federation.order.goes_on
 
 
@@ -453,7 +453,7 @@ def test_means_are_noisy_and_charged_and_refused_beyond_the_budget(rows_here):
     assert len(Ledger.load(federation.ledger("b"))) == 1
     drive(federation, office, places, absent={(0, "b"), (2, "b")})
     assert set(office.result["sites"]) == {"a", "c"}
-    assert "site 'b'" in json.dumps(office.told)
+    assert "site 'b'" in json.dumps(office.all_notes)
 
 
 def test_a_resumed_mean_sends_the_same_values_once(rows_here):
@@ -461,6 +461,6 @@ def test_a_resumed_mean_sends_the_same_values_once(rows_here):
     drive(federation, stop=1)
     first = federation.place("a").act(0, {})
     office = drive(federation)
-    assert federation.place("a").done == office.route.report
+    assert federation.place("a").done == office.schedule.report
     assert first
     assert len(Ledger.load(federation.ledger("a"))) == 1

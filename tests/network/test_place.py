@@ -7,15 +7,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from cofill.codec import decode, encode
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._agreement import AGREE, OFFER, common_secret
-from cofill.network._experiments import AbstractExperiment, experiment_of
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
-from cofill.network._place import Place, Route
-from cofill.network._post import run_here
+from cofill.network._run_coordinator import run_in_process
+from cofill.network._schedule import Schedule, schedule_of
+from cofill.network._site_runner import SiteRunner
 from cofill.privacy import (
     BlindedIds,
     Codes,
@@ -28,7 +27,7 @@ from cofill.privacy import (
     decode_releases,
     encode_releases,
 )
-from cofill.protocol import COORDINATOR, Step, run_steps
+from cofill.protocol import COORDINATOR, AbstractProtocol, SiteResult, Step, run_steps
 from cofill.views import MultiView
 
 FAST = {
@@ -45,13 +44,13 @@ def completed(federation, name: str) -> np.ndarray:
 
 
 def in_process(federation) -> CooperativeReconstruction:
-    return experiment_of(federation.order, federation.federation).estimator
+    return schedule_of(federation.order, federation.federation).protocol.estimator
 
 
 def run_all(federation, **sites):
     places = {name: federation.place(name, **sites) for name in federation.federation.names}
     office = federation.office()
-    run_here(office, places)
+    run_in_process(office, places)
     return office
 
 
@@ -60,8 +59,8 @@ def until(federation, step: int):
     office = federation.office()
     places = {name: federation.place(name) for name in federation.federation.names}
     while office.next < step:
-        for name in office.route.actors(office.next):
-            office.receive(name, places[name].act(office.next, office.mail(name)))
+        for name in office.schedule.actors(office.next):
+            office.receive(name, places[name].act(office.next, office.messages_for(name)))
         office.advance()
     return office, places
 
@@ -121,7 +120,7 @@ def test_with_an_intersection_the_result_is_the_same(here, whole):
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     office, _ = until(federation, 5)
     resumed = {name: federation.place(name, only_psi=True) for name in "abc"}
-    run_here(office, resumed)
+    run_in_process(office, resumed)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
 
@@ -140,7 +139,7 @@ def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
         assert len(heard[peer]) == len(shared)
     everyone = set(places["b"].parties["b"].site.peer_tokens["c"].tolist())
     assert len(everyone) == len(federation.views["c"])
-    kept = (places["a"].folder / "state.bin").read_bytes()
+    kept = places["a"].folder.state.read_bytes()
     assert b"CANARY" not in kept
 
 
@@ -164,9 +163,9 @@ def test_agreeing_is_a_protocol_of_its_own(here):
 
 def test_ledgers_list_exactly_the_releases_in_the_messages(here):
     federation = here()
-    office, places = until(federation, federation.route().report)
+    office, places = until(federation, federation.schedule().report)
     sent: dict[str, list[Release]] = {name: [] for name in places}
-    for path in sorted((office.folder / "mail").rglob("*.message")):
+    for path in sorted(office.folder.messages.rglob("*.sealed")):
         sender, _, receiver = path.stem.partition("--")
         address = MessageAddress(federation.order.run, int(path.parent.name), sender, receiver)
         content = read_message(
@@ -184,9 +183,9 @@ def test_a_budget_for_guaranteed_releases_refuses_codes(here):
     federation = here()
     place = federation.place("a", budget={"epsilon": 1.0, "only_guaranteed": True})
     office, _ = until(federation, 3)
-    place = Place(office.route, federation.identities["a"], place.config, place.home)
+    place = SiteRunner(office.schedule, federation.identities["a"], place.config, place.home)
     with pytest.raises(SettingError, match="no guarantee and the site's budget"):
-        place.act(3, office.mail("a"))
+        place.act(3, office.messages_for("a"))
     assert len(Ledger.load(federation.ledger("a"))) == 2
     assert place.done == 2
 
@@ -208,7 +207,7 @@ def test_a_damaged_ledger_lets_nothing_out(here):
     path = federation.ledger("a")
     path.write_text(path.read_text().replace('"bytes":32', '"bytes":31', 1))
     with pytest.raises(StoreError, match="changed"):
-        places["a"].act(3, office.mail("a"))
+        places["a"].act(3, office.messages_for("a"))
 
 
 # --- going on ---------------------------------------------------------------------------------
@@ -221,14 +220,14 @@ def test_a_run_goes_on_from_the_last_step_to_the_same_result(here, whole, step):
     federation = here()
     office, places = until(federation, step)
     # One site had ended the next step when everything stopped.
-    first = places["b"].act(step, office.mail("b"))
+    first = places["b"].act(step, office.messages_for("b"))
     before = federation.ledger("b").read_text()
     again = {name: federation.place(name) for name in federation.federation.names}
-    assert again["b"].act(step, office.mail("b")) == first
+    assert again["b"].act(step, office.messages_for("b")) == first
     assert federation.ledger("b").read_text() == before  # not released and charged twice
     resumed = federation.office()
     assert resumed.next == step
-    run_here(resumed, again)
+    run_in_process(resumed, again)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
     assert {len(Ledger.load(federation.ledger(n))) for n in "abc"} == {13}
@@ -240,9 +239,9 @@ def test_nothing_of_others_is_kept_after_the_run(here):
     place = federation.place("a")
     assert place.parties == {}
     assert set(place.sent) == {COORDINATOR}
-    assert not (office.folder / "mail").exists()
+    assert not office.folder.messages.exists()
     again = federation.office()
-    assert again.next > again.route.report
+    assert again.next > again.schedule.report
     assert again.metrics == office.metrics
 
 
@@ -262,7 +261,7 @@ def test_changed_rows_and_other_settings_do_not_go_on(here):
 def test_a_damaged_state_is_named(here):
     federation = here()
     _, places = until(federation, 3)
-    path = places["a"].folder / "state.bin"
+    path = places["a"].folder.state
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StoreError):
         federation.place("a")
@@ -271,9 +270,9 @@ def test_a_damaged_state_is_named(here):
 def test_a_site_that_lost_its_state_cannot_skip_steps(here):
     federation = here()
     office, places = until(federation, 4)
-    (places["a"].folder / "state.bin").unlink()
+    places["a"].folder.state.unlink()
     with pytest.raises(StoreError, match=r"has not done step 0 .* cannot go on with step 4"):
-        federation.place("a").act(4, office.mail("a"))
+        federation.place("a").act(4, office.messages_for("a"))
 
 
 # --- refusals ---------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def forged(federation, place, step: int, releases: list[Release], sender: str = 
 def test_a_missing_message_and_one_too_many_are_refused(here):
     federation = here()
     office, places = until(federation, 4)
-    mail = office.mail("a")
+    mail = office.messages_for("a")
     lacking = {k: v for k, v in mail.items() if k[1] != "b"}
     with pytest.raises(DataError, match="no message from b"):
         places["a"].act(4, lacking)
@@ -303,7 +302,7 @@ def test_a_message_of_an_earlier_step_is_refused(here):
     office, places = until(federation, 4)
     old = office._path(2, "b", "a").read_bytes()
     with pytest.raises(DataError, match=r"another one came \(of step 2"):
-        places["a"].act(4, {**office.mail("a"), (3, "b"): old})
+        places["a"].act(4, {**office.messages_for("a"), (3, "b"): old})
 
 
 def test_a_site_cannot_send_as_another_or_to_a_third(here):
@@ -317,13 +316,13 @@ def test_a_site_cannot_send_as_another_or_to_a_third(here):
         lie = BlindedIds(sender=sender, receiver=receiver, tokens=tokens, purpose="present")
         message = forged(federation, places["a"], 3, [lie])
         with pytest.raises(DataError, match=words):
-            places["a"].act(4, {**office.mail("a"), (3, "b"): message})
+            places["a"].act(4, {**office.messages_for("a"), (3, "b"): message})
 
 
 def test_codes_for_people_never_asked_for_change_nothing(here):
     federation = here()
     office, places = until(federation, 9)
-    honest = {(8, s): office.mail("a")[8, s] for s in "bc"}
+    honest = {(8, s): office.messages_for("a")[8, s] for s in "bc"}
     address = MessageAddress(federation.order.run, 8, "b", "a")
     content = read_message(honest[8, "b"], address, federation.identities["a"], limit=2**30)
     (codes,) = decode_releases(content, "b")
@@ -369,7 +368,7 @@ def test_a_wrong_order_is_refused(here, settings, words):
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", settings)
     with pytest.raises(SettingError, match=words):
-        federation.route()
+        federation.schedule()
 
 
 @pytest.mark.parametrize(
@@ -397,20 +396,20 @@ def test_the_coordinator_refuses_what_a_site_does_not_owe(here):
     ):
         with pytest.raises(DataError, match=words):
             office.receive(sender, given)
-    assert not (office.folder / "mail").exists()
+    assert not office.folder.messages.exists()
     office.receive("a", messages)
 
 
 def test_what_the_coordinator_keeps_tells_no_id_and_no_cell(here):
     federation = here()
-    office, _ = until(federation, federation.route().report)
-    kept = b"".join(p.read_bytes() for p in office.folder.rglob("*") if p.is_file())
+    office, _ = until(federation, federation.schedule().report)
+    kept = b"".join(p.read_bytes() for p in office.folder.path.rglob("*") if p.is_file())
     assert len(kept) > 10_000
     assert b"CANARY" not in kept
     for view in federation.views.values():
         for row in view.cells:
             assert row.tobytes() not in kept
-    assert json.loads((office.folder / "run.json").read_text())["metrics"] == {}
+    assert json.loads(office.folder.note.read_text())["metrics"] == {}
 
 
 def test_views_are_read_in_the_federations_order(here):
@@ -428,10 +427,17 @@ def few() -> MultiView:
 # --- a protocol with a coordinator's step -----------------------------------------------------
 
 
-class Averaging(AbstractExperiment):
+class Averaging(AbstractProtocol):
     """Two rounds: the coordinator hands a model out, sites add their number, it averages."""
 
     name = "cooperate"
+
+    def __init__(self, members):
+        self.members = members
+
+    @classmethod
+    def from_settings(cls, settings, members):
+        return cls(members)
 
     @property
     def steps(self):
@@ -467,43 +473,43 @@ class Averaging(AbstractExperiment):
         )
         return one * 2
 
-    @property
-    def coordinator(self):
+    def start_coordinator(self):
         return np.zeros(2)
 
-    def begin(self, views, people, me):
-        return {name: (name, float(len(view))) for name, view in views.items()}
+    def start_site(self, data):
+        return {name: (name, float(len(view))) for name, view in data.views.items()}
 
-    def keep(self, party):
-        return encode(party, format="cofill.state")
+    def state_of(self, party):
+        return party
 
-    def restore(self, name, kept, views, people, me):
-        return decode(kept, format="cofill.state")
+    def restore_party(self, name, state, data):
+        return state
 
-    def finish(self, party, people, folder, form):
-        return RunFigures(sender=party[0], receiver=COORDINATOR, rows=1, figures={"n": party[1]})
+    def finish(self, party, data):
+        counts = {"n": party[1]}
+        figures = RunFigures(sender=party[0], receiver=COORDINATOR, rows=1, figures=counts)
+        return SiteResult({}, {}, figures)
 
-    def result(self, party):
-        return {"mean": party.tolist()}
+    def summarise(self, coordinator):
+        return {"mean": coordinator.tolist()}
 
 
 @pytest.mark.parametrize("stop", [0, 1, 2, 3, 4, 5])
 def test_a_coordinators_steps_run_at_the_coordinator_and_resume(here, stop):
     federation = here()
-    federation.route = lambda: Route(
-        Averaging(federation.order, federation.federation), federation.federation
-    )
+    protocol = Averaging(federation.federation.membership)
+    federation.schedule = lambda: Schedule(federation.order, protocol, federation.federation)
     office = federation.office()
     places = {name: federation.place(name) for name in "abc"}
     while office.next < stop:
-        for name in office.route.actors(office.next):
+        for name in office.schedule.actors(office.next):
             if name == COORDINATOR:
                 office.act()
             else:
-                office.receive(name, places[name].act(office.next, office.mail(name)))
+                office.receive(name, places[name].act(office.next, office.messages_for(name)))
         office.advance()
     resumed = federation.office()
-    run_here(resumed, {name: federation.place(name) for name in "abc"})
+    run_in_process(resumed, {name: federation.place(name) for name in "abc"})
     expected = 2 * np.mean([len(view) for view in federation.views.values()])
     np.testing.assert_allclose(resumed.result["mean"], expected)
     assert {e.kind for e in Ledger.load(federation.ledger("a"))} == {"update", "figures"}

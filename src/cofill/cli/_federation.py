@@ -159,10 +159,10 @@ def run_experiment(
     quiet: Quiet = False,
 ) -> None:
     """Start a run at all sites."""
-    from cofill.network import Kit, RunOrder, experiment_of, new_run
+    from cofill.network import Kit, RunOrder, new_run, schedule_of
 
     order = RunOrder(new_run(), experiment, {**settings_of(setting), "seed": seed})
-    experiment_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
+    schedule_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
     _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cofill.network._config import FederationConfig, SiteConfig
-    from cofill.network._experiments import experiment_of
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
     from cofill.network._local import LocalResult, run_local
     from cofill.network._order import RunOrder, new_run
     from cofill.network._processes import serve
+    from cofill.network._schedule import schedule_of
     from cofill.network._session import FederationError, Session, open_session
     from cofill.network._tables import read_people, read_site_views
 
@@ -25,7 +25,6 @@ __all__ = [
     "RunOrder",
     "Session",
     "SiteConfig",
-    "experiment_of",
     "make_kits",
     "new_run",
     "open_session",
@@ -34,16 +33,17 @@ __all__ = [
     "read_site_views",
     "renew_keys",
     "run_local",
+    "schedule_of",
     "serve",
 ]
 
 _EXPORTS = {
     "_config": ("FederationConfig", "SiteConfig"),
-    "_experiments": ("experiment_of",),
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
     "_local": ("LocalResult", "run_local"),
     "_order": ("RunOrder", "new_run"),
     "_processes": ("serve",),
+    "_schedule": ("schedule_of",),
     "_session": ("FederationError", "Session", "open_session"),
     "_tables": ("read_people", "read_site_views"),
 }

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cofill.codec import decode, encode
 from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings, SecureSum
 from cofill.federate._estimator import _MODELS
@@ -26,14 +24,19 @@ from cofill.federate._rows import rows_of
 from cofill.federate._strategies import STRATEGIES, make_strategy
 from cofill.federate._survey import SURVEY, Design, Newcomer, Surveyor
 from cofill.nets import DPSettings
-from cofill.network._columns import INTRODUCE, SETTLE, told_columns, whole_views
-from cofill.network._config import FederationConfig
-from cofill.network._experiment import AbstractExperiment, lifted
-from cofill.network._identity import Identity
-from cofill.network._order import RunOrder
+from cofill.network._column_steps import INTRODUCE, SETTLE, lifted
 from cofill.privacy import Columns, Member, ModelWeights, Release, RunFigures, SiteNoise
-from cofill.protocol import COORDINATOR, Step
-from cofill.views import MultiView, View, write_table
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    agreed_columns,
+    views_with_columns,
+)
+from cofill.views import MultiView, View
 
 __all__ = ["Rounds", "RowParty"]
 
@@ -75,26 +78,31 @@ class Chair:
         return Surveyor(self.names, self.design(columns))
 
 
-class Rounds(AbstractExperiment):
+class Rounds(AbstractProtocol):
     """Split by row: one model of all modalities, trained in rounds."""
 
     name = "federate"
+    tolerates_absence = True
 
-    def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
-        super().__init__(order, federation)
-        self.require_by_row()
-        given = dict(order.settings)
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> Rounds:
+        return cls(settings, members)
+
+    def __init__(self, ordered: Mapping[str, Any], members: Membership) -> None:
+        self.members = members
+        self.require_by_row(members)
+        given = dict(ordered)
         self._patience = _seconds(given.pop("patience", None))
         try:
             self.estimator = _estimator(given)
             self.settings: RoundSettings = self.estimator.settings or RoundSettings()
-            self.settings._check(len(federation.sites))
+            self.settings._check(len(members.sites))
         except (TypeError, KeyError, ValueError) as error:
             if isinstance(error, SettingError):
                 raise
             raise SettingError(
                 "the settings of federate must have the types of FederatedCompletion's and "
-                f"RoundSettings' parameters; got {', '.join(order.settings)}"
+                f"RoundSettings' parameters; got {', '.join(ordered)}"
             ) from None
         secure = bool(self.settings.secure)
         rounds = [round_steps(secure=secure) for _ in range(self.settings.rounds)]
@@ -140,35 +148,30 @@ class Rounds(AbstractExperiment):
     def steps(self) -> tuple[Step[Any], ...]:
         return self._steps
 
-    @property
-    def coordinator(self) -> Chair:
-        return Chair(self.federation.names, self.federation.shared, self._design)
-
-    @property
-    def homes(self) -> Mapping[str, str]:
-        return {name: name for name in self.federation.names}
+    def start_coordinator(self) -> Chair:
+        return Chair(self.members.sites, self.members.shared_views, self._design)
 
     @property
     def patience(self) -> float | None:
         return self._patience
 
-    def lacking(self, number: int) -> bool:
+    def may_lack_sites(self, number: int) -> bool:
         return number >= _SURVEYED
 
     # --- parties ------------------------------------------------------------------------------
 
-    def begin(
-        self, views: Mapping[str, View], people: np.ndarray | None, me: Identity
-    ) -> dict[str, Any]:
-        return {me.name: self._party(me.name, views, me)}
+    def start_site(self, data: LocalData) -> dict[str, Any]:
+        return {data.site: self._party(data)}
 
-    def _party(self, name: str, views: Mapping[str, View], me: Identity) -> RowParty:
-        views = {view: views[view] for view in self.federation.shared if view in views}
-        known = {other: keys.sign for other, keys in me.others.items() if other != COORDINATOR}
-        member = Member(name, COORDINATOR, me.sign, known) if self.settings.secure else None
+    def _party(self, data: LocalData) -> RowParty:
+        name = data.site
+        views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
+        member = None
+        if self.settings.secure:
+            member = Member(name, COORDINATOR, data.signing_key, dict(data.known_keys))
         return RowParty(name, views, self._design, member=member)
 
-    def keep(self, party: RowParty | Chair) -> bytes:
+    def state_of(self, party: RowParty | Chair) -> Any:
         inner = party.party if isinstance(party, Chair) else party.site
         kept: dict[str, Any] = {"columns": party.columns, "stage": type(inner).__name__}
         if isinstance(inner, Coordinator):
@@ -180,20 +183,13 @@ class Rounds(AbstractExperiment):
             kept["own"] = _kept_site(inner)
         if isinstance(party, RowParty):
             kept["weights"] = party.weights
-        return encode(kept, format="cofill.state")
+        return kept
 
-    def restore(
-        self,
-        name: str,
-        kept: bytes,
-        views: Mapping[str, View],
-        people: np.ndarray | None,
-        me: Identity,
-    ) -> RowParty | Chair:
-        found = decode(kept, format="cofill.state")
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> RowParty | Chair:
+        found = state
         columns, stage = found["columns"], found["stage"]
-        if name == COORDINATOR:
-            chair = replace(self.coordinator, columns=columns)
+        if data is None:
+            chair = replace(self.start_coordinator(), columns=columns)
             if columns is None:
                 return chair
             design = self._design(columns)
@@ -202,10 +198,10 @@ class Rounds(AbstractExperiment):
             own = found["own"]
             party = Coordinator(settings=design.settings, strategy=design.strategy, **own)
             return replace(chair, party=party)
-        row = replace(self._party(name, views, me), columns=columns, weights=found["weights"])
+        row = replace(self._party(data), columns=columns, weights=found["weights"])
         if columns is None:
             return row
-        design, whole = self._design(columns), whole_views(row.views, columns)
+        design, whole = self._design(columns), views_with_columns(row.views, columns)
         if stage == Newcomer.__name__:
             return replace(row, site=Newcomer(name, whole, design))
         site = _restored_site(name, found["own"], whole, design, row.member)
@@ -213,9 +209,7 @@ class Rounds(AbstractExperiment):
 
     # --- the end ------------------------------------------------------------------------------
 
-    def finish(
-        self, party: RowParty, people: np.ndarray | None, folder: Path, form: str
-    ) -> RunFigures:
+    def finish(self, party: RowParty, data: LocalData) -> SiteResult:
         site, columns = party.site, party.columns
         if not isinstance(site, RowSite) or columns is None or party.weights is None:
             raise DataError(f"site {party.name!r} has not been handed the common model")
@@ -223,20 +217,21 @@ class Rounds(AbstractExperiment):
         model.learner_, model.scalers_ = site.learner, dict(site.scalers)
         model.features_ = {name: scaler.features for name, scaler in model.scalers_.items()}
         model.weights_, model.notes_ = party.weights, site.notes
-        done = model.complete(whole_views(party.views, columns))
+        done = model.complete(views_with_columns(party.views, columns))
         total = {"observed_rows": 0, "reconstructed_rows": 0, "reconstructed_cells": 0}
         total |= {"missing_cells": 0}
+        tables: dict[str, Any] = {}
         for name in columns.features:
-            write_table(done.table(name), folder / f"{name}{form}")
-            write_table(done.origin_table(name), folder / f"{name}_origin{form}")
+            tables |= {name: done.table(name), f"{name}_origin": done.origin_table(name)}
             counts = done.counts(name)
             total = {key: value + int(counts[key]) for key, value in total.items()}
-        (folder / "notes.txt").write_text("".join(f"{note}\n" for note in site.notes))
-        return RunFigures(
+        texts = {"notes.txt": "".join(f"{note}\n" for note in site.notes)}
+        figures = RunFigures(
             sender=party.name, receiver=COORDINATOR, rows=done.views.n_individuals, figures=total
         )
+        return SiteResult(tables, texts, figures)
 
-    def result(self, party: Chair) -> dict[str, Any]:
+    def summarise(self, party: Chair) -> dict[str, Any]:
         if not isinstance(party.party, Coordinator):
             return {}
         last = party.party
@@ -256,8 +251,10 @@ def _describe(
 ) -> list[tuple[RowParty, Outbox]]:
     ready = []
     for party, inbox in zip(parties, inboxes, strict=True):
-        columns = told_columns(inbox)
-        newcomer = Newcomer(party.name, whole_views(party.views, columns), party.design(columns))
+        columns = agreed_columns(inbox)
+        newcomer = Newcomer(
+            party.name, views_with_columns(party.views, columns), party.design(columns)
+        )
         ready.append(replace(party, columns=columns, site=newcomer))
     return list(lifted(_DESCRIBE).run(ready, inboxes, report_progress))
 

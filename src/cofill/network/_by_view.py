@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cofill.codec import decode, encode
 from cofill.completion import Completed
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._estimator import ASKING, fit_steps
@@ -19,33 +17,42 @@ from cofill.cooperate._store import _restored
 from cofill.cooperate._tables import feature_r2
 from cofill.errors import SettingError, StoreError
 from cofill.network._agreement import AGREE, OFFER
-from cofill.network._config import FederationConfig
-from cofill.network._experiment import AbstractExperiment, settings_as
-from cofill.network._identity import Identity
 from cofill.network._intersection import MetSite, named, with_intersection
-from cofill.network._order import RunOrder
 from cofill.privacy import RunFigures, blind, rows_of
-from cofill.protocol import COORDINATOR, Federation, Step
-from cofill.views import MultiView, View, to_table, write_table
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    Federation,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    tuples_in,
+)
+from cofill.views import MultiView, View, to_table
 
 __all__ = ["ALIGNMENTS", "Cooperation"]
 
 ALIGNMENTS = ("hash", "psi")
 
 
-class Cooperation(AbstractExperiment):
+class Cooperation(AbstractProtocol):
     """Split by view: each site reconstructs the rows it lacks from the others' codes."""
 
     name = "cooperate"
 
-    def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
-        super().__init__(order, federation)
-        if not federation.by_view:
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> Cooperation:
+        return cls(settings, members)
+
+    def __init__(self, ordered: Mapping[str, Any], members: Membership) -> None:
+        self.members = members
+        if not members.is_by_view:
             raise SettingError(
                 "cooperate needs sites that hold a view of their own each, and federation.toml "
                 "has sites with none; run federate, cluster or mean"
             )
-        settings = dict(order.settings)
+        settings = dict(ordered)
         self.alignment = settings.pop("alignment", "hash")
         if self.alignment not in ALIGNMENTS:
             raise SettingError(
@@ -58,7 +65,7 @@ class Cooperation(AbstractExperiment):
                 known = ", ".join(sorted([*allowed, "alignment"]))
                 raise SettingError(f"cooperate has no setting {name!r}; it has {known}")
         try:
-            given = {k: _restored(k, settings_as(v)) for k, v in settings.items()}
+            given = {k: _restored(k, tuples_in(v)) for k, v in settings.items()}
             self.estimator = CooperativeReconstruction(**given)
             self.settings = self.estimator._settings()
             self.seed = int(self.estimator.seed)
@@ -67,7 +74,7 @@ class Cooperation(AbstractExperiment):
                 raise
             raise SettingError(
                 "the settings of cooperate must have the types of CooperativeReconstruction's "
-                f"parameters; got {', '.join(order.settings)}"
+                f"parameters; got {', '.join(ordered)}"
             ) from None
         plain = (OFFER, AGREE, *fit_steps(self.settings), *ASKING)
         self._steps = plain if self.alignment == "hash" else with_intersection(plain)
@@ -76,10 +83,13 @@ class Cooperation(AbstractExperiment):
     def steps(self) -> tuple[Step[Any], ...]:
         return self._steps
 
-    def begin(
-        self, views: Mapping[str, View], people: np.ndarray | None, me: Identity
-    ) -> dict[str, Any]:
-        everyone = tuple(self.federation.views)
+    @property
+    def party_sites(self) -> Mapping[str, str]:
+        return self.members.view_sites
+
+    def start_site(self, data: LocalData) -> dict[str, Any]:
+        views, people = data.views, data.people
+        everyone = tuple(self.members.view_sites)
         sites = {
             name: CooperativeSite(
                 name=name,
@@ -96,31 +106,25 @@ class Cooperation(AbstractExperiment):
             return dict(sites)
         return {name: MetSite(site, named(site.view, people)) for name, site in sites.items()}
 
-    def keep(self, party: CooperativeSite | MetSite) -> bytes:
+    def state_of(self, party: CooperativeSite | MetSite) -> Any:
         site = party.site if isinstance(party, MetSite) else party
         again = ("view", "settings")  # read, or made, once more
         kept = {f.name: getattr(site, f.name) for f in fields(site) if f.name not in again}
         met = {"key": party.key, "shared": party.shared} if isinstance(party, MetSite) else None
-        return encode({"site": kept, "met": met}, format="cofill.state")
+        return {"site": kept, "met": met}
 
-    def restore(
-        self,
-        name: str,
-        kept: bytes,
-        views: Mapping[str, View],
-        people: np.ndarray | None,
-        me: Identity,
-    ) -> CooperativeSite | MetSite:
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
+        assert data is not None  # noqa: S101
+        views, people = data.views, data.people
         view = views.get(name)
         if view is None:
             raise StoreError(f"view {name!r} is not at this site any more; start a new run")
-        found = decode(kept, format="cofill.state")
+        found = state
         site = CooperativeSite(view=view, settings=self.settings, **found["site"])
         return site if found["met"] is None else MetSite(site, named(view, people), **found["met"])
 
-    def finish(
-        self, party: CooperativeSite | MetSite, people: np.ndarray | None, folder: Path, form: str
-    ) -> RunFigures:
+    def finish(self, party: CooperativeSite | MetSite, data: LocalData) -> SiteResult:
+        people = data.people
         party = party.site if isinstance(party, MetSite) else party
         name, view = party.name, party.view
         answer = party.answer or Answer(party.tokens[:0], np.zeros((0, 0)))
@@ -144,17 +148,16 @@ class Cooperation(AbstractExperiment):
         done = Completed.merge(
             source, {name: cells}, method=estimator.name, notes=estimator.notes_, **ends
         )
-        write_table(done.table(name), folder / f"{name}{form}")
-        write_table(done.origin_table(name), folder / f"{name}_origin{form}")
+        tables = {name: done.table(name), f"{name}_origin": done.origin_table(name)}
         unnamed = answer.tokens[rows_of(tokens, answer.tokens) < 0]
         if len(unnamed):
             made = estimator._settled(name, estimator._cells(name, answer, unnamed), hopeless)
             rows = View(name, unnamed.astype(str), made, view.features, id_name="token")
-            write_table(to_table(rows), folder / f"{name}_unnamed{form}")
-        (folder / f"{name}_notes.txt").write_text("".join(f"{n}\n" for n in estimator.notes_))
+            tables[f"{name}_unnamed"] = to_table(rows)
+        texts = {f"{name}_notes.txt": "".join(f"{n}\n" for n in estimator.notes_)}
         counts = done.counts(name)
         r2 = feature_r2(party)
-        return RunFigures(
+        figures = RunFigures(
             sender=name,
             receiver=COORDINATOR,
             rows=counts["observed_rows"],
@@ -166,3 +169,4 @@ class Cooperation(AbstractExperiment):
                 "mean_r2": float(np.mean(np.clip(r2, 0.0, 1.0))),
             },
         )
+        return SiteResult(tables, texts, figures)

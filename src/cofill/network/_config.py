@@ -16,6 +16,7 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.privacy import Budget
+from cofill.protocol import PROTOCOLS, Membership
 from cofill.views import Source, is_database
 
 __all__ = [
@@ -35,7 +36,6 @@ _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _KINDS = ("numeric", "binary", "categorical")
-EXPERIMENTS = ("cooperate", "federate", "cluster", "mean")
 
 
 class _Table:
@@ -209,14 +209,9 @@ class FederationConfig:
         }
 
     @property
-    def by_view(self) -> bool:
-        """Whether every site holds a view of its own."""
-        return set(self.views.values()) == set(self.names)
-
-    @property
-    def by_row(self) -> bool:
-        """Whether every site holds some of the shared views."""
-        return all(set(site.views) & set(self.shared) for site in self.sites)
+    def membership(self) -> Membership:
+        """What a protocol knows of who takes part."""
+        return Membership({site.name: site.views for site in self.sites}, self.shared)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,7 +269,7 @@ class SiteConfig:
 
     views: Mapping[str, ViewSource]
     results: Path
-    agrees: tuple[str, ...] = EXPERIMENTS
+    agrees: tuple[str, ...] = PROTOCOLS.names
     people: ViewSource | None = None
     budget: Mapping[str, Any] | None = None
     only_psi: bool = False
@@ -296,10 +291,10 @@ class SiteConfig:
         if "people" in table.values:
             people = _source(table.table("people"), base, columns=False)
         agreed = table.table("agrees")
-        must = f"a list of experiments among {', '.join(EXPERIMENTS)}"
-        agrees = agreed.texts("experiments", must, list(EXPERIMENTS))
+        must = f"a list of experiments among {', '.join(PROTOCOLS.names)}"
+        agrees = agreed.texts("experiments", must, list(PROTOCOLS.names))
         for name in agrees:
-            if name not in EXPERIMENTS:
+            if name not in PROTOCOLS.names:
                 raise agreed.fault("experiments", must, name)
         only_psi = agreed.take("only_psi", bool, "true or false", False)
         agreed.end()

@@ -23,8 +23,9 @@ from cofill.files import write_json
 from cofill.network._executor import TASK, end_with_parent, to_wire
 from cofill.network._kits import Kit
 from cofill.network._order import RunOrder
-from cofill.network._place import Route, plain_fault
-from cofill.network._post import PostOffice
+from cofill.network._run_coordinator import RunCoordinator
+from cofill.network._schedule import schedule_of
+from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
 
 __all__ = ["CoordinatorController"]
@@ -38,7 +39,7 @@ class CoordinatorController(Controller):
     def __init__(self, order: dict) -> None:
         super().__init__(task_check_period=0.05)
         self.order = order
-        self.office: PostOffice | None = None
+        self.run: RunCoordinator | None = None
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._gone: set[str] = set()
@@ -46,101 +47,99 @@ class CoordinatorController(Controller):
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Read the kit and what an earlier attempt at this run has left."""
-        from cofill.network._experiments import experiment_of
-
         try:
             kit = Kit.read(Path(str(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))), "coordinator")
             order = RunOrder(**self.order)
-            route = Route(experiment_of(order, kit.federation), kit.federation)
-            self.office = PostOffice(route, kit.identity, kit.home)
+            schedule = schedule_of(order, kit.federation)
+            self.run = RunCoordinator(schedule, kit.identity, kit.home)
         except Exception as error:  # noqa: BLE001
-            why = plain_fault(error)
+            why = public_fault(error)
             self._tell("failed", why, fl_ctx)
             self._fail(why, fl_ctx)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Run the steps that are left."""
-        office = self.office
-        if office is None:
+        run = self.run
+        if run is None:
             return
         try:
-            while office.next <= office.route.report:
+            while run.next <= run.schedule.report:
                 if abort_signal.triggered:
-                    raise _StoppedError(f"it was stopped before {_what(office)}")
-                if COORDINATOR in office.route.actors(office.next):
-                    office.act()
+                    raise _StoppedError(f"it was stopped before {_what(run)}")
+                if COORDINATOR in run.schedule.actors(run.next):
+                    run.act()
                 else:
-                    self._step(office, abort_signal, fl_ctx)
-                office.advance()
-            office.end()
+                    self._step(run, abort_signal, fl_ctx)
+                run.advance()
+            run.end()
             self._tell("finished", "", fl_ctx)
         except _StoppedError as error:
-            office.note("stopped", str(error))
+            run.note("stopped", str(error))
             self._tell("stopped", str(error), fl_ctx)
         except Exception as error:  # noqa: BLE001
-            why = plain_fault(error)
-            office.note("failed", why)
+            why = public_fault(error)
+            run.note("failed", why)
             self._tell("failed", why, fl_ctx)
             self._fail(why, fl_ctx)
 
-    def _step(self, office: PostOffice, abort_signal: Signal, fl_ctx: FLContext) -> None:
+    def _step(self, run: RunCoordinator, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Send every site its messages and wait for all answers, or for those there can be."""
-        number = office.next
-        experiment = office.route.experiment
-        seconds = office.route.federation.limits.step_minutes * 60
-        if experiment.lacking(number) and experiment.patience is not None:
-            seconds = min(seconds, experiment.patience)
+        number = run.next
+        protocol = run.schedule.protocol
+        seconds = run.schedule.federation.limits.step_minutes * 60
+        if protocol.may_lack_sites(number) and protocol.patience is not None:
+            seconds = min(seconds, protocol.patience)
         with self._lock:
             self._answers = {}
-        waiting = self._present(office, fl_ctx)
+        waiting = self._present(run, fl_ctx)
         tasks = []
         for name in sorted(waiting):
             data = Shareable()
             data["number"] = number
-            data["mail"] = to_wire(office.mail(name))
+            data["mail"] = to_wire(run.messages_for(name))
             task = Task(TASK, data, timeout=0, result_received_cb=self._received)
             self.send(task, fl_ctx, targets=[name])
             tasks.append(task)
         asked, until = len(waiting), time.monotonic() + seconds
         absent: dict[str, str] = {}
         while waiting:
-            absent |= self._take_answers(office, waiting)
+            absent |= self._take_answers(run, waiting)
             absent |= self._lost(waiting)
             if abort_signal.triggered and waiting:
                 raise _StoppedError(
                     "it was stopped, or a site's process ended, in "
-                    f"{_what(office)}, before {_listed(waiting)} had answered; it can be resumed"
+                    f"{_what(run)}, before {_listed(waiting)} had answered; it can be resumed"
                 )
             if time.monotonic() > until:
                 absent |= dict.fromkeys(waiting, f"did not answer within {seconds:.0f} s")
                 waiting.clear()
-            if absent and not experiment.lacking(number):
+            if absent and not protocol.may_lack_sites(number):
                 name, why = next(iter(absent.items()))
-                raise DataError(f"{_what(office)}: site {name!r} {why}; the run can be resumed")
+                raise DataError(f"{_what(run)}: site {name!r} {why}; the run can be resumed")
             time.sleep(_LOOK_S if waiting else 0)
         for name, why in absent.items():
-            office.leave_out(name, why)
+            run.leave_out(name, why)
         for task in tasks:
             self.cancel_task(task, fl_ctx=fl_ctx)
         if len(absent) == asked:
             why = "; ".join(f"site {name!r} {why}" for name, why in absent.items())
-            raise DataError(f"{_what(office)}: no site has answered: {why or 'all are lost'}")
+            raise DataError(f"{_what(run)}: no site has answered: {why or 'all are lost'}")
 
-    def _present(self, office: PostOffice, fl_ctx: FLContext) -> set[str]:
+    def _present(self, run: RunCoordinator, fl_ctx: FLContext) -> set[str]:
         """Return the sites that can be asked; note once of each other that it is not there."""
         engine: Any = fl_ctx.get_engine()
-        names = set(office.route.actors(office.next))
+        names = set(run.schedule.actors(run.next))
         there = {client.name for client in engine.get_clients()} & names
-        if there < names and not office.route.experiment.lacking(office.next):
+        if there < names and not run.schedule.protocol.may_lack_sites(run.next):
             lost = _listed(names - there)
-            raise DataError(f"{_what(office)}: {lost} is not in this run; it can be resumed")
+            raise DataError(f"{_what(run)}: {lost} is not in this run; it can be resumed")
         for name in sorted(names - there - self._gone):
-            office.leave_out(name, "is not in this run")
+            run.leave_out(name, "is not in this run")
             self._gone.add(name)
         return there - self._gone
 
-    def _take_answers(self, office: PostOffice, waiting: set[str]) -> dict[str, str]:
-        """Hand answers to the post office; return who could not do the step, and why."""
+    def _take_answers(self, run: RunCoordinator, waiting: set[str]) -> dict[str, str]:
+        """Hand answers to the post run; return who could not do the step, and why."""
         with self._lock:
             answers, self._answers = self._answers, {}
         absent = {}
@@ -152,7 +151,7 @@ class CoordinatorController(Controller):
                 absent[name] = f"could not do it: {answer['fault']}"
                 continue
             try:
-                office.receive(name, answer["messages"])
+                run.receive(name, answer["messages"])
             except DataError as error:
                 absent[name] = f"sent what is refused: {error}"
         return absent
@@ -197,9 +196,9 @@ class CoordinatorController(Controller):
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
         note: dict[str, Any] = {**self.order, "state": state, "why": why, "metrics": {}}
         note |= {"notes": [], "result": {}}
-        if self.office is not None:
-            note |= {"metrics": self.office.metrics, "notes": self.office.told}
-            note["result"] = self.office.result
+        if self.run is not None:
+            note |= {"metrics": self.run.metrics, "notes": self.run.all_notes}
+            note["result"] = self.run.result
         try:
             write_json(folder / "outcome.json", note)
         except (OSError, CofillError):
@@ -209,8 +208,8 @@ class CoordinatorController(Controller):
         self.system_panic(f"cofill: {why}", fl_ctx)
 
 
-def _what(office: PostOffice) -> str:
-    return f"step {office.next} ({office.route.name(office.next)})"
+def _what(run: RunCoordinator) -> str:
+    return f"step {run.next} ({run.schedule.name(run.next)})"
 
 
 def _listed(names: set[str]) -> str:

@@ -19,12 +19,13 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from cofill.errors import CofillError, DataError, SettingError
-from cofill.files import write_json
 from cofill.network._config import SiteConfig
 from cofill.network._kits import Kit
 from cofill.network._order import RunOrder
-from cofill.network._place import Place, Route, plain_fault
+from cofill.network._schedule import schedule_of
+from cofill.network._site_runner import SiteRunner, public_fault
 from cofill.paths import keep_compiled_programs
+from cofill.protocol import PartyFolder
 
 __all__ = ["SITE_CONFIG", "SiteExecutor", "end_with_parent", "from_wire", "to_wire"]
 
@@ -38,7 +39,7 @@ class SiteExecutor(Executor):
     def __init__(self, order: dict) -> None:
         super().__init__()
         self.order = order
-        self.place: Place | None = None
+        self.runner: SiteRunner | None = None
         end_with_parent()
 
     def execute(
@@ -50,14 +51,14 @@ class SiteExecutor(Executor):
             kit = Kit.read(Path(str(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))), "site")
             if task_name != TASK:
                 raise SettingError(f"{task_name!r} is no task of cofill; refused")
-            if self.place is None:
-                self.place = _place(kit, self.order)
+            if self.runner is None:
+                self.runner = _make_runner(kit, self.order)
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
-            messages = self.place.act(number, from_wire(shareable.get("mail")))
+            messages = self.runner.act(number, from_wire(shareable.get("mail")))
         except Exception as error:  # noqa: BLE001  nothing may reach FLARE's logs with its values
-            why = plain_fault(error)
+            why = public_fault(error)
             if kit is not None:
                 _note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
@@ -76,10 +77,8 @@ class _OwnFilesError(DataError):
     elsewhere = "it cannot read its views; its own log says why"
 
 
-def _place(kit: Kit, given: Mapping[str, Any]) -> Place:
+def _make_runner(kit: Kit, given: Mapping[str, Any]) -> SiteRunner:
     keep_compiled_programs()
-    from cofill.network._experiments import experiment_of
-
     path = os.environ.get(SITE_CONFIG)
     if path is None:
         raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
@@ -89,9 +88,9 @@ def _place(kit: Kit, given: Mapping[str, Any]) -> Place:
         config.check_against(kit.federation, kit.name, Path(path))
     except CofillError as error:
         raise _OwnFilesError(str(error)) from None
-    route = Route(experiment_of(order, kit.federation), kit.federation)
+    schedule = schedule_of(order, kit.federation)
     try:
-        return Place(route, kit.identity, config, kit.home)
+        return SiteRunner(schedule, kit.identity, config, kit.home)
     except DataError as error:
         raise _OwnFilesError(str(error)) from None
 
@@ -99,9 +98,9 @@ def _place(kit: Kit, given: Mapping[str, Any]) -> Place:
 def _note_fault(kit: Kit, given: Mapping[str, Any], error: BaseException) -> None:
     """Leave the whole sentence where the site's own people find it."""
     try:
-        folder = kit.home / "runs" / RunOrder(**given).run
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_json(folder / "fault.json", {"why": plain_fault(error)})
+        folder = PartyFolder(kit.home).run(RunOrder(**given).run)
+        folder.make()
+        folder.write_fault(public_fault(error))
     except (CofillError, OSError, TypeError):
         return
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,20 @@ from cofill.cluster._kmeans import KMeansState
 from cofill.cluster._rows import Kinds, kinds_of, table_of
 from cofill.cluster._scale import chosen_method
 from cofill.cluster._site import SCALING, ClusterSite, Conductor
-from cofill.codec import decode, encode
 from cofill.errors import DataError, SettingError
-from cofill.network._columns import INTRODUCE, SETTLE, told_columns, whole_views
-from cofill.network._config import FederationConfig
-from cofill.network._experiment import AbstractExperiment, lifted
-from cofill.network._identity import Identity
-from cofill.network._order import RunOrder
+from cofill.network._column_steps import INTRODUCE, SETTLE, lifted
 from cofill.privacy import Columns, Release, RunFigures
-from cofill.protocol import COORDINATOR, Step
-from cofill.views import View, write_table
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    agreed_columns,
+    views_with_columns,
+)
+from cofill.views import View
 
 __all__ = ["GroupParty", "Grouping"]
 
@@ -60,15 +63,19 @@ class GroupChair:
     party: Conductor | None = None
 
 
-class Grouping(AbstractExperiment):
+class Grouping(AbstractProtocol):
     """Groups of all sites' individuals by k-means; views must be complete."""
 
     name = "cluster"
 
-    def __init__(self, order: RunOrder, federation: FederationConfig) -> None:
-        super().__init__(order, federation)
-        self.require_by_row()
-        given = dict(order.settings)
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> Grouping:
+        return cls(settings, members)
+
+    def __init__(self, ordered: Mapping[str, Any], members: Membership) -> None:
+        self.members = members
+        self.require_by_row(members)
+        given = dict(ordered)
         known = FederatedKMeans().get_params(deep=False).keys() - {"init", "ks", "choose"}
         for name in given:
             if name not in known:
@@ -88,7 +95,7 @@ class Grouping(AbstractExperiment):
                 raise
             raise SettingError(
                 "the settings of cluster must have the types of FederatedKMeans' parameters; got "
-                f"{', '.join(order.settings)}"
+                f"{', '.join(ordered)}"
             ) from None
         self._steps: tuple[Step[Any], ...] = (
             INTRODUCE,
@@ -108,12 +115,12 @@ class Grouping(AbstractExperiment):
         return method
 
     def _conductor(self, columns: Columns) -> Conductor:
-        kinds = kinds_of(whole_views({}, columns))
-        names, seed = self.federation.names, self.model.seed
+        kinds = kinds_of(views_with_columns({}, columns))
+        names, seed = self.members.sites, self.model.seed
         return Conductor(names, kinds, self.settings, self._scale(kinds), seed)
 
     def _site(self, name: str, views: Mapping[str, View], columns: Columns) -> ClusterSite:
-        table = table_of(whole_views(views, columns), name)
+        table = table_of(views_with_columns(views, columns), name)
         scale, seed = self._scale(table.kinds), self.model.seed
         return ClusterSite(name, table.rows, table.kinds, self.settings, scale, seed)
 
@@ -121,57 +128,45 @@ class Grouping(AbstractExperiment):
     def steps(self) -> tuple[Step[Any], ...]:
         return self._steps
 
-    @property
-    def coordinator(self) -> GroupChair:
-        return GroupChair(self.federation.names, self.federation.shared, self._conductor)
+    def start_coordinator(self) -> GroupChair:
+        return GroupChair(self.members.sites, self.members.shared_views, self._conductor)
 
-    @property
-    def homes(self) -> Mapping[str, str]:
-        return {name: name for name in self.federation.names}
-
-    def optional(self, number: int) -> bool:
+    def may_be_missed(self, number: int) -> bool:
         return number < self._assign and self._steps[number].name == "add up groups"
 
-    def follows(self, number: int, party: GroupChair) -> int:
-        state = None if party.party is None else party.party.state
+    def next_step(self, number: int, coordinator: GroupChair) -> int:
+        state = None if coordinator.party is None else coordinator.party.state
         if isinstance(state, KMeansState) and number < self._assign and not state.running.any():
             return self._assign
         return number + 1
 
-    def begin(
-        self, views: Mapping[str, View], people: np.ndarray | None, me: Identity
-    ) -> dict[str, Any]:
-        return {me.name: self._party(me.name, views)}
+    def start_site(self, data: LocalData) -> dict[str, Any]:
+        return {data.site: self._party(data.site, data.views)}
 
     def _party(self, name: str, views: Mapping[str, View]) -> GroupParty:
-        own = {view: views[view] for view in self.federation.shared if view in views}
+        own = {view: views[view] for view in self.members.shared_views if view in views}
         return GroupParty(name, own, self._site)
 
-    def keep(self, party: GroupParty | GroupChair) -> bytes:
+    def state_of(self, party: GroupParty | GroupChair) -> Any:
         kept: dict[str, Any] = {"columns": party.columns}
         if isinstance(party, GroupChair) and party.party is not None:
             kept["own"] = {"scaling": party.party.scaling, "state": party.party.state}
         if isinstance(party, GroupParty) and party.site is not None:
             names = ("scaling", "labels", "sureness", "memory")
             kept["own"] = {name: getattr(party.site, name) for name in names}
-        return encode(kept, format="cofill.state")
+        return kept
 
-    def restore(
-        self,
-        name: str,
-        kept: bytes,
-        views: Mapping[str, View],
-        people: np.ndarray | None,
-        me: Identity,
+    def restore_party(
+        self, name: str, state: Any, data: LocalData | None
     ) -> GroupParty | GroupChair:
-        found = decode(kept, format="cofill.state")
+        found = state
         columns, own = found["columns"], found.get("own")
-        if name == COORDINATOR:
-            chair = replace(self.coordinator, columns=columns)
+        if data is None:
+            chair = replace(self.start_coordinator(), columns=columns)
             if columns is None or own is None:
                 return chair
             return replace(chair, party=self._conductor(columns).with_(**own))
-        party = replace(self._party(name, views), columns=columns)
+        party = replace(self._party(name, data.views), columns=columns)
         if columns is None or own is None:
             return party
         site = self._site(name, party.views, columns)
@@ -179,13 +174,11 @@ class Grouping(AbstractExperiment):
             site = site.with_(rows=own["scaling"].apply(site.rows))
         return replace(party, site=site.with_(**own))
 
-    def finish(
-        self, party: GroupParty, people: np.ndarray | None, folder: Path, form: str
-    ) -> RunFigures | None:
+    def finish(self, party: GroupParty, data: LocalData) -> SiteResult:
         site, columns = party.site, party.columns
         if site is None or columns is None or site.labels is None or site.sureness is None:
             raise DataError(f"site {party.name!r} has not been told the groups")
-        whole = whole_views(party.views, columns)
+        whole = views_with_columns(party.views, columns)
         id_name = next(iter(party.views.values())).id_name
         table = pa.table(
             {
@@ -194,17 +187,16 @@ class Grouping(AbstractExperiment):
                 "confidence": np.round(site.sureness, 6),
             }
         )
-        write_table(table, folder / f"assignments{form}")
         text = json.dumps({"k": self.settings.k, "scale": site.scale}) + "\n"
-        (folder / "clustering.json").write_text(text)
-        if self.settings.noise is not None:
-            return None  # an exact number of rows is not what the noise pays for
-        rows = len(site.labels)
-        return RunFigures(
-            sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
-        )
+        figures = None
+        if self.settings.noise is None:  # with noise, an exact number of rows is not paid for
+            rows = len(site.labels)
+            figures = RunFigures(
+                sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
+            )
+        return SiteResult({"assignments": table}, {"clustering.json": text}, figures)
 
-    def result(self, party: GroupChair) -> dict[str, Any]:
+    def summarise(self, party: GroupChair) -> dict[str, Any]:
         state = None if party.party is None else party.party.state
         if not isinstance(state, KMeansState):
             return {}
@@ -221,7 +213,7 @@ def _measure(
 ) -> list[tuple[GroupParty, Outbox]]:
     ready = []
     for party, inbox in zip(parties, inboxes, strict=True):
-        columns = told_columns(inbox)
+        columns = agreed_columns(inbox)
         site = party.make(party.name, party.views, columns)
         ready.append(replace(party, columns=columns, site=site))
     return list(lifted(_MEASURE).run(ready, inboxes, report_progress))

@@ -21,9 +21,8 @@ import numpy as np
 
 from cofill.errors import DataError, SettingError
 from cofill.files import write_json
-from cofill.network._config import EXPERIMENTS, FederationConfig, Member, Person, ViewSource
+from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._database import throw_away_database
-from cofill.network._identity import read_json
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
 from cofill.network._processes import (
@@ -34,6 +33,7 @@ from cofill.network._processes import (
     wait_for_port,
 )
 from cofill.network._session import FederationError, Session, open_session
+from cofill.protocol import PROTOCOLS, PartyFolder, RunFolder
 from cofill.views import (
     MultiView,
     View,
@@ -152,12 +152,14 @@ class LocalFederation:
                 raise ProcessError(f"no sign of {lacking} after {_START_S:.0f} s")
             time.sleep(0.3)
 
+    def _run_folder(self, party: str, run: str) -> RunFolder:
+        return PartyFolder(self.kit(party) / "cofill").run(run)
+
     def progress(self, run: str) -> tuple[str, float]:
         """Return the step that the coordinator is at, and the share that is done."""
-        path = self.kit("coordinator") / "cofill" / "runs" / run / "run.json"
-        if not path.exists():
+        note = self._run_folder("coordinator", run).read_note()
+        if note is None:
             return "start", 0.0
-        note = read_json(path)
         return note["step"], note["next"] / note["steps"]
 
     def run(
@@ -269,7 +271,7 @@ def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
     if people:
         column = json.dumps(next(iter(views.values())).id)
         lines += ["[people]", 'source = "people.csv"', f"id = {column}", ""]
-    agreed = json.dumps(list(EXPERIMENTS))
+    agreed = json.dumps(list(PROTOCOLS.names))
     lines += ["[agrees]", f"experiments = {agreed}", "", "[results]", 'folder = "results"', ""]
     return "\n".join(lines)
 
@@ -318,14 +320,14 @@ def run_local(
     each site has other individuals (of the digits), for ``"federate"`` with some rows missing. One
     site in three reads from Parquet, one from CSV, one from a throw-away database.
     """
-    from cofill.network._experiments import experiment_of
+    from cofill.network._schedule import schedule_of
 
     started = time.monotonic()
     if not 0 < missing < 1:
         raise SettingError(f"--missing must be between 0 and 1, got {missing}")
     held = _dealt(experiment, data, sites, missing, seed)
     order = RunOrder(new_run(), experiment, {**(settings or {}), "seed": seed})
-    experiment_of(order, _described(_by_site(held)))  # a wrong setting is told before all else
+    schedule_of(order, _described(_by_site(held)))  # a wrong setting is told before all else
     out = out.resolve()
     _fresh(out)
     people = experiment == "cooperate"
@@ -385,7 +387,7 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
 
     The first round is left out: programs are compiled in it.
     """
-    own = _lines(federation.kit("coordinator") / "cofill" / "runs" / run / "times.jsonl")
+    own = federation._run_folder("coordinator", run).read_times()
     rounds: list[list[tuple[int, float]]] = []
     for line in own:
         if line["name"] == "invite":
@@ -396,18 +398,9 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
         return {}
     work: dict[int, float] = {}
     for name in federation.federation.names:
-        for line in _lines(federation.kit(name) / "cofill" / "runs" / run / "times.jsonl"):
+        for line in federation._run_folder(name, run).read_times():
             work[line["step"]] = max(work.get(line["step"], 0.0), line["seconds"])
     later = rounds[1:]
     wall = sum(seconds for steps in later for _, seconds in steps) / len(later)
     trained = sum(work.get(step, 0.0) for steps in later for step, _ in steps) / len(later)
     return {"round_s": wall, "training_s": trained, "overhead_s": wall - trained}
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _require_finished(outcome: Mapping[str, Any]) -> None:
-    if outcome["state"] != "finished":
-        raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")

@@ -1,4 +1,4 @@
-"""A run's order: what the submitter asks for, the same text at every place."""
+"""A run's order: what the submitter asks for, the same text at every machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cofill.errors import SettingError
-from cofill.network._config import EXPERIMENTS
+from cofill.protocol import PROTOCOLS, AbstractProtocol, Membership
 
 __all__ = ["RunOrder", "new_run"]
 
-_GO_ON = ("federate", "mean")  # without a site that is lost
 _RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 
 
@@ -25,7 +24,7 @@ def new_run() -> str:
 
 @dataclass(frozen=True)
 class RunOrder:
-    """Which experiment, with which settings, under which name."""
+    """Which protocol, with which settings, under which name."""
 
     run: str
     experiment: str
@@ -34,17 +33,21 @@ class RunOrder:
     def __post_init__(self) -> None:
         if not isinstance(self.run, str) or not _RUN.fullmatch(self.run):
             raise SettingError(f"a run must be named like {new_run()}, got {self.run!r}")
-        if self.experiment not in EXPERIMENTS:
+        if self.experiment not in PROTOCOLS.names:
             raise SettingError(
-                f"experiment must be one of {', '.join(EXPERIMENTS)}, got {self.experiment!r}"
+                f"experiment must be one of {', '.join(PROTOCOLS.names)}, got {self.experiment!r}"
             )
         if not isinstance(self.settings, Mapping):
             raise SettingError(f"settings must be a table, got {type(self.settings).__name__}")
 
+    def make_protocol(self, members: Membership) -> AbstractProtocol:
+        """Return the protocol object, or raise a `SettingError` for settings that are wrong."""
+        return PROTOCOLS.load(self.experiment).from_settings(dict(self.settings), members)
+
     @property
-    def goes_on(self) -> bool:
+    def tolerates_absence(self) -> bool:
         """Whether the run goes on without a site that is lost."""
-        return self.experiment in _GO_ON
+        return PROTOCOLS.load(self.experiment).tolerates_absence
 
     def to_json(self) -> dict[str, Any]:
         """Return what `RunOrder(**…)` takes."""

@@ -250,10 +250,10 @@ def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] 
         "name": order.run,
         "resource_spec": {},
         # FLARE ends a job that has fewer sites left.
-        "min_clients": 1 if order.goes_on else len(sites),
-        "mandatory_clients": [] if order.goes_on else sites,
+        "min_clients": 1 if order.tolerates_absence else len(sites),
+        "mandatory_clients": [] if order.tolerates_absence else sites,
         "deploy_map": {"app": ["server", *sites]},
-        "cofill_goes_on": order.goes_on,
+        "cofill_goes_on": order.tolerates_absence,
     }
     server = {
         "format_version": 2,

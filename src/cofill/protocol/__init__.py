@@ -16,6 +16,7 @@ from cofill.protocol._driver import (
     run_protocol,
     run_steps,
 )
+from cofill.protocol._folders import PartyFolder, RunFolder
 from cofill.protocol._protocol import (
     PROTOCOLS,
     AbstractProtocol,
@@ -34,6 +35,8 @@ __all__ = [
     "LocalData",
     "Membership",
     "Outbox",
+    "PartyFolder",
+    "RunFolder",
     "SiteResult",
     "Step",
     "agree_on_columns",

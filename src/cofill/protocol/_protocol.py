@@ -28,17 +28,17 @@ PROTOCOLS = Registry("cofill.protocols", "protocol")
 
 PROTOCOLS.add(
     "cooperate",
-    "cofill.cooperate:CooperativeProtocol",
+    "cofill.network._by_view:Cooperation",
     "split by view: each site reconstructs the rows it lacks from the others' codes",
 )
 PROTOCOLS.add(
     "federate",
-    "cofill.federate:FederatedProtocol",
+    "cofill.network._by_row:Rounds",
     "split by row: sites train one model in rounds and complete their own individuals",
 )
 PROTOCOLS.add(
     "cluster",
-    "cofill.cluster:ClusterProtocol",
+    "cofill.network._groups:Grouping",
     "split by row: groups of all sites' individuals by k-means",
 )
 PROTOCOLS.add(

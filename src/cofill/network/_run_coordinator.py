@@ -1,9 +1,9 @@
 """The coordinator's end of the network driver: it sequences steps and forwards sealed messages.
 
 It sees who sends how many bytes to whom in which step, and nothing inside, unless a message is for
-the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a
-run that was cut off goes on from the last step that every site had done: `resume` orders the same
-run again.
+the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a run
+that was cut off goes on from the last step that every site had done: `resume` orders the same run
+again.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.files import write_atomically, write_json
-from cofill.network._identity import Identity, read_json
+from cofill.files import write_atomically
+from cofill.network._identity import Identity
 from cofill.network._messages import read_address, read_message
-from cofill.network._place import Mail, Place, Route, mail_path, note_time
+from cofill.network._schedule import Schedule
+from cofill.network._site_runner import Messages, SiteRunner
 from cofill.privacy import MessageAddress, RunFigures, decode_releases
-from cofill.protocol import COORDINATOR
+from cofill.protocol import COORDINATOR, PartyFolder
 
-__all__ = ["PostOffice"]
+__all__ = ["RunCoordinator", "run_in_process"]
 
 
-class PostOffice:
+class RunCoordinator:
     """A run as the coordinator keeps it: which steps are done, and the messages under way."""
 
-    def __init__(self, route: Route, identity: Identity, home: Path) -> None:
-        self.route, self.identity = route, identity
-        self.order = route.experiment.order
-        self.folder = home / "runs" / self.order.run
-        self.limit = route.federation.limits.message_bytes
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def __init__(self, schedule: Schedule, identity: Identity, home: Path) -> None:
+        self.schedule, self.identity = schedule, identity
+        self.order = schedule.order
+        self.folder = PartyFolder(home).run(self.order.run)
+        self.limit = schedule.federation.limits.message_bytes
+        self.folder.make()
         self.next = 0
         self.metrics: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
         self._result: dict[str, Any] = {}
         self.began = time.monotonic()
-        note = self.folder / "run.json"
-        before = read_json(note) if note.exists() else None
+        before = self.folder.read_note()
         if before is not None:
-            self._take_up(before)
-        over = self.next > route.report
-        self.place = Place(route, identity, None, home) if route.star and not over else None
-        if self.place is not None and before is not None:
-            self._go_back(self.place)
+            self._resume(before)
+        over = self.next > schedule.report
+        own_party = schedule.is_star and not over
+        self.runner = SiteRunner(schedule, identity, None, home) if own_party else None
+        if self.runner is not None and before is not None:
+            self._go_back(self.runner)
         if not over:
             self.note("running")
 
-    def _take_up(self, note: Mapping[str, Any]) -> None:
+    def _resume(self, note: Mapping[str, Any]) -> None:
         if note.get("order") != self.order.to_json():
             raise SettingError(
                 f"run {self.order.run} was ordered with other settings before; give it the same, "
@@ -61,25 +62,24 @@ class PostOffice:
         # Where it had finished and nobody heard of it, there is nothing left to do but to say so.
         self.metrics, self._result = dict(note["metrics"]), dict(note["result"])
 
-    def _go_back(self, place: Place) -> None:
+    def _go_back(self, runner: SiteRunner) -> None:
         """Ask sites once more whose answers were lacking when the coordinator was to act."""
-        if COORDINATOR not in self.route.actors(self.next) or place.done >= self.next:
+        if COORDINATOR not in self.schedule.actors(self.next) or runner.done >= self.next:
             return
         last = max((k for k in self._executed() if k < self.next), default=-1)
-        if last > place.done and self.route.experiment.lacking(last):
+        if last > runner.done and self.schedule.protocol.may_lack_sites(last):
             self.next = last
 
     def note(self, state: str, why: str = "") -> None:
         """Write where the run stands."""
-        last = self.next > self.route.report
-        write_json(
-            self.folder / "run.json",
+        last = self.next > self.schedule.report
+        self.folder.write_note(
             {
                 "order": self.order.to_json(),
                 "state": state,
                 "next": self.next,
-                "steps": self.route.report + 1,
-                "step": "end" if last else self.route.name(self.next),
+                "steps": self.schedule.report + 1,
+                "step": "end" if last else self.schedule.name(self.next),
                 "why": why,
                 "notes": self.notes,
                 "metrics": self.metrics,
@@ -87,56 +87,56 @@ class PostOffice:
             },
         )
 
-    def mail(self, receiver: str) -> dict[tuple[int, str], bytes]:
-        """Return the messages that a place needs for the next step."""
-        found = {}
+    def messages_for(self, receiver: str) -> dict[tuple[int, str], bytes]:
+        """Return the messages that a machine needs for the next step."""
+        messages = {}
         for step, sender in self._wanted(receiver):
-            path = self._path(step, sender, receiver)
+            path = self.folder.message(step, sender, receiver)
             try:
-                found[step, sender] = path.read_bytes()
+                messages[step, sender] = path.read_bytes()
             except OSError:
                 raise StoreError(
                     f"the message from {sender!r} to {receiver!r} of step {step} is lost; start a "
                     "new run"
                 ) from None
-        return found
+        return messages
 
     def _wanted(self, receiver: str) -> list[tuple[int, str]]:
-        """Return which messages a place needs: in a star, those that came since others acted."""
-        if self.place is None:
-            return list(self.route.due(self.next, receiver))
-        if self.next == self.route.report:
+        """Return which messages a machine needs: in a star, those that came since others acted."""
+        if self.runner is None:
+            return list(self.schedule.needed_messages(self.next, receiver))
+        if self.next == self.schedule.report:
             return []
         if receiver == COORDINATOR:
-            first = self.place.done
+            first = self.runner.done
         else:
             first = max((k for k in self._executed() if k < self.next), default=-1)
-        possible = self.route.may_come(self.next, receiver, first)
+        possible = self.schedule.possible_messages(self.next, receiver, first)
         return sorted(
             (step, sender)
             for step, sender in possible
-            if self._path(step, sender, receiver).exists()
+            if self.folder.message(step, sender, receiver).exists()
         )
 
     def _executed(self) -> list[int]:
         """Return the sites' steps of which a message is here."""
-        folder = self.folder / "mail"
-        found = sorted(int(path.name) for path in folder.glob("*")) if folder.exists() else []
-        return [k for k in found if COORDINATOR not in self.route.actors(k)]
+        folder = self.folder.messages
+        steps = sorted(int(path.name) for path in folder.glob("*")) if folder.exists() else []
+        return [k for k in steps if COORDINATOR not in self.schedule.actors(k)]
 
     def act(self) -> None:
         """Run the coordinator's own step."""
-        if self.place is None:
+        if self.runner is None:
             raise SettingError(f"step {self.next} has no coordinator")
-        self.place.act(self.next, self.mail(COORDINATOR))  # its messages are laid out by then
+        self.runner.act(self.next, self.messages_for(COORDINATOR))
 
     def receive(self, sender: str, messages: Mapping[str, bytes]) -> None:
-        """Take the messages of a place that has ended the step; refuse what it does not owe."""
-        owed = self.route.receivers(self.next, sender)
-        if sender not in self.route.actors(self.next) or set(messages) != set(owed):
+        """Take the messages of a machine that has ended the step; refuse what it does not owe."""
+        owed = self.schedule.receivers(self.next, sender)
+        if sender not in self.schedule.actors(self.next) or set(messages) != set(owed):
             raise DataError(
                 f"site {sender!r} must send {len(owed)} messages in step {self.next} "
-                f"({self.route.name(self.next)}), got {len(messages)}; refused"
+                f"({self.schedule.name(self.next)}), got {len(messages)}; refused"
             )
         for receiver, message in messages.items():
             if not isinstance(message, bytes):
@@ -144,86 +144,84 @@ class PostOffice:
             wanted = MessageAddress(self.order.run, self.next, sender, receiver)
             if read_address(message, limit=self.limit) != wanted:
                 raise DataError(f"site {sender!r} sent a message that is not {wanted}; refused")
-        self._lay_out(sender, self.next, messages)
+        self._write_messages(sender, self.next, messages)
 
-    def _lay_out(self, sender: str, step: int, messages: Mapping[str, bytes]) -> None:
+    def _write_messages(self, sender: str, step: int, messages: Mapping[str, bytes]) -> None:
         for receiver, message in messages.items():
-            path = self._path(step, sender, receiver)
+            path = self.folder.message(step, sender, receiver)
             path.parent.mkdir(parents=True, exist_ok=True)
-            # In a star every sender still has its last messages: no need to survive a power cut.
-            write_atomically(path, message, private=True, sync=not self.route.star)
+            # In a star every sender still has its last messages: these need not survive a power cut.
+            write_atomically(path, message, private=True, sync=not self.schedule.is_star)
 
     def leave_out(self, name: str, why: str) -> None:
         """Note that a run goes on without a site's answer."""
-        what = f"step {self.next} ({self.route.name(self.next)})"
+        what = f"step {self.next} ({self.schedule.name(self.next)})"
         self.notes.append(f"{what}: site {name!r} {why}; left out")
 
     def advance(self) -> None:
         """Go on to the next step; every actor's messages of this one are here, or left out."""
-        number, place = self.next, self.place
-        if number == self.route.report:
+        number, runner = self.next, self.runner
+        if number == self.schedule.report:
             self._read_reports()
         self.next += 1
-        if place is not None and COORDINATOR in self.route.actors(number):
-            self.next = self.route.experiment.follows(number, place.parties[COORDINATOR])
-        elif place is not None:
-            self._forget(number, place.done)
+        if runner is not None and COORDINATOR in self.schedule.actors(number):
+            self.next = self.schedule.protocol.next_step(number, runner.parties[COORDINATOR])
+        elif runner is not None:
+            self._forget(number, runner.done)
         taken, self.began = time.monotonic() - self.began, time.monotonic()
-        note_time(self.folder, {"step": number, "name": self.route.name(number), "seconds": taken})
+        self.folder.add_time(number, self.schedule.name(number), taken)
         self.note("running")
 
     def _forget(self, number: int, done: int) -> None:
         """Remove messages that nobody can need: of sites' steps before the last, where acted on."""
         last = min(max((k for k in self._executed() if k < number), default=-1), done)
-        for path in (self.folder / "mail").glob("*"):
+        for path in self.folder.messages.glob("*"):
             if int(path.name) <= last:
                 shutil.rmtree(path, ignore_errors=True)
 
     @property
     def result(self) -> dict[str, Any]:
         """What the coordinator's own party tells of the run."""
-        if self.place is None:
+        if self.runner is None:
             return self._result
-        return self.route.experiment.result(self.place.parties[COORDINATOR])
+        return self.schedule.protocol.summarise(self.runner.parties[COORDINATOR])
 
     @property
-    def told(self) -> list[str]:
+    def all_notes(self) -> list[str]:
         """Notes on whoever was left out, and why."""
-        return [*self.notes, *([] if self.place is None else self.place.notes)]
+        return [*self.notes, *([] if self.runner is None else self.runner.notes)]
 
     def end(self) -> None:
         """Close a run that has gone through: messages are no longer needed."""
-        self.notes, self._result = self.told, self.result
-        self.place = None
+        self.notes, self._result = self.all_notes, self.result
+        self.runner = None
         self.note("finished")
-        shutil.rmtree(self.folder / "mail", ignore_errors=True)
-        (self.folder / "state.bin").unlink(missing_ok=True)
+        shutil.rmtree(self.folder.messages, ignore_errors=True)
+        self.folder.state.unlink(missing_ok=True)
 
     def _read_reports(self) -> None:
-        for sender in self.route.federation.names:
-            path = self._path(self.next, sender, COORDINATOR)
-            if not path.exists() and self.route.experiment.lacking(self.next):
+        for sender in self.schedule.federation.names:
+            path = self.folder.message(self.next, sender, COORDINATOR)
+            if not path.exists() and self.schedule.protocol.may_lack_sites(self.next):
                 continue
             address = MessageAddress(self.order.run, self.next, sender, COORDINATOR)
             content = read_message(path.read_bytes(), address, self.identity, limit=self.limit)
             for release in decode_releases(content, sender):
-                home = self.route.experiment.homes.get(release.sender)
+                home = self.schedule.protocol.party_sites.get(release.sender)
                 if not isinstance(release, RunFigures) or home != sender:
                     raise DataError(f"site {sender!r} must report figures of its own; refused")
                 self.metrics[release.sender] = {"site": sender, **release.figures}
 
-    def _path(self, step: int, sender: str, receiver: str) -> Path:
-        return mail_path(self.folder, step, sender, receiver)
 
-
-def run_here(office: PostOffice, places: Mapping[str, Place]) -> None:
-    """Run all steps over places in this process: the network driver without a network."""
-    while office.next <= office.route.report:
-        for name in office.route.actors(office.next):
+def run_in_process(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner]) -> None:
+    """Run all steps over sites in this process: the network driver without a network."""
+    schedule = coordinator.schedule
+    while coordinator.next <= schedule.report:
+        for name in schedule.actors(coordinator.next):
             if name == COORDINATOR:
-                office.act()
+                coordinator.act()
             else:
-                mail: Mail = office.mail(name)
-                office.receive(name, places[name].act(office.next, mail))
-        office.advance()
-    office.end()
+                messages: Messages = coordinator.messages_for(name)
+                coordinator.receive(name, runners[name].act(coordinator.next, messages))
+        coordinator.advance()
+    coordinator.end()

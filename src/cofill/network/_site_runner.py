@@ -1,0 +1,364 @@
+"""One site's end of the network driver, without the engine that carries the messages.
+
+It runs the steps of the in-process driver over the parties that live here, one step at a time when
+it is told to. What a step wants to send is encoded and sealed, goes through this site's gate into
+its ledger on disk, is kept with the parties' new state, and only then handed out: a step that is
+asked for again hands out the very same messages, so that nothing is released or charged twice. A
+step that fails leaves the parties as they were. The coordinator's own party is run like a site's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cofill.codec import decode, encode
+from cofill.errors import CofillError, DataError, SettingError, StoreError
+from cofill.files import new_folder, write_atomically
+from cofill.network._config import SiteConfig
+from cofill.network._identity import Identity
+from cofill.network._messages import read_message, write_message
+from cofill.network._schedule import Schedule
+from cofill.network._tables import read_people, read_site_views
+from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
+from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender
+from cofill.views import Source, View, write_table
+
+__all__ = ["Messages", "SiteRunner", "public_fault"]
+
+Messages = Mapping[tuple[int, str], bytes]
+"""Sealed messages for a machine, by the step they were sent in and their sender."""
+
+_STATE_FORMAT = "cofill.state"
+
+
+class SiteRunner:
+    """A site in one run: its parties, its gate, its files.
+
+    Parameters
+    ----------
+    schedule
+        The run's table of steps.
+    identity
+        Its keys and everybody's.
+    config
+        What the site brings and allows; None for the coordinator's own party.
+    home
+        The folder in which the site keeps its ledger and its runs.
+    report_progress
+        Called with a step's name and the share done.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        identity: Identity,
+        config: SiteConfig | None,
+        home: Path,
+        report_progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self.schedule, self.identity, self.config = schedule, identity, config
+        self.protocol = schedule.protocol
+        self.report_progress = report_progress
+        self.home = PartyFolder(home)
+        self.folder = self.home.run(schedule.order.run)
+        self.limit = schedule.federation.limits.message_bytes
+        if config is not None:
+            self._require_agreement(config)
+        self.parties: dict[str, Any] = {}
+        self.local: list[Release] = []
+        self.sent: dict[str, bytes] = {}
+        self.notes: list[str] = []
+        self.done = -1
+        self._start()
+
+    @property
+    def name(self) -> str:
+        """The site's name, or the coordinator's."""
+        return self.identity.name
+
+    def _require_agreement(self, config: SiteConfig) -> None:
+        """Raise a `SettingError` unless the site agrees to such a run."""
+        order = self.schedule.order
+        if order.experiment not in config.agrees:
+            raise SettingError(
+                f"site {self.name!r} does not agree to the experiment {order.experiment!r} "
+                f"(it agrees to {', '.join(config.agrees) or 'none'})"
+            )
+        if config.only_psi and order.settings.get("alignment") != "psi":
+            raise SettingError(
+                f"site {self.name!r} agrees to alignment 'psi' only; order the run with "
+                "--set alignment=psi"
+            )
+
+    def _start(self) -> None:
+        """Make the parties, or take them up where they were kept."""
+        self.folder.make()
+        self.data: LocalData | None = None
+        if self.config is not None:
+            federation, keys = self.schedule.federation, self.identity.others
+            self.data = LocalData(
+                self.name,
+                read_site_views(self.config, federation),
+                read_people(self.config, federation),
+                self.identity.sign,
+                {name: keys[name].sign for name in federation.names if name in keys},
+            )
+        self._digests = {} if self.data is None else _digests(self.data.views)
+        if self.folder.state.exists():
+            self._resume()
+        elif self.data is None:
+            self.parties = {COORDINATOR: self.protocol.start_coordinator()}
+        else:
+            self.parties = self.protocol.start_site(self.data)
+
+    def _resume(self) -> None:
+        run = self.schedule.order.run
+        try:
+            state = decode(self.folder.state.read_bytes(), format=_STATE_FORMAT)
+            if state["views"] != self._digests:
+                raise StoreError(
+                    f"the rows of site {self.name!r} have changed since run {run} began, so it "
+                    "cannot go on; start a new run"
+                )
+            self.done = state["done"]
+            self.sent = dict(state["sent"])
+            self.notes = list(state["notes"])
+            self.parties = {
+                name: self.protocol.restore_party(name, content, self.data)
+                for name, content in state["parties"].items()
+            }
+            self.local = list(state["local"])
+        except (KeyError, TypeError) as error:
+            raise StoreError(
+                f"what site {self.name!r} kept of run {run} is damaged ({type(error).__name__}); "
+                "start a new run"
+            ) from None
+
+    # --- acting -------------------------------------------------------------------------------
+
+    def act(self, number: int, messages: Messages) -> dict[str, bytes]:
+        """Run a step and return a sealed message for everyone who is owed one."""
+        if not 0 <= number <= self.schedule.report or self.name not in self.schedule.actors(number):
+            raise SettingError(f"step {number} is no step of site {self.name!r}; refused")
+        if number <= self.done:
+            return self._sent_messages(number)
+        self._require_earlier_steps(number)
+        before = dict(self.parties), list(self.local), list(self.notes)
+        try:
+            outbox = self._run(number, messages)
+            sealed = self._seal(outbox, number)
+            self._pass_gate(outbox, number)
+            self._keep(number, sealed)
+        except BaseException:
+            self.parties, self.local, self.notes = before
+            raise
+        return sealed
+
+    def _require_earlier_steps(self, number: int) -> None:
+        """Raise unless every step that this site must not have missed is done."""
+        earlier = [k for k in range(number) if self.name in self.schedule.actors(k)]
+        missed = [k for k in earlier if k > self.done and not self.protocol.may_be_missed(k)]
+        if missed and (self.name != COORDINATOR or not self.schedule.is_star):
+            raise StoreError(
+                f"site {self.name!r} has not done step {missed[0]} "
+                f"({self.schedule.name(missed[0])}) of this run and cannot go on with step "
+                f"{number}; start a new run"
+            )
+
+    def _run(self, number: int, messages: Messages) -> list[Release]:
+        """Run a step, or write the results, and return what is to leave."""
+        started = time.monotonic()
+        if number == self.schedule.report:
+            outbox = self._report()
+        else:
+            outbox = self._step(number, self._open(messages, number))
+        if self.config is not None:  # the run's coordinator keeps times of its own party
+            seconds = time.monotonic() - started
+            self.folder.add_time(number, self.schedule.name(number), seconds)
+        return outbox
+
+    def _open(self, messages: Messages, number: int) -> list[Release]:
+        """Return the releases that have arrived, in the order of the in-process driver."""
+        due = self.schedule.possible_messages(number, self.name, self.done)
+        missing = sorted(sender for k, sender in due if (k, sender) not in messages)
+        if set(messages) - due or (missing and not self.schedule.is_star):
+            what = f"no message from {', '.join(missing)}" if missing else "a message too many"
+            raise DataError(
+                f"site {self.name!r} got {what} before step {number} "
+                f"({self.schedule.name(number)}); refused"
+            )
+        order = {name: k for k, name in enumerate([*self.protocol.party_sites, COORDINATOR])}
+        arrived: list[tuple[int, int, Release]] = []
+        for step, sender in sorted(messages):
+            try:
+                releases = self._releases(step, sender, messages[step, sender])
+            except DataError as error:
+                if self.name != COORDINATOR or not self.protocol.may_lack_sites(step):
+                    raise
+                self.notes.append(f"step {step} ({self.schedule.name(step)}): {error}; left out")
+                continue
+            arrived += [(step, order[release.sender], release) for release in releases]
+        arrived += [(self.done, order[release.sender], release) for release in self.local]
+        arrived.sort(key=lambda item: item[:2])
+        return [release for *_, release in arrived]
+
+    def _releases(self, step: int, sender: str, message: bytes) -> list[Release]:
+        """Open a message, and refuse what its sender may not send here."""
+        address = MessageAddress(self.schedule.order.run, step, sender, self.name)
+        content = read_message(message, address, self.identity, limit=self.limit)
+        releases = decode_releases(content, sender)
+        for release in releases:
+            if self._site_of(release.sender) != sender:
+                raise DataError(f"site {sender!r} may not send as {release.sender!r}; refused")
+            if release.receiver not in self.parties:
+                raise DataError(
+                    f"site {sender!r} sent a release for {release.receiver!r}, which is not at "
+                    f"site {self.name!r}; refused"
+                )
+        return releases
+
+    def _site_of(self, party: str) -> str | None:
+        return COORDINATOR if party == COORDINATOR else self.protocol.party_sites.get(party)
+
+    def _step(self, number: int, arrived: Sequence[Release]) -> list[Release]:
+        step = self.protocol.steps[number]
+        names = list(self.parties)
+        inboxes = [tuple(r for r in arrived if r.receiver == name) for name in names]
+
+        def report_progress(share: float) -> None:
+            if self.report_progress is not None:
+                self.report_progress(step.name, share)
+
+        results = step.run([self.parties[n] for n in names], inboxes, report_progress)
+        everybody = (*self.protocol.party_sites, COORDINATOR)
+        outbox: list[Release] = []
+        self.local = []
+        for name, (party, sent) in zip(names, results, strict=True):
+            self.parties[name] = party
+            for release in sent:
+                check_sender(release, name, everybody, step.name)
+                stays = self._site_of(release.receiver) == self.name
+                (self.local if stays else outbox).append(release)
+        return outbox
+
+    def _report(self) -> list[Release]:
+        """Write what the parties have produced and return figures for the coordinator."""
+        config, data = self.config, self.data
+        assert config is not None  # noqa: S101
+        assert data is not None  # noqa: S101
+        target = config.results / self.schedule.order.run
+        figures: list[Release] = []
+        # Results that exist already were written before a crash, by this very run.
+        with (
+            tempfile.TemporaryDirectory() as scratch,
+            nullcontext(Path(scratch)) if target.exists() else new_folder(target) as folder,
+        ):
+            for name, party in self.parties.items():
+                view = config.views.get(name) or next(iter(config.views.values()))
+                form = ".csv" if Source(view.source).form == "csv" else ".parquet"
+                result = self.protocol.finish(party, data)
+                for stem, table in result.tables.items():
+                    write_table(table, folder / f"{stem}{form}")
+                for file_name, text in result.texts.items():
+                    (folder / file_name).write_text(text, encoding="utf-8")
+                figures += [] if result.figures is None else [result.figures]
+        return figures
+
+    # --- what leaves --------------------------------------------------------------------------
+
+    def _pass_gate(self, outbox: Sequence[Release], number: int) -> None:
+        """Take every release through this site's gate into the ledger on disk, before it leaves."""
+        if not outbox:
+            return
+        limits = None
+        if self.config is not None:
+            limits = self.config.budget or self.schedule.federation.budget
+        budgets = {} if limits is None else dict.fromkeys(self.parties, Budget(**limits))
+        label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
+        with self.home.open_ledger() as ledger:
+            gate = Gate(ledger, budgets)
+            for release in outbox:
+                gate.pass_on(release, label)
+        if self.config is not None:
+            self.folder.sent.write(number, self.schedule.name(number), outbox)
+
+    def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
+        sealed = {}
+        for receiver in self.schedule.receivers(number, self.name):
+            releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
+            if self.name == COORDINATOR and not releases:
+                continue  # it knows anyway whom it has nothing to say to
+            content = encode_releases(releases)
+            address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
+            sealed[receiver] = write_message(content, address, self.identity, limit=self.limit)
+        stray = [r for r in outbox if self._site_of(r.receiver) not in sealed]
+        if stray:
+            raise SettingError(
+                f"step {self.schedule.name(number)!r}: {stray[0].receiver!r} takes no part in it"
+            )
+        return sealed
+
+    # --- what stays ---------------------------------------------------------------------------
+
+    def _keep(self, number: int, sealed: Mapping[str, bytes]) -> None:
+        """Put messages and parties on disk; the state's rename is the moment the step is done."""
+        # What others sent is kept no longer than the run needs it.
+        parties = {} if number == self.schedule.report else self.parties
+        sent = dict(sealed)
+        if self.name == COORDINATOR:
+            # They are forwarded from these files; a state that held them too would be large.
+            for receiver, message in sealed.items():
+                path = self.folder.message(number, self.name, receiver)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(path, message, private=True, sync=False)
+            sent = {}
+        state = {
+            "done": number,
+            "views": self._digests,
+            "local": self.local,
+            "parties": {name: self.protocol.state_of(p) for name, p in parties.items()},
+            "sent": sent,
+            "notes": self.notes,
+        }
+        write_atomically(self.folder.state, encode(state, format=_STATE_FORMAT), private=True)
+        self.done, self.parties, self.sent = number, parties, sent
+
+    def _sent_messages(self, number: int) -> dict[str, bytes]:
+        if number != self.done:
+            raise StoreError(
+                f"site {self.name!r} has gone on to step {self.done} and no longer has what it "
+                f"sent in step {number}; start a new run"
+            )
+        if self.name != COORDINATOR:
+            return self.sent
+        names = self.schedule.federation.names
+        paths = {name: self.folder.message(number, self.name, name) for name in names}
+        return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def _digests(views: Mapping[str, View]) -> dict[str, str]:
+    """Return a hash of each view's rows, by which a changed table is noticed."""
+    digests = {}
+    for name, view in views.items():
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr([f.to_dict() for f in view.features]).encode())
+        for array in (view.ids, view.cells):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digests[name] = digest.hexdigest()
+    return digests
+
+
+def public_fault(error: BaseException) -> str:
+    """Return what may be said of an error elsewhere: cofill's own sentence, or only its type."""
+    if isinstance(error, CofillError):
+        return str(error)
+    return f"an unexpected {type(error).__name__}; see the site's own log"

@@ -1,0 +1,146 @@
+"""Where a party keeps its files: its ledger, and of each run what it needs to go on or be audited.
+
+These two classes own the layout; nothing else joins the names of these files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cofill.errors import StoreError
+from cofill.files import read_document, write_document
+from cofill.privacy import Ledger, SentLog
+
+__all__ = ["PartyFolder", "RunFolder"]
+
+_RUN_FORMAT = "cofill.run"
+_FAULT_FORMAT = "cofill.fault"
+# Updates of many rounds would fill a disk, and the last ones tell an attacker most of the end.
+_KEPT_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run at one party.
+
+    ``state`` is what the party has become, ``sent`` what it has sent, ``messages`` what is on its
+    way through the coordinator, ``times`` how long steps took.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.path.name
+
+    def make(self) -> None:
+        """Make the folder, for its owner only."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def state(self) -> Path:
+        """The party's state after its last step."""
+        return self.path / "state.safetensors"
+
+    @property
+    def sent(self) -> SentLog:
+        """The releases that the party has sent."""
+        return SentLog(self.path / "sent", last_rounds=_KEPT_ROUNDS)
+
+    @property
+    def messages(self) -> Path:
+        """Sealed messages on their way, by step."""
+        return self.path / "messages"
+
+    def message(self, step: int, sender: str, receiver: str) -> Path:
+        """Return where the coordinator keeps a message on its way."""
+        return self.messages / str(step) / f"{sender}--{receiver}.sealed"
+
+    @property
+    def note(self) -> Path:
+        """Where the run stands, as the coordinator knows it."""
+        return self.path / "run.json"
+
+    def write_note(self, value: Mapping[str, Any]) -> None:
+        """Write where the run stands."""
+        write_document(self.note, _RUN_FORMAT, value)
+
+    def read_note(self) -> dict[str, Any] | None:
+        """Return where the run stands, or None if nothing was noted yet."""
+        return read_document(self.note, _RUN_FORMAT) if self.note.exists() else None
+
+    def write_fault(self, sentence: str) -> None:
+        """Leave what went wrong where the party's own people find it."""
+        write_document(self.path / "fault.json", _FAULT_FORMAT, {"why": sentence})
+
+    @property
+    def times(self) -> Path:
+        """How long each step took, a JSON line each."""
+        return self.path / "times.jsonl"
+
+    def add_time(self, step: int, name: str, seconds: float) -> None:
+        """Note how long a step took, for whoever wonders where a run's time goes."""
+        line = json.dumps({"step": step, "name": name, "seconds": seconds}) + "\n"
+        with suppress(OSError), self.times.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def read_times(self) -> list[dict[str, Any]]:
+        """Return the noted times; a half-written last line is left out."""
+        with suppress(OSError):
+            lines = self.times.read_text(encoding="utf-8").splitlines()
+            return [json.loads(line) for line in lines if line.endswith("}")]
+        return []
+
+
+@dataclass(frozen=True)
+class PartyFolder:
+    """The folder in which a party keeps its ledger and its runs."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger of everything the party has sent, over all runs."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def runs(self) -> Path:
+        """The folder of runs."""
+        return self.path / "runs"
+
+    def run(self, name: str) -> RunFolder:
+        """Return the folder of a run."""
+        return RunFolder(self.runs / name)
+
+    def all_runs(self) -> list[RunFolder]:
+        """Return the folders of all runs, by name: they begin with the time of the order."""
+        return [RunFolder(path) for path in sorted(self.runs.glob("*")) if path.is_dir()]
+
+    @contextmanager
+    def open_ledger(self) -> Iterator[Ledger]:
+        """Give the ledger to add to; what was added is on disk when the block ends.
+
+        Two runs at once write to one ledger, so a lock is held between processes. On a full disk
+        no half line is left.
+        """
+        import fcntl
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "ledger.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            ledger = Ledger.load(self.ledger) if self.ledger.exists() else Ledger()
+            yield ledger
+            size = self.ledger.stat().st_size if self.ledger.exists() else 0
+            try:
+                ledger.save(self.ledger)
+            except OSError as error:
+                with suppress(OSError):
+                    os.truncate(self.ledger, size)
+                raise StoreError(f"{self.ledger} cannot be written: {error.strerror}") from None
