@@ -420,7 +420,7 @@ def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
 def test_a_site_that_is_missing_ends_the_groups(rows_here):
     federation = rows_here("cluster", GROUPS, row_sites(whole=True))
     assert not federation.schedule().protocol.may_lack_sites(6)
-    assert not federation.order.goes_on
+    assert not federation.order.tolerates_absence
 
 
 # --- means ------------------------------------------------------------------------------------

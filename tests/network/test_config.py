@@ -153,7 +153,7 @@ def test_shared_views_are_at_every_site_unless_told(tmp_path):
     assert given.shared == ("scan", "age")
     assert [s.views for s in given.sites] == [("blood", "scan"), ("scan", "age")]
     assert given.views == {"blood": "clinic"}
-    assert (given.by_row, given.by_view) == (True, False)
+    assert (given.membership.is_by_row, given.membership.is_by_view) == (True, False)
     assert FederationConfig.from_json(given.to_json()) == given
     path.write_text('views = ["scan", "scan"]\n' + FEDERATION.replace('name = "breast"', ""))
     with pytest.raises(SettingError, match="views must be names of the views that sites hold"):

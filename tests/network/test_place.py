@@ -183,7 +183,7 @@ def test_a_budget_for_guaranteed_releases_refuses_codes(here):
     federation = here()
     place = federation.place("a", budget={"epsilon": 1.0, "only_guaranteed": True})
     office, _ = until(federation, 3)
-    place = SiteRunner(office.schedule, federation.identities["a"], place.config, place.home)
+    place = SiteRunner(office.schedule, federation.identities["a"], place.config, place.home.path)
     with pytest.raises(SettingError, match="no guarantee and the site's budget"):
         place.act(3, office.messages_for("a"))
     assert len(Ledger.load(federation.ledger("a"))) == 2
@@ -300,7 +300,7 @@ def test_a_missing_message_and_one_too_many_are_refused(here):
 def test_a_message_of_an_earlier_step_is_refused(here):
     federation = here()
     office, places = until(federation, 4)
-    old = office._path(2, "b", "a").read_bytes()
+    old = office.folder.message(2, "b", "a").read_bytes()
     with pytest.raises(DataError, match=r"another one came \(of step 2"):
         places["a"].act(4, {**office.messages_for("a"), (3, "b"): old})
 

@@ -1,9 +1,9 @@
 """The coordinator's end of the network driver: it sequences steps and forwards sealed messages.
 
 It sees who sends how many bytes to whom in which step, and nothing inside, unless a message is for
-the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a run
-that was cut off goes on from the last step that every site had done: `resume` orders the same run
-again.
+the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a
+run that was cut off goes on from the last step that every site had done: `resume` orders the same
+run again.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class RunCoordinator:
         for receiver, message in messages.items():
             path = self.folder.message(step, sender, receiver)
             path.parent.mkdir(parents=True, exist_ok=True)
-            # In a star every sender still has its last messages: these need not survive a power cut.
+            # In a star every sender still has its last messages: no need to survive a power cut.
             write_atomically(path, message, private=True, sync=not self.schedule.is_star)
 
     def leave_out(self, name: str, why: str) -> None:
