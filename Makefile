@@ -1,4 +1,4 @@
-# The two commands a newcomer needs are `make demo` and `make test`; everything else is below.
+# Start with `make demo` and `make test`; `make help` lists the rest.
 
 PYTHON ?= python3
 VENV := .venv
