@@ -414,7 +414,7 @@ def test_what_the_coordinator_keeps_tells_no_id_and_no_cell(here):
 
 def test_views_are_read_in_the_federations_order(here):
     federation = here(MultiView(list(few().values())))
-    assert list(federation.place("c").experiment.federation.views) == ["a", "b", "c"]
+    assert list(federation.place("c").protocol.members.view_sites) == ["a", "b", "c"]
     assert federation.place("b").parties["b"].others == ("a", "c")
 
 
