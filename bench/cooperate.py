@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from cofill.cooperate import CooperativeReconstruction, CooperativeSettings, fit_many
-from cofill.metrics import Recorder, paper_forest
+from cofill.metrics import Recorder
 from cofill.nets import TrainSettings
 from cofill.paths import keep_compiled_programs
 from cofill.views import MultiView, Scaler, View, load
+from cofill_papers import paper_forest
 
 # No early stopping, so that both sides take the same steps.
 LINKS = TrainSettings(epochs=100, batch_size=32, learning_rate=1e-3)

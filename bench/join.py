@@ -16,7 +16,8 @@ from functools import partial, reduce
 from pathlib import Path
 
 from cofill.errors import CofillError, SettingError
-from cofill.metrics import ResultRecord, joined
+from cofill.metrics import ResultRecord
+from cofill_papers import joined
 
 
 def main() -> int:

@@ -13,7 +13,8 @@ from cofill.errors import DataError, InputError, SettingError
 from cofill.views import _sql
 from cofill.views._frames import to_table
 from cofill.views._sources import read_views
-from cofill.views._sql import _to_arrow, _unified, read_sql, safe_label, write_sql
+from cofill.views._sql import _to_arrow, _unified, read_sql, write_sql
+from cofill.views._sql_connection import safe_label
 
 pytest.importorskip("sqlalchemy")
 

@@ -6,6 +6,8 @@
     _experiment    run one
     _crs           the protocol of the Cooperative Reconstruction System
     _methods       what is compared
+    _comparison    the papers' classifier, and paired tests over the seeds
+    _join          records of one experiment, made in parts, as one
     _observations  masks, noise, digits, subtypes, coverage
     _mean_experiments, _released, _attacks, _mean_pictures
                    the experiments on released means: which, on what, how, and their pictures
@@ -26,7 +28,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cofill_papers._behaviour import behaviour
     from cofill_papers._catalogue import Experiment, experiments, find_experiment
+    from cofill_papers._comparison import paired_test, paper_forest
     from cofill_papers._experiment import run_experiment
+    from cofill_papers._join import joined
     from cofill_papers._write import page, result_tables
 
 __all__ = [
@@ -34,7 +38,10 @@ __all__ = [
     "behaviour",
     "experiments",
     "find_experiment",
+    "joined",
     "page",
+    "paired_test",
+    "paper_forest",
     "result_tables",
     "run_experiment",
 ]
@@ -43,7 +50,9 @@ __all__ = [
 _EXPORTS = {
     "_behaviour": ("behaviour",),
     "_catalogue": ("Experiment", "experiments", "find_experiment"),
+    "_comparison": ("paired_test", "paper_forest"),
     "_experiment": ("run_experiment",),
+    "_join": ("joined",),
     "_write": ("page", "result_tables"),
 }
 

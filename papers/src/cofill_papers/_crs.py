@@ -19,8 +19,9 @@ import numpy as np
 from cofill.audit import HeldOut, hold_out
 from cofill.completion import Progress
 from cofill.errors import DataError
-from cofill.metrics import Recorder, accuracy, mrd, mse, paper_forest
+from cofill.metrics import Recorder, accuracy, mrd, mse
 from cofill.views import Dataset, MultiView, drop_rows
+from cofill_papers._comparison import paper_forest
 from cofill_papers._methods import Family, Fitted
 
 __all__ = ["Notebook", "Outcome", "Repeat", "hidden_rows", "run_repeats", "split_individuals"]

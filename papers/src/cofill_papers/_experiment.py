@@ -9,11 +9,13 @@ from typing import Any
 
 from cofill.completion import Progress, silent
 from cofill.errors import SettingError
-from cofill.metrics import Recorder, ResultRecord, joined, paired_test
+from cofill.metrics import Recorder, ResultRecord
 from cofill_papers._attacks import ATTACKS, check_attacks
 from cofill_papers._catalogue import AnyExperiment, Experiment, find_experiment
+from cofill_papers._comparison import paired_test
 from cofill_papers._crs import Notebook, Repeat, run_repeats
 from cofill_papers._fed_experiments import FedExperiment, run_fed_experiment
+from cofill_papers._join import joined
 from cofill_papers._leak_experiments import (
     LeakExperiment,
     run_leak_experiment,

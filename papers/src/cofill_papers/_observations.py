@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cofill.metrics import accuracy, paper_forest
+from cofill.metrics import accuracy
+from cofill_papers._comparison import paper_forest
 from cofill_papers._crs import Notebook, Outcome, Repeat
 
 __all__ = [

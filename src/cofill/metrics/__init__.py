@@ -1,12 +1,10 @@
-"""Scores of completions, groups and classifiers, and the records results are kept in.
+"""Scores of completions and groups, and the records results are kept in.
 
 Everything is NumPy; scikit-learn and SciPy are loaded by the functions that need them.
 """
 
 from cofill.metrics._clustering import ari, clustering_accuracy, mutual_information, nmi, purity
-from cofill.metrics._comparison import PairedTest, paired_test, paper_forest
 from cofill.metrics._images import packed_images, psnr, ssim_per_image, unpacked_images
-from cofill.metrics._join import joined
 from cofill.metrics._json import plain
 from cofill.metrics._machine import machine, versions
 from cofill.metrics._reconstruction import (
@@ -23,7 +21,6 @@ from cofill.metrics._recorder import Recorder
 from cofill.metrics._table import ResultTable, table
 
 __all__ = [
-    "PairedTest",
     "Recorder",
     "ResultRecord",
     "ResultTable",
@@ -31,7 +28,6 @@ __all__ = [
     "accuracy",
     "ari",
     "clustering_accuracy",
-    "joined",
     "machine",
     "mrd",
     "mrd_per_feature",
@@ -40,8 +36,6 @@ __all__ = [
     "mutual_information",
     "nmi",
     "packed_images",
-    "paired_test",
-    "paper_forest",
     "plain",
     "psnr",
     "purity",

@@ -14,6 +14,8 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.views._frames import ColumnRules, view_from_table
 from cofill.views._multiview import MultiView
+from cofill.views._sql import read_sql
+from cofill.views._sql_connection import safe_label
 
 __all__ = ["Source", "is_database", "read_views"]
 
@@ -72,15 +74,11 @@ class Source:
         """The source as it may be shown: without a password, without a query's text."""
         if not is_database(self.text):
             return self.text
-        from cofill.views._sql import safe_label
-
         return safe_label(self.text)
 
     def read(self, id: str) -> pa.Table:  # noqa: A002
         """Read the whole source as an Arrow table; ids of a CSV file stay text."""
         if self.form == "sql":
-            from cofill.views._sql import read_sql
-
             return read_sql(self.text)
         path = Path(self.text)
         if not path.exists():

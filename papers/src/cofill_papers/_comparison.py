@@ -8,6 +8,8 @@ from jaxtyping import Float, Real
 
 from cofill.errors import DataError
 
+__all__ = ["PairedTest", "paired_test", "paper_forest"]
+
 Alternative = Literal["two-sided", "less", "greater"]
 
 

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from cofill.errors import SettingError
-from cofill.metrics import ResultRecord, joined
+from cofill.metrics import ResultRecord
+from cofill_papers import joined
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (ROOT, ROOT / "src", ROOT / "papers" / "src")
 
 
 def record(method: str, **changes) -> ResultRecord:
@@ -75,7 +79,10 @@ def test_the_command_refuses_records_of_other_simulated_means(tmp_path, mean, co
     done = subprocess.run(
         [sys.executable, "-m", "bench.join", "a.json", "b.json", "--out", "whole.json"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "papers/src"))),
+        },
         capture_output=True,
         text=True,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cofill.errors import SettingError
-from cofill.metrics._record import ResultRecord
+from cofill.metrics import ResultRecord
 
 __all__ = ["joined"]
 
