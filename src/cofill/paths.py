@@ -9,14 +9,14 @@ __all__ = ["compiled_folder", "data_folder", "keep_compiled_programs"]
 
 def data_folder() -> Path:
     """Return the folder of the data sets: ``$COFILL_DATA``, else the user's cache folder."""
-    given = os.environ.get("COFILL_DATA")
-    return Path(given).expanduser() if given else _user_cache() / "data"
+    chosen = os.environ.get("COFILL_DATA")
+    return Path(chosen).expanduser() if chosen else _user_cache() / "data"
 
 
 def compiled_folder() -> Path:
     """Return the folder of compiled programs: ``$COFILL_CACHE``, else the user's cache."""
-    given = os.environ.get("COFILL_CACHE")
-    return (Path(given).expanduser() if given else _user_cache()) / "jax"
+    chosen = os.environ.get("COFILL_CACHE")
+    return (Path(chosen).expanduser() if chosen else _user_cache()) / "jax"
 
 
 def keep_compiled_programs() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cofill.errors import SettingError
 from cofill.views._multiview import MultiView
-from cofill.views._partition import by_row, by_row_paired, by_view, by_view_and_row, pair_up
+from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
 
 fast = settings(max_examples=60, deadline=None)
 
@@ -68,7 +68,6 @@ def test_a_skewed_deal(n, sites, alpha, key):
 def test_rows_that_are_missing_stay_missing():
     holes = complete(200).hide({"edge": np.arange(200) % 3 == 0})
     assert_covers(by_row(holes, 4, key=2), holes)
-    assert_covers(by_view_and_row(holes, 3, key=2), holes)
 
 
 def test_a_small_alpha_skews_the_classes_and_a_large_one_does_not():
@@ -127,16 +126,6 @@ def test_fed_vigans_set_up():
         assert part.patterns() == {
             (True, True): 3000, (True, False): 1500, (False, True): 1500,
         }  # fmt: skip
-
-
-def test_both_ways_at_once():
-    views = complete(11)
-    parts = by_view_and_row(
-        views, 2, key=4, holders={"clinic": ["image", "edge"], "studio": ["sound"]}
-    )
-    assert list(parts) == [f"site_{k}.{h}" for k in (1, 2) for h in ("clinic", "studio")]
-    assert_covers(parts, views)
-    assert np.array_equal(parts["site_1.clinic"].ids, parts["site_1.studio"].ids)
 
 
 def test_keys_matter():

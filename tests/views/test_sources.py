@@ -13,7 +13,6 @@ from cofill.errors import DataError, InputError, SettingError, StoreError
 from cofill.files import new_folder
 from cofill.views._feature import Kind
 from cofill.views._frames import to_table
-from cofill.views._multiview import MultiView
 from cofill.views._sources import Source, read_views
 from cofill.views._writers import write_table
 
@@ -224,9 +223,7 @@ def test_ids_must_have_one_type_over_all_files(tmp_path):
     assert "007" not in message
     both = read_views({"clinic": clinic, "lab": lab}, id="id", id_type="text")
     assert both.ids.tolist() == ["007", "7", "8"]
-    assert MultiView.from_files({"clinic": clinic, "lab": lab}, id="id", id_type="text").same_as(
-        both
-    )
+    assert read_views({"clinic": clinic, "lab": lab}, id="id", id_type="text").same_as(both)
 
 
 def test_rules_reach_one_file(tmp_path):

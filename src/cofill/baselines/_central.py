@@ -91,16 +91,16 @@ class CentralCompleter(AbstractCompleter):
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         matrix = self.pool_.encode(views)
-        made: dict[str, np.ndarray] = {}
+        predicted: dict[str, np.ndarray] = {}
         for name, scaler in self.pool_.scalers.items():
-            own = matrix[:, self.pool_.columns[name]]
-            filled = np.broadcast_to(self.typical_[self.pool_.columns[name]], own.shape).copy()
-            holes = np.asarray(np.isnan(own).any(axis=1))
+            cells = matrix[:, self.pool_.columns[name]]
+            filled = np.broadcast_to(self.typical_[self.pool_.columns[name]], cells.shape).copy()
+            holes = np.asarray(np.isnan(cells).any(axis=1))
             if name in self.fusions_ and holes.any():
                 inputs, present, _ = self._others(matrix[holes], views, name, holes)
                 filled[holes] = self.fusions_[name].predict(inputs, present)
-            made[name] = scaler.decode(filled, clip=True)
-        return made
+            predicted[name] = scaler.decode(filled, clip=True)
+        return predicted
 
     def _others(
         self, matrix: np.ndarray, views: MultiView, name: str, rows: np.ndarray | None = None

@@ -78,9 +78,9 @@ class Completed:
                 np.copyto(merged, predicted[name], where=unknown, casting="same_kind")
             merged.setflags(write=False)
             cells[name] = merged
-            for given, kept in zip((lower, upper), ends, strict=True):
-                if given is not None and name in given:
-                    kept[name] = np.where(unknown, given[name], np.nan)
+            for predicted_ends, merged_ends in zip((lower, upper), ends, strict=True):
+                if predicted_ends is not None and name in predicted_ends:
+                    merged_ends[name] = np.where(unknown, predicted_ends[name], np.nan)
         return cls(source, cells, method, ends[0], ends[1], notes)
 
     def __repr__(self) -> str:

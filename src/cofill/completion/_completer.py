@@ -67,7 +67,7 @@ class AbstractCompleter(BaseEstimator, ABC):
 
     def score(self, views: MultiView, truth: MultiView) -> float:
         """Return the mean R² of the numeric cells missing in `views` and known in `truth`."""
-        done = self.complete(views)
+        completed = self.complete(views)
         scores = []
         for name in views:
             known = truth[name].positions(views.ids)
@@ -75,10 +75,12 @@ class AbstractCompleter(BaseEstimator, ABC):
             numeric = [k for k, f in enumerate(views[name].features) if f.kind is Kind.NUMERIC]
             if hidden.any() and numeric:
                 actual = truth[name].cells[known[hidden]][:, numeric]
-                made = done.cells[name][hidden][:, numeric]
+                completed_cells = completed.cells[name][hidden][:, numeric]
                 # A cell left empty is scored as if the mean had been filled in.
                 typical = views[name].typical()[numeric]
-                scores.append(r2(actual, np.where(np.isnan(made), typical, made)))
+                scores.append(
+                    r2(actual, np.where(np.isnan(completed_cells), typical, completed_cells))
+                )
         if not scores:
             raise DataError("there is nothing to score: no row is missing in views and in truth")
         return float(np.mean(scores))

@@ -40,20 +40,20 @@ def distributions(completed: Completed) -> dict[str, dict[str, dict[str, Any]]]:
     >>> sum(found["observed"]), all(n == 0 or n >= LEAST for n in found["observed"])
     (9, True)
     """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    by_view: dict[str, dict[str, dict[str, Any]]] = {}
     for name, view in completed.source.items():
         if view.image_shape is not None:
             continue
         origin, cells = completed.origin(name), completed.cells[name]
-        made = {}
+        by_feature = {}
         for k, feature in enumerate(view.features[:_MOST]):
             both = [np.asarray(cells[origin[:, k] == where, k], np.float64) for where in (0, 1)]
             counts = _numeric(*both) if feature.kind is Kind.NUMERIC else _coded(feature, *both)
             if counts is not None:
-                made[feature.name] = counts
-        if made:
-            found[name] = made
-    return found
+                by_feature[feature.name] = counts
+        if by_feature:
+            by_view[name] = by_feature
+    return by_view
 
 
 def _numeric(observed: np.ndarray, completed: np.ndarray) -> dict[str, Any] | None:
@@ -118,13 +118,13 @@ def _coded(feature: Feature, observed: np.ndarray, completed: np.ndarray) -> dic
         [np.bincount(v.astype(np.int64), minlength=len(names)) for v in (observed, completed)]
     )
     order = np.argsort(counts.sum(axis=0), kind="stable")[::-1]
-    kept = [int(k) for k in order if _enough(counts[:, k]) and counts[:, k].any()]
-    rest = [int(k) for k in order if k not in kept]
-    while kept and not _enough(counts[:, rest].sum(axis=1)):
-        rest.append(kept.pop())
-    if not kept:
+    common = [int(k) for k in order if _enough(counts[:, k]) and counts[:, k].any()]
+    rest = [int(k) for k in order if k not in common]
+    while common and not _enough(counts[:, rest].sum(axis=1)):
+        rest.append(common.pop())
+    if not common:
         return None
-    values, columns = [names[k] for k in kept], [counts[:, k] for k in kept]
+    values, columns = [names[k] for k in common], [counts[:, k] for k in common]
     if counts[:, rest].any():
         values, columns = [*values, "other"], [*columns, counts[:, rest].sum(axis=1)]
     table = np.stack(columns, axis=1)

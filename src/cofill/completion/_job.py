@@ -255,12 +255,12 @@ def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[st
 
 def _learned(completer: Any) -> dict[str, Any]:
     """Return what a method says of itself: masks of views, or the losses of rounds."""
-    said: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if hasattr(completer, "masks_"):
         masks: dict[str, dict[str, dict[str, float]]] = {}
         for view, source, feature, weight in nw.from_native(completer.masks_).rows():
             masks.setdefault(view, {}).setdefault(source, {})[feature] = round(weight, 6)
-        said["masks"] = masks
+        facts["masks"] = masks
     if hasattr(completer, "curve_"):
-        said["curve"] = completer.curve_
-    return said
+        facts["curve"] = completer.curve_
+    return facts

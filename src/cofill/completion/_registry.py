@@ -95,8 +95,8 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
     for setting in settings:
         if setting not in known:
             close = get_close_matches(setting, known, n=1)
-            told = ", ".join(sorted(known)) or "none"
-            hint = f"did you mean {close[0]!r}?" if close else f"its settings: {told}"
+            names = ", ".join(sorted(known)) or "none"
+            hint = f"did you mean {close[0]!r}?" if close else f"its settings: {names}"
             raise SettingError(f"method {name!r} has no setting {setting!r}; {hint}")
 
 

@@ -7,7 +7,7 @@ from cofill.views._frames import ColumnRules, read_ids, to_frame, to_table, view
 from cofill.views._keys import Key, stream
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
-from cofill.views._partition import by_row, by_row_paired, by_view, by_view_and_row, pair_up
+from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
 from cofill.views._scaling import EncodedBlock, Scaler
 from cofill.views._sources import Source, is_database, read_views
 from cofill.views._sql import check_new_tables, write_sql
@@ -29,7 +29,6 @@ __all__ = [
     "by_row",
     "by_row_paired",
     "by_view",
-    "by_view_and_row",
     "check_new_tables",
     "datasets",
     "drop_cells",

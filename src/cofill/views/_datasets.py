@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -309,9 +308,8 @@ def _where(name: str) -> str:
     if name not in FILES:
         return "embedded"
     folder = data_folder()
-    found: list[Path] = [folder / "mnist"] if name == "mnist" else []
-    found = [p for p in [*found, folder / FILES[name]] if p.exists()]
-    return str(found[0]) if found else "not here"
+    candidates = [*([folder / "mnist"] if name == "mnist" else []), folder / FILES[name]]
+    return next((str(path) for path in candidates if path.exists()), "not here")
 
 
 @dataclass(frozen=True)

@@ -236,8 +236,8 @@ def _digest(path: Path, method: str) -> str:
 
 
 def _damaged(name: str, path: Path, why: str) -> DataError:
-    again = "" if name in ELSEWHERE else f" and run `cofill datasets fetch {name}`"
+    way_out = "" if name in ELSEWHERE else f" and run `cofill datasets fetch {name}`"
     return DataError(
         f"data set {name!r}: the file {path} is damaged or was changed ({why}); "
-        f"remove it{again}, or put an untouched copy in its place"
+        f"remove it{way_out}, or put an untouched copy in its place"
     )

@@ -120,28 +120,30 @@ def view_from_table(
         raise DataError(f"{where} has no rows; give it at least one individual or leave it out")
     ids = read_ids(table.column(id), where, rules)
     require_unique(ids, where, rules.first_row, rules.row)
-    kept = [c for c in columns if c != id and not rules.ignores(name, c)]
-    if "" in kept:
+    wanted = [c for c in columns if c != id and not rules.ignores(name, c)]
+    if "" in wanted:
         raise DataError(
             f"{where}: column {columns.index('') + 1} has no name; name it in the header or "
             "remove it (pandas writes one unless told index=False)"
         )
-    if not kept:
+    if not wanted:
         raise DataError(f"{where} has no columns beside the id; give it at least one feature")
     read = [
         _read_column(table.column(c), c, f"{where}: column {c!r}", rules.kind(name, c), rules)
-        for c in kept
+        for c in wanted
     ]
     narrow = all(values.dtype.itemsize <= 4 for _, values in read)
-    cells = np.empty((table.num_rows, len(kept)), dtype=np.float32 if narrow else np.float64)
+    cells = np.empty((table.num_rows, len(wanted)), dtype=np.float32 if narrow else np.float64)
     features = []
-    for k in range(len(kept)):
+    for k in range(len(wanted)):
         feature, values = read[k]
         cells[:, k] = values
         features.append(feature)
         read[k] = (feature, values[:0])  # a million rows twice is enough
     before = set(columns[: columns.index(id)])
-    return View(name, ids, cells, features, id_name=id, id_position=sum(c in before for c in kept))
+    return View(
+        name, ids, cells, features, id_name=id, id_position=sum(c in before for c in wanted)
+    )
 
 
 def read_ids(column: pa.ChunkedArray, where: str, rules: ColumnRules) -> np.ndarray:

@@ -58,12 +58,12 @@ def id_type(ids: np.ndarray) -> str:
 def require_unique(ids: np.ndarray, where: str, first_row: int = 1, row: str = "row") -> None:
     """Raise a `DataError` that counts repeated ids and points at the first repetition."""
     order = np.argsort(ids, kind="stable")
-    again = ids[order][1:] == ids[order][:-1]
-    if again.any():
-        at = int(order[1:][again].min())
+    repeated = ids[order][1:] == ids[order][:-1]
+    if repeated.any():
+        at = int(order[1:][repeated].min())
         first = int(np.flatnonzero(ids == ids[at])[0])
         raise DataError(
-            f"{where}: {int(again.sum())} ids occur more than once (the first in {row}s "
+            f"{where}: {int(repeated.sum())} ids occur more than once (the first in {row}s "
             f"{first + first_row} and {at + first_row}); keep one row per individual"
         )
 

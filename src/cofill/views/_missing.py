@@ -84,8 +84,9 @@ def drop_rows(
         if mechanism == "mar":
             z = _elsewhere(views, _drivers(views, name, rates), 1, rng)[:, 0]
         elif mechanism == "mnar":
-            own = _encoded(views[name])
-            z[views.present(name)] = _standard(own @ _directions(own.shape[1], 1, rng))[:, 0]
+            encoded = _encoded(views[name])
+            projected = encoded @ _directions(encoded.shape[1], 1, rng)
+            z[views.present(name)] = _standard(projected)[:, 0]
         ranks[name] = strength * z + rng.logistic(size=views.n_individuals)
     order = sorted(wanted)
     stream(key, "order").shuffle(order)
@@ -129,7 +130,7 @@ def drop_cells(
     rates = _rates(views, rate, names)
     _check(views, mechanism, strength, single_ok=True)
     masks = {name: np.zeros(view.cells.shape, dtype=bool) for name, view in views.items()}
-    kept = dict(views)
+    remaining = dict(views)
     for name, share in rates.items():
         view, rng = views[name], stream(key, "cells", name)
         known = ~np.isnan(view.cells)
@@ -153,25 +154,25 @@ def drop_cells(
         masks[name].flat[np.argpartition(rank, -count, axis=None)[-count:]] = True
         cells = view.cells.copy()
         cells[masks[name]] = np.nan
-        kept[name] = view.with_rows(view.ids, cells)
-    return MultiView(kept), masks
+        remaining[name] = view.with_rows(view.ids, cells)
+    return MultiView(remaining), masks
 
 
 def _rates(
     views: MultiView, rate: float | Mapping[str, float], names: Sequence[str] | None
 ) -> dict[str, float]:
     """Return the rate of every view that loses something, in the order of the views."""
-    hit = views if names is None else names
-    given = dict(rate) if isinstance(rate, Mapping) else dict.fromkeys(hit, rate)
-    for name in [*given, *hit]:
+    losing = views if names is None else names
+    rates = dict(rate) if isinstance(rate, Mapping) else dict.fromkeys(losing, rate)
+    for name in [*rates, *losing]:
         views[name]
-    for name, share in given.items():
+    for name, share in rates.items():
         if not 0 <= share < 1:
             raise SettingError(
                 f"rate of view {name!r} must be at least 0 and less than 1, got {share!r}; "
                 "leave the view out instead of hiding all of it"
             )
-    return {n: float(given[n]) for n in views if n in given and n in hit}
+    return {n: float(rates[n]) for n in views if n in rates and n in losing}
 
 
 def _check(views: MultiView, mechanism: str, strength: float, *, single_ok: bool = False) -> None:

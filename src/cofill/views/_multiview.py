@@ -36,19 +36,19 @@ class MultiView(Mapping[str, View]):
     """
 
     def __init__(self, views: Sequence[View] | Mapping[str, View]) -> None:
-        given = list(views.values()) if isinstance(views, Mapping) else list(views)
-        if not given:
+        members = list(views.values()) if isinstance(views, Mapping) else list(views)
+        if not members:
             raise DataError("there is no view; give at least one")
-        names = [v.name for v in given]
+        names = [v.name for v in members]
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
             raise DataError(f"view {twice!r} occurs more than once; give each view its own name")
-        require_one_type({v.name: v.ids for v in given})
-        self._views = MappingProxyType({v.name: v for v in given})
-        filled = [v.ids for v in given if len(v)]
+        require_one_type({v.name: v.ids for v in members})
+        self._views = MappingProxyType({v.name: v for v in members})
+        filled = [v.ids for v in members if len(v)]
         self._ids = _union(filled)
-        self._presence = np.zeros((len(self._ids), len(given)), dtype=bool)
-        for k, view in enumerate(given):
+        self._presence = np.zeros((len(self._ids), len(members)), dtype=bool)
+        for k, view in enumerate(members):
             if len(view):
                 self._presence[np.searchsorted(self._ids, view.ids), k] = True
         self._ids.setflags(write=False)
@@ -81,10 +81,10 @@ class MultiView(Mapping[str, View]):
                 raise SettingError(f"there is no array for view {name!r}")
         for name, array in arrays.items():
             cells = np.asarray(array)
-            own = np.arange(len(cells)) if ids is None else np.asarray(ids)
-            if len(own) != len(cells):
+            row_ids = np.arange(len(cells)) if ids is None else np.asarray(ids)
+            if len(row_ids) != len(cells):
                 raise DataError(
-                    f"view {name!r}: {len(own)} ids for {len(cells)} rows; "
+                    f"view {name!r}: {len(row_ids)} ids for {len(cells)} rows; "
                     "every array must have one row per id"
                 )
             seen = np.ones(len(cells), dtype=bool)
@@ -96,7 +96,7 @@ class MultiView(Mapping[str, View]):
                         "give one truth value per row"
                     )
             columns = features.get(name) if features is not None else None
-            views.append(View(name, own[seen], cells[seen], columns))
+            views.append(View(name, row_ids[seen], cells[seen], columns))
         return cls(views)
 
     @classmethod
@@ -131,21 +131,6 @@ class MultiView(Mapping[str, View]):
         tables = {name: frame_to_table(frame, name) for name, frame in frames.items()}
         rules.check({name: table.column_names for name, table in tables.items()})
         return cls([view_from_table(n, t, id=id, rules=rules) for n, t in tables.items()])
-
-    @classmethod
-    def from_files(
-        cls,
-        sources: Mapping[str, Any],
-        *,
-        id: str,  # noqa: A002
-        kinds: Mapping[str, str] | None = None,
-        ignore: Sequence[str] = (),
-        id_type: str | None = None,
-    ) -> MultiView:
-        """Read views from CSV or Parquet files or SQL tables; see `read_views`."""
-        from cofill.views._sources import read_views
-
-        return read_views(sources, id=id, kinds=kinds, ignore=ignore, id_type=id_type)
 
     def __getitem__(self, name: str) -> View:
         try:
@@ -263,11 +248,11 @@ class MultiView(Mapping[str, View]):
         """Return the views without the marked individuals' rows: ``{view: mask over `ids`}``."""
         for name in hidden:
             self[name]
-        kept = []
+        remaining = []
         for name, view in self.items():
             mask = hidden.get(name)
-            kept.append(view if mask is None else view.take(~mask[self.present(name)]))
-        return MultiView(kept)
+            remaining.append(view if mask is None else view.take(~mask[self.present(name)]))
+        return MultiView(remaining)
 
     def same_as(self, other: MultiView) -> bool:
         """Whether both hold the same views with the same ids, cells and features."""

@@ -1,4 +1,4 @@
-"""Who holds what: split views over sites by view, by row, or both.
+"""Who holds what: split views over sites by view or by row.
 
 Every function returns ``{site: MultiView}`` in a fixed order, and is a function of its key.
 """
@@ -14,7 +14,7 @@ from cofill.errors import SettingError
 from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
 
-__all__ = ["by_row", "by_row_paired", "by_view", "by_view_and_row", "pair_up"]
+__all__ = ["by_row", "by_row_paired", "by_view", "pair_up"]
 
 
 def by_view(
@@ -34,20 +34,20 @@ def by_view(
     --------
     >>> three = MultiView.from_arrays({n: np.ones((4, 2)) for n in ("lab", "scan", "visits")})
     >>> held = by_view(three, {"hospital": ["lab", "scan"], "insurer": ["visits"]})
-    >>> {site: own.names for site, own in held.items()}
+    >>> {site: views.names for site, views in held.items()}
     {'hospital': ('lab', 'scan'), 'insurer': ('visits',)}
     """
     held = {n: [n] for n in views} if sites is None else {s: list(v) for s, v in sites.items()}
-    given = [name for names in held.values() for name in names]
-    for name in given:
+    held_names = [name for names in held.values() for name in names]
+    for name in held_names:
         views[name]
     empty = next((site for site, names in held.items() if not names), None)
     if empty is not None:
         raise SettingError(f"sites: {empty!r} holds no view; give it one or leave it out")
     for name in views:
-        if given.count(name) != 1:
+        if held_names.count(name) != 1:
             raise SettingError(
-                f"sites must name view {name!r} exactly once, got {given.count(name)} times"
+                f"sites must name view {name!r} exactly once, got {held_names.count(name)} times"
             )
     return {site: views.select(names) for site, names in held.items()}
 
@@ -80,8 +80,8 @@ def by_row(
 
     Examples
     --------
-    >>> one = MultiView.from_arrays({"lab": np.ones((10, 2))})
-    >>> [own.n_individuals for own in by_row(one, 3, key=0).values()]
+    >>> lab = MultiView.from_arrays({"lab": np.ones((10, 2))})
+    >>> [views.n_individuals for views in by_row(lab, 3, key=0).values()]
     [4, 3, 3]
     """
     names = _site_names(sites)
@@ -175,35 +175,6 @@ def by_row_paired(
     return _dealt(_paired(views, group, list(only)), site, names)
 
 
-def by_view_and_row(
-    views: MultiView,
-    sites: int | Sequence[str],
-    *,
-    key: Key,
-    holders: Mapping[str, Sequence[str]] | None = None,
-    labels: np.ndarray | None = None,
-    alpha: float | None = None,
-    min_rows: int = 1,
-) -> dict[str, MultiView]:
-    """Deal the individuals out to groups (`by_row`) and split each group's views (`by_view`).
-
-    `holders` is `by_view`'s ``sites``. Sites are called ``group.holder``.
-
-    Examples
-    --------
-    >>> both = MultiView.from_arrays({"lab": np.ones((9, 2)), "scan": np.ones((9, 3))})
-    >>> held = by_view_and_row(both, ["north", "south"], key=0)
-    >>> {site: own.n_individuals for site, own in held.items()}
-    {'north.lab': 5, 'north.scan': 5, 'south.lab': 4, 'south.scan': 4}
-    """
-    dealt = by_row(views, sites, key=key, labels=labels, alpha=alpha, min_rows=min_rows)
-    return {
-        f"{group}.{holder}": held
-        for group, own in dealt.items()
-        for holder, held in by_view(own, holders).items()
-    }
-
-
 def _site_names(sites: int | Sequence[str]) -> list[str]:
     if isinstance(sites, int):
         if sites < 1:
@@ -241,8 +212,8 @@ def _groups(
 
 
 def _paired(views: MultiView, group: np.ndarray, only: Sequence[str]) -> MultiView:
-    own = {name: k for k, name in enumerate(only, start=1)}
-    return views.hide({n: (group != 0) & (group != own.get(n, 0)) for n in views})
+    position = {name: k for k, name in enumerate(only, start=1)}
+    return views.hide({n: (group != 0) & (group != position.get(n, 0)) for n in views})
 
 
 def _top_up(site: np.ndarray, n_sites: int, min_rows: int, order: np.ndarray) -> None:

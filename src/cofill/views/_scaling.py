@@ -177,11 +177,11 @@ class Scaler:
         (array([[ 0.,  1.],
                [nan, nan]]), {'group': 1})
         """
-        given_cells = view.cells if rows is None else view.cells[rows]
+        view_cells = view.cells if rows is None else view.cells[rows]
         if view.features == self.features:
-            return self.encode(given_cells, dtype=dtype), {}
+            return self.encode(view_cells, dtype=dtype), {}
         at = {f.name: k for k, f in enumerate(view.features)}
-        cells = np.empty((len(given_cells), len(self.features)), dtype=given_cells.dtype)
+        cells = np.empty((len(view_cells), len(self.features)), dtype=view_cells.dtype)
         unseen: dict[str, int] = {}
         for k, feature in enumerate(self.features):
             if feature.name not in at:
@@ -189,16 +189,16 @@ class Scaler:
                     f"view {view.name!r} lacks the column {feature.name!r} that was there when the "
                     "scaler was fitted; add the column, or fit again"
                 )
-            given = view.features[at[feature.name]]
-            if (given.kind is Kind.NUMERIC) != (feature.kind is Kind.NUMERIC):
+            offered = view.features[at[feature.name]]
+            if (offered.kind is Kind.NUMERIC) != (feature.kind is Kind.NUMERIC):
                 raise DataError(
                     f"view {view.name!r}: column {feature.name!r} must be {feature.kind} as it was "
-                    f"at fit, got {given.kind}; read it with kinds={{{feature.name!r}: "
+                    f"at fit, got {offered.kind}; read it with kinds={{{feature.name!r}: "
                     f"'{feature.kind}'}}"
                 )
-            column = given_cells[:, at[feature.name]]
-            if given.categories != feature.categories:
-                column, n_unseen = _recode(column, given.categories, feature.categories)
+            column = view_cells[:, at[feature.name]]
+            if offered.categories != feature.categories:
+                column, n_unseen = _recode(column, offered.categories, feature.categories)
                 if n_unseen:
                     unseen[feature.name] = n_unseen
             cells[:, k] = column
@@ -237,11 +237,15 @@ class Scaler:
                 block[:, integers] = np.rint(block[:, integers])
                 out[part, numeric] = _finite(block, dtype)
             for coded in self._coded:
-                given = encoded[part, coded.start : coded.stop]
+                encoded_cell = encoded[part, coded.start : coded.stop]
                 codes = (
-                    (given[:, 0] >= 0.5) if coded.kind is Kind.BINARY else np.argmax(given, axis=1)
+                    (encoded_cell[:, 0] >= 0.5)
+                    if coded.kind is Kind.BINARY
+                    else np.argmax(encoded_cell, axis=1)
                 )
-                out[part, coded.feature] = np.where(np.isnan(given).any(axis=1), np.nan, codes)
+                out[part, coded.feature] = np.where(
+                    np.isnan(encoded_cell).any(axis=1), np.nan, codes
+                )
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -270,10 +274,10 @@ class Scaler:
     @cached_property
     def _numeric(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the numeric features, and of their encoded columns."""
-        found = [b for b in self.blocks if b.kind is Kind.NUMERIC]
+        blocks = [b for b in self.blocks if b.kind is Kind.NUMERIC]
         return (
-            np.array([b.feature for b in found], dtype=int),
-            np.array([b.start for b in found], dtype=int),
+            np.array([b.feature for b in blocks], dtype=int),
+            np.array([b.start for b in blocks], dtype=int),
         )
 
     @cached_property
@@ -334,13 +338,13 @@ def _finite(block: np.ndarray, dtype: type[np.floating]) -> np.ndarray:
 
 
 def _recode(
-    codes: np.ndarray, given: tuple[Any, ...], wanted: tuple[Any, ...]
+    codes: np.ndarray, offered: tuple[Any, ...], wanted: tuple[Any, ...]
 ) -> tuple[np.ndarray, int]:
     """Turn positions in `given` into positions in `wanted`; count the values that are not there."""
     position = {value: k for k, value in enumerate(wanted)}
-    table = np.array([position.get(value, np.nan) for value in given] + [np.nan])
+    table = np.array([position.get(value, np.nan) for value in offered] + [np.nan])
     missing = np.isnan(codes)
-    recoded = table[np.where(missing, len(given), codes).astype(np.int64)]
+    recoded = table[np.where(missing, len(offered), codes).astype(np.int64)]
     return recoded, int(np.isnan(recoded).sum() - missing.sum())
 
 

@@ -72,14 +72,14 @@ class View:
         if not name:
             raise SettingError("a view must have a name, got an empty one")
         try:
-            given = np.asarray(cells)
+            array = np.asarray(cells)
         except ValueError:  # rows of different lengths
             raise DataError(f"{where}: cells must be rows × features, all of one length") from None
-        if given.ndim > 2 and image_shape is None:
-            image_shape = tuple(int(s) for s in given.shape[1:])
-        if given.ndim < 2:
-            raise DataError(f"{where}: cells must be rows × features, got shape {given.shape}")
-        matrix = given.reshape(given.shape[0], int(np.prod(given.shape[1:])))
+        if array.ndim > 2 and image_shape is None:
+            image_shape = tuple(int(s) for s in array.shape[1:])
+        if array.ndim < 2:
+            raise DataError(f"{where}: cells must be rows × features, got shape {array.shape}")
+        matrix = array.reshape(array.shape[0], int(np.prod(array.shape[1:])))
         matrix = np.asarray(matrix, dtype=_cell_dtype(matrix.dtype, where))
         if features is None:
             features = [f"{name}_{k}" for k in range(matrix.shape[1])]
@@ -97,17 +97,17 @@ class View:
         seen = np.asarray((~np.isnan(matrix)).any(axis=1))
         order = np.argsort(row_ids, kind="stable")
         if seen.all() and (order[1:] > order[:-1]).all():
-            shared = np.may_share_memory(matrix, given)
-            kept_ids, kept = row_ids.copy(), matrix.copy() if shared else matrix
+            shared = np.may_share_memory(matrix, array)
+            sorted_ids, sorted_cells = row_ids.copy(), matrix.copy() if shared else matrix
         else:
             order = order[seen[order]]
-            kept_ids, kept = row_ids[order], matrix[order]
-        for array in (kept_ids, kept):
+            sorted_ids, sorted_cells = row_ids[order], matrix[order]
+        for array in (sorted_ids, sorted_cells):
             array.setflags(write=False)
         for attribute, value in {
             "name": name,
-            "ids": kept_ids,
-            "cells": kept,
+            "ids": sorted_ids,
+            "cells": sorted_cells,
             "features": columns,
             "image_shape": image_shape,
             "id_name": id_name,
