@@ -47,8 +47,8 @@ def gaussian_delta(sigma: float, eps: float) -> float:
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
 @pytest.mark.parametrize("count", [1, 9])
 def test_gaussian_noise_costs_what_its_closed_form_says(sigma, delta, count):
-    found = epsilon(GaussianEvent(sigma, count=count), delta)
-    assert gaussian_delta(sigma / math.sqrt(count), found) == pytest.approx(delta, rel=1e-6)
+    cost = epsilon(GaussianEvent(sigma, count=count), delta)
+    assert gaussian_delta(sigma / math.sqrt(count), cost) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize("eps", [0.05, 1.0, 6.0])
@@ -56,8 +56,8 @@ def test_one_laplace_release_costs_what_its_closed_form_says(eps):
     # δ(ε) = 1 − exp((ε − ε₀) / 2) below ε₀.
     assert epsilon(LaplaceEvent(1 / eps), 0) == pytest.approx(eps)
     for delta in (1e-3, 1e-2):
-        found = epsilon(LaplaceEvent(1 / eps), delta)
-        assert found == pytest.approx(eps + 2 * math.log1p(-delta), abs=2e-4)
+        cost = epsilon(LaplaceEvent(1 / eps), delta)
+        assert cost == pytest.approx(eps + 2 * math.log1p(-delta), abs=2e-4)
 
 
 def test_noise_per_coordinate_of_the_paper_is_another_guarantee_for_the_record():
@@ -68,10 +68,10 @@ def test_noise_per_coordinate_of_the_paper_is_another_guarantee_for_the_record()
 
 def test_many_laplace_releases_cost_what_simulation_says():
     eps0, count, delta = 0.2, 60, 0.05
-    found = epsilon(LaplaceEvent(1 / eps0, count=count), delta)
+    cost = epsilon(LaplaceEvent(1 / eps0, count=count), delta)
     noise = np.random.default_rng(0).laplace(0, 1 / eps0, (40_000, count))
     loss = eps0 * (np.abs(noise - 1) - np.abs(noise)).sum(axis=1)
-    simulated = np.maximum(1 - np.exp(found - loss), 0).mean()
+    simulated = np.maximum(1 - np.exp(cost - loss), 0).mean()
     assert simulated == pytest.approx(delta, rel=0.05)
 
 
@@ -89,17 +89,17 @@ def test_one_step_on_a_poisson_sample_costs_what_its_integral_says(sigma, rate, 
     plain = norm(0, sigma).pdf
 
     def with_row(at):
-        there = norm(at, sigma).pdf
-        return lambda x: (1 - rate) * plain(x) + rate * there(x)
+        shifted = norm(at, sigma).pdf
+        return lambda x: (1 - rate) * plain(x) + rate * shifted(x)
 
     delta = 1e-4
     event = SampledGaussianEvent(sigma, rate=rate, steps=1)
-    found = epsilon(event, delta, neighbours=neighbours)
+    cost = epsilon(event, delta, neighbours=neighbours)
     if neighbours == "replace one":
-        true = hockey_stick(with_row(1.0), with_row(-1.0), found)
+        true = hockey_stick(with_row(1.0), with_row(-1.0), cost)
     else:
         pairs = ((with_row(1.0), plain), (plain, with_row(1.0)))
-        true = max(hockey_stick(p, q, found) for p, q in pairs)
+        true = max(hockey_stick(p, q, cost) for p, q in pairs)
     assert true <= delta * 1.001
     assert true == pytest.approx(delta, rel=0.02)
 
@@ -125,7 +125,7 @@ def test_composition_costs_more_than_its_parts_and_less_than_their_sum():
 
 
 def test_the_same_events_one_by_one_or_at_once_cost_the_same():
-    for one, many in (
+    for single, many in (
         (GaussianEvent(3.0), GaussianEvent(3.0, count=5)),
         (LaplaceEvent(3.0), LaplaceEvent(3.0, count=5)),
         (
@@ -133,9 +133,9 @@ def test_the_same_events_one_by_one_or_at_once_cost_the_same():
             SampledGaussianEvent(2.0, rate=0.1, steps=10, overflow=5e-9),
         ),
     ):
-        merged = compose([one] * 5).events
+        merged = compose([single] * 5).events
         assert merged == (many,)
-        assert epsilon([one] * 5, DELTA) == epsilon(many, DELTA)
+        assert epsilon([single] * 5, DELTA) == epsilon(many, DELTA)
 
 
 def test_nothing_costs_nothing_and_gaussian_noise_has_no_epsilon_without_delta():
@@ -183,8 +183,8 @@ def test_what_hides_a_site_hides_its_records_at_twice_the_sensitivity():
     site = GaussianEvent(4.0, neighbours="add or remove one", unit="site")
     assert epsilon(site, DELTA) == epsilon(GaussianEvent(4.0), DELTA)
     for neighbours in ("replace one", "add or remove one"):
-        found = epsilon(site, DELTA, neighbours=neighbours, unit="record")
-        assert found == epsilon(GaussianEvent(2.0), DELTA)
+        cost = epsilon(site, DELTA, neighbours=neighbours, unit="record")
+        assert cost == epsilon(GaussianEvent(2.0), DELTA)
     with pytest.raises(SettingError, match="unit must be 'record'"):
         epsilon(GaussianEvent(4.0), DELTA, unit="site")
 
@@ -206,17 +206,17 @@ def test_the_guarantee_of_training_assumes_poisson_samples():
     ("rows", "rate"), [(1000, 0.032), (50, 0.5), (10_000, 1e-3), (9, 0.2), (40, 0.95), (1, 0.5)]
 )
 def test_the_overflow_is_that_of_the_training_loops_arrays(rows, rate):
-    found = overflow_of(rows, rate, 1)
+    chance = overflow_of(rows, rate, 1)
     worst = 0.0
-    for others in (rows - 1, rows):
-        with_row = sample_capacity(others + 1, rate)
-        without = sample_capacity(others, rate) if others else 0
-        chances = binom.pmf(np.arange(others + 1), others, rate)
-        lost = [n > without or n + 1 > with_row for n in range(others + 1)]
+    for count in (rows - 1, rows):
+        with_row = sample_capacity(count + 1, rate)
+        without = sample_capacity(count, rate) if count else 0
+        chances = binom.pmf(np.arange(count + 1), count, rate)
+        lost = [n > without or n + 1 > with_row for n in range(count + 1)]
         worst = max(worst, math.fsum(chances[lost]))
-    assert found == pytest.approx(worst, rel=1e-6)
-    assert found < 100 * OVERFLOW
-    assert overflow_of(rows, rate, 7) == pytest.approx(7 * found)
+    assert chance == pytest.approx(worst, rel=1e-6)
+    assert chance < 100 * OVERFLOW
+    assert overflow_of(rows, rate, 7) == pytest.approx(7 * chance)
 
 
 def test_the_overflow_is_paid_with_delta():
@@ -303,8 +303,8 @@ def test_an_event_is_the_same_after_a_file(drawn):
         events.append(GaussianEvent(noise, count=count))
         events.append(LaplaceEvent(noise, neighbours="add or remove one"))
         events.append(SampledGaussianEvent(noise, rate=1 / count, steps=count, overflow=1e-9))
-    whole = ComposedEvent(tuple(events))
-    assert Event.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+    composed = ComposedEvent(tuple(events))
+    assert Event.from_json(json.loads(json.dumps(composed.to_json()))) == composed
     merged = compose(events).parts()
     assert sum(getattr(p, "count", 0) for p in merged) == sum(c + 1 for _, c in drawn)
 

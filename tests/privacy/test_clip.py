@@ -56,8 +56,8 @@ def test_the_parts_of_enough_sites_have_the_noise_of_the_event():
 
 def test_an_update_is_clipped_before_it_gets_noise():
     noise = SiteNoise(clip=1.0, noise_multiplier=1e-3, sites=1)
-    found = noise.protect(np.full(4, 1e6), rng=0)
-    np.testing.assert_allclose(found, 0.5, atol=0.01)
+    protected = noise.protect(np.full(4, 1e6), rng=0)
+    np.testing.assert_allclose(protected, 0.5, atol=0.01)
     assert noise.protect(np.zeros(3)).tolist() != noise.protect(np.zeros(3)).tolist()
 
 

@@ -60,10 +60,12 @@ def test_rows_within_bounds_stay_and_others_come_to_the_border(bounds):
 )
 def test_no_record_moves_the_exact_sum_by_more_than_its_reach(which, rows):
     bounds, table = BOUNDS[which], np.array(rows)
-    one, other = table[:-1], np.vstack([table[:-2], table[-1:]])
+    table_a, table_b = table[:-1], np.vstack([table[:-2], table[-1:]])
     for norm in (1, 2):
         added = np.linalg.norm(_STEP * _exact_sum(bounds, table[-1:]), norm)
-        moved = np.linalg.norm(_STEP * (_exact_sum(bounds, one) - _exact_sum(bounds, other)), norm)
+        moved = np.linalg.norm(
+            _STEP * (_exact_sum(bounds, table_a) - _exact_sum(bounds, table_b)), norm
+        )
         assert added <= bounds.reach(norm, 3)
         assert moved <= 2 * bounds.reach(norm, 3)
 
@@ -73,17 +75,17 @@ def test_no_record_moves_the_exact_sum_by_more_than_its_reach(which, rows):
 def test_the_reach_is_no_larger_than_it_must_be(bounds, norm):
     corner = np.ones(3) if isinstance(bounds, Box) or bounds.norm == 2 else np.array([1.0, 0, 0])
     far = bounds.centre_of(3) + 1e9 * bounds.unit_of(3) * corner
-    found = np.linalg.norm(bounds.in_units(far[None])[0], norm)
-    assert found == pytest.approx(bounds.reach(norm, 3))
+    length = np.linalg.norm(bounds.in_units(far[None])[0], norm)
+    assert length == pytest.approx(bounds.reach(norm, 3))
 
 
 def test_without_noise_it_is_the_mean_of_clipped_rows(monkeypatch):
     quiet(monkeypatch)
     rows = RNG.normal(0.5, 1.0, (70_000, 3))
     for neighbours in ("replace one", "add or remove one"):
-        found = MeanDefence(Box(0.0, 1.0), 1.0, neighbours=neighbours).release(rows, **WHERE)
-        np.testing.assert_allclose(found.mean, rows.clip(0, 1).mean(axis=0), atol=1e-8)
-        assert found.rows == 70_000
+        released = MeanDefence(Box(0.0, 1.0), 1.0, neighbours=neighbours).release(rows, **WHERE)
+        np.testing.assert_allclose(released.mean, rows.clip(0, 1).mean(axis=0), atol=1e-8)
+        assert released.rows == 70_000
 
 
 # --- the noise --------------------------------------------------------------------------------
@@ -105,11 +107,11 @@ WIDTH, N = 4000, 10
 )
 def test_the_noise_has_the_distribution_and_scale_that_the_sensitivity_asks_for(defence, scale):
     rows = np.full((N, WIDTH), 0.0)
-    found = defence.release(rows, **WHERE, rng=7)
-    np.testing.assert_allclose(found.scale, scale, rtol=1e-5)
-    assert (found.scale >= scale * (1 - 1e-12)).all()
-    noise = (found.mean - defence.bounds.clip(rows)[0]) / scale
-    shape = {"gaussian": "norm", "laplace": "laplace"}[found.noise]
+    released = defence.release(rows, **WHERE, rng=7)
+    np.testing.assert_allclose(released.scale, scale, rtol=1e-5)
+    assert (released.scale >= scale * (1 - 1e-12)).all()
+    noise = (released.mean - defence.bounds.clip(rows)[0]) / scale
+    shape = {"gaussian": "norm", "laplace": "laplace"}[released.noise]
     assert kstest(noise, shape).pvalue > 1e-3
     # A scale that is off by a tenth would be seen.
     for wrong in (0.9, 1.1):
@@ -118,8 +120,8 @@ def test_the_noise_has_the_distribution_and_scale_that_the_sensitivity_asks_for(
 
 def test_coordinates_of_unlike_units_get_noise_in_proportion():
     box = Box((0, 0, 0), (1, 100, 0.1))
-    found = MeanDefence(box, 1.0).release(np.zeros((5, 3)), **WHERE, rng=0)
-    np.testing.assert_allclose(found.scale / found.scale[0], [1, 100, 0.1])
+    released = MeanDefence(box, 1.0).release(np.zeros((5, 3)), **WHERE, rng=0)
+    np.testing.assert_allclose(released.scale / released.scale[0], [1, 100, 0.1])
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("gaussian", 1e-5), ("laplace", 0.0)])
@@ -161,12 +163,12 @@ def test_the_shares_make_the_error_least(norm, width):
 def test_what_can_be_released_does_not_depend_on_the_rows(kind):
     # Plain floating point noise leaves the sum's own last bits in the result (Mironov 2012).
     for rows in (RNG.uniform(size=(8, 50)), np.full((8, 50), 1 / 3)):
-        made = MeanDefence(Box(-1.0, 1.0), 1.0, noise=kind)
-        found = made.release(rows, **WHERE, rng=1)
-        step = noise_step(float(found.scale[0]) * 8, _STEP)
-        steps = found.mean * 8 / step
+        defence = MeanDefence(Box(-1.0, 1.0), 1.0, noise=kind)
+        released = defence.release(rows, **WHERE, rng=1)
+        step = noise_step(float(released.scale[0]) * 8, _STEP)
+        steps = released.mean * 8 / step
         np.testing.assert_array_equal(steps, np.rint(steps))
-        assert step >= float(found.scale[0]) * 8 * 2.0**-31
+        assert step >= float(released.scale[0]) * 8 * 2.0**-31
 
 
 def test_the_grid_is_never_finer_than_the_least_step():
@@ -182,11 +184,11 @@ def test_rounded_noise_is_rounded_noise():
 
 
 def test_a_seed_repeats_and_the_operating_system_does_not():
-    made, rows = MeanDefence(Box(0.0, 1.0), 1.0), np.ones((5, 3))
-    first, again, other = (made.release(rows, **WHERE, rng=s) for s in (1, 1, 2))
-    np.testing.assert_array_equal(first.mean, again.mean)
+    defence, rows = MeanDefence(Box(0.0, 1.0), 1.0), np.ones((5, 3))
+    first, repeated, other = (defence.release(rows, **WHERE, rng=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.mean, repeated.mean)
     assert (first.mean != other.mean).all()
-    free = [made.release(rows, **WHERE) for _ in range(2)]
+    free = [defence.release(rows, **WHERE) for _ in range(2)]
     assert (free[0].mean != free[1].mean).all()
     assert "seed" in str(first.guarantee)
     assert "seed" not in str(free[0].guarantee)
@@ -198,13 +200,13 @@ def test_a_seed_repeats_and_the_operating_system_does_not():
 
 
 def test_the_papers_noise_states_what_it_is_for_a_whole_record():
-    found = MeanDefence(Box(0.0, 1.0), 0.01, noise="laplace per coordinate").release(
+    released = MeanDefence(Box(0.0, 1.0), 0.01, noise="laplace per coordinate").release(
         np.zeros((100, 784)), **WHERE, rng=0
     )
-    assert found.guarantee.pure_epsilon == pytest.approx(7.84)
-    assert found.guarantee.epsilon == pytest.approx(1.05, abs=0.05)
-    assert found.guarantee.delta == 1e-5
-    text = str(found.guarantee)
+    assert released.guarantee.pure_epsilon == pytest.approx(7.84)
+    assert released.guarantee.epsilon == pytest.approx(1.05, abs=0.05)
+    assert released.guarantee.delta == 1e-5
+    text = str(released.guarantee)
     assert "ε = 7.84 at δ = 0" in text
     assert "per coordinate" in text
 
@@ -212,24 +214,26 @@ def test_the_papers_noise_states_what_it_is_for_a_whole_record():
 @pytest.mark.parametrize("neighbours", ["replace one", "add or remove one"])
 @pytest.mark.parametrize(("eps", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-3)])
 def test_the_event_costs_what_was_asked_for(eps, delta, neighbours):
-    for made, at in (
+    for defence, at in (
         (MeanDefence(Ball(1.0), eps, delta=delta, neighbours=neighbours), delta),
         (MeanDefence(Ball(1.0), eps, 0.0, "laplace", neighbours=neighbours), 0.0),
     ):
-        found = made.guarantee(20)
-        assert (found.epsilon, found.delta) == (pytest.approx(eps, rel=1e-6), at)
-        assert found.neighbours == neighbours
-        assert epsilon(made.event(20), at) <= eps * (1 + 1e-12)
+        promised = defence.guarantee(20)
+        assert (promised.epsilon, promised.delta) == (pytest.approx(eps, rel=1e-6), at)
+        assert promised.neighbours == neighbours
+        assert epsilon(defence.event(20), at) <= eps * (1 + 1e-12)
     words = {"replace one": "replaced by another", "add or remove one": "added or removed"}
-    assert words[neighbours] in str(found)
+    assert words[neighbours] in str(promised)
 
 
 def test_two_neighbours_are_as_hard_to_tell_apart_as_the_guarantee_says():
     # Noise per coordinate: every coordinate is a draw of the mechanism on one number.
     eps, width = 1.0, 40_000
-    made = MeanDefence(Box(0.0, 1.0), eps, noise="laplace per coordinate")
+    defence = MeanDefence(Box(0.0, 1.0), eps, noise="laplace per coordinate")
     low, high = (
-        made.release(np.vstack([np.zeros((4, width)), np.full((1, width), last)]), **WHERE, rng=9)
+        defence.release(
+            np.vstack([np.zeros((4, width)), np.full((1, width), last)]), **WHERE, rng=9
+        )
         for last in (0.0, 1.0)
     )
     for threshold in np.linspace(-0.3, 0.5, 9):

@@ -16,14 +16,14 @@ IDS = np.array(["ann-4711", "bob-4712", "eve-4713"])
 
 
 def codes(**changes) -> Codes:
-    given = {
+    fields = {
         "sender": "lab",
         "receiver": "clinic",
         "spec": SPEC,
         "tokens": blind(IDS, b"k"),
         "codes": np.array([[0.11111, 0.2], [0.3, 0.4], [0.5, 0.6]]),
     }
-    return Codes(**{**given, **changes})
+    return Codes(**{**fields, **changes})
 
 
 # --- blinding ---------------------------------------------------------------------------------
@@ -56,13 +56,13 @@ def test_tokens_are_distinct_and_of_one_length(ids):
 
 def test_no_id_and_no_key_is_in_the_tokens():
     ids = np.array([70_000_000_000_001, 70_000_000_000_002])
-    found = blind(ids, b"topsecret").tobytes() + blind(IDS, b"topsecret").tobytes()
+    blinded = blind(ids, b"topsecret").tobytes() + blind(IDS, b"topsecret").tobytes()
     for value in (*IDS.tolist(), *map(str, ids), "topsecret"):
-        assert value.encode() not in found
-        assert value.encode().hex().encode() not in found
+        assert value.encode() not in blinded
+        assert value.encode().hex().encode() not in blinded
     for value in ids:
-        assert value.tobytes() not in found
-        assert f"{value:x}".encode() not in found
+        assert value.tobytes() not in blinded
+        assert f"{value:x}".encode() not in blinded
 
 
 def test_no_ids_give_no_tokens():

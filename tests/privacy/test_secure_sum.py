@@ -78,11 +78,11 @@ class Round:
         return message
 
     def finish(self, silent=()):
-        told = name_survivors(self.arrived, self.roster)
+        survivors = name_survivors(self.arrived, self.roster)
         revealed = [
-            self.step(t.receiver, reveal_shares, t) for t in told if t.receiver not in silent
+            self.step(t.receiver, reveal_shares, t) for t in survivors if t.receiver not in silent
         ]
-        self.messages += [*self.arrived, *told, *revealed]
+        self.messages += [*self.arrived, *survivors, *revealed]
         return unmask_sum(self.roster, self.sealed, self.arrived, revealed, CODE)
 
 
@@ -103,17 +103,19 @@ class Round:
 )
 def test_the_sum_is_that_of_the_sites_that_stayed(unshared, dropped, silent):
     values = vectors()
-    found = Round(members(), values, threshold=4, unshared=unshared, dropped=dropped).finish(silent)
+    total_sum = Round(members(), values, threshold=4, unshared=unshared, dropped=dropped).finish(
+        silent
+    )
     stayed = [n for n in NAMES if n not in (*unshared, *dropped)]
     expected = np.sum([values[n] for n in stayed], axis=0)
-    assert np.abs(found - expected).max() <= len(stayed) * CODE.step
+    assert np.abs(total_sum - expected).max() <= len(stayed) * CODE.step
 
 
 def test_one_may_drop_at_every_step_while_a_threshold_stays():
     values = vectors()
-    found = Round(members(), values, threshold=3, unshared=("bank",), dropped=("lab",)).finish()
+    total_sum = Round(members(), values, threshold=3, unshared=("bank",), dropped=("lab",)).finish()
     expected = values["clinic"] + values["shop"] + values["town"]
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(total_sum, expected, atol=1e-9)
 
 
 def test_the_order_of_sites_does_not_matter():
@@ -184,8 +186,8 @@ def test_a_masked_vector_looks_uniform_and_unlike_what_is_in_it():
         assert abs(related) < 4 / np.sqrt(size)
     # The same vector at two sites, or of one site in two rounds, is sent as other words.
     assert not (turn.masked["bank"].words == turn.masked["lab"].words).any()
-    again = Round(turn.sites, values, number=1)
-    assert not (turn.masked["bank"].words == again.masked["bank"].words).any()
+    next_round = Round(turn.sites, values, number=1)
+    assert not (turn.masked["bank"].words == next_round.masked["bank"].words).any()
 
 
 def test_a_late_vector_of_a_dropped_site_stays_masked_by_its_own_mask():
@@ -205,8 +207,8 @@ def test_a_late_vector_of_a_dropped_site_stays_masked_by_its_own_mask():
 
 def test_no_site_reveals_both_secrets_of_a_site():
     turn = Round(members(), vectors(), dropped=("lab",))
-    told = name_survivors(turn.arrived, turn.roster)
-    for message in told:
+    survivors = name_survivors(turn.arrived, turn.roster)
+    for message in survivors:
         revealed = turn.step(message.receiver, reveal_shares, message)
         assert not set(revealed.own_masks) & set(revealed.mask_keys)
         assert set(revealed.mask_keys) == {"lab"}
@@ -259,8 +261,8 @@ def test_a_round_cannot_be_replayed():
         advertise_keys(turn.sites["bank"], 0)
     with pytest.raises(SettingError, match="can mask once in round 0"):
         mask_vector(turn.sites["bank"], turn.boxes["bank"], values["bank"], CODE)
-    told = name_survivors(turn.arrived, turn.roster)
-    bank = next(t for t in told if t.receiver == "bank")
+    survivors = name_survivors(turn.arrived, turn.roster)
+    bank = next(t for t in survivors if t.receiver == "bank")
     turn.step("bank", reveal_shares, bank)
     with pytest.raises(SettingError, match="can reveal once in round 0"):
         reveal_shares(turn.sites["bank"], bank)
@@ -294,8 +296,8 @@ def test_a_box_for_another_site_or_round_is_not_opened():
 def test_shares_that_do_not_fit_are_found():
     for dropped, part in (((), "own_masks"), (("lab",), "mask_keys")):
         turn = Round(members(), vectors(), dropped=dropped)
-        told = name_survivors(turn.arrived, turn.roster)
-        revealed = [turn.step(t.receiver, reveal_shares, t) for t in told]
+        survivors = name_survivors(turn.arrived, turn.roster)
+        revealed = [turn.step(t.receiver, reveal_shares, t) for t in survivors]
         wrong = {n: (s + 1) % PRIME for n, s in getattr(revealed[0], part).items()}
         revealed[0] = replace(revealed[0], **{part: wrong})
         with pytest.raises(DataError, match="do not fit"):
@@ -308,19 +310,19 @@ def test_shares_that_do_not_fit_are_found():
 def test_a_coordinator_with_two_stories_has_too_few_shares_for_either():
     turn = Round(members(), vectors(), threshold=3)
     everyone, without = NAMES, tuple(n for n in NAMES if n != "lab")
-    own, keys = {}, {}
+    with_mask, with_key = {}, {}
     for at, name in enumerate(NAMES):
-        told = Survivors(
+        survivors = Survivors(
             sender="coordinator",
             receiver=name,
             round=0,
             names=everyone if at % 2 == 0 else without,
         )
-        revealed = turn.step(name, reveal_shares, told)
-        (own if "lab" in revealed.own_masks else keys)[name] = revealed
+        revealed = turn.step(name, reveal_shares, survivors)
+        (with_mask if "lab" in revealed.own_masks else with_key)[name] = revealed
         assert ("lab" in revealed.own_masks) != ("lab" in revealed.mask_keys)
-    assert len(own) + len(keys) == 5
-    assert min(len(own), len(keys)) < 3
+    assert len(with_mask) + len(with_key) == 5
+    assert min(len(with_mask), len(with_key)) < 3
 
 
 @pytest.mark.parametrize("threshold", [2, 6, 0])
@@ -355,8 +357,8 @@ def test_identities_keep_made_up_keys_out():
     known = {name: signing_public_key(key) for name, key in private.items()}
     sites = {n: Member(n, identity=private[n], known=known, entropy=fixed(n)) for n in NAMES}
     values = vectors()
-    found = Round(sites, values).finish()
-    np.testing.assert_allclose(found, np.sum(list(values.values()), axis=0), atol=1e-9)
+    total_sum = Round(sites, values).finish()
+    np.testing.assert_allclose(total_sum, np.sum(list(values.values()), axis=0), atol=1e-9)
 
     sent = {name: advertise_keys(site, 1) for name, site in sites.items()}
     _, fake = advertise_keys(Member("lab", entropy=fixed("eve")), 1)
@@ -386,8 +388,8 @@ def test_the_largest_sum_does_not_wrap(largest, sites):
     for sign in (-1.0, 1.0):
         words = code.encode(np.array([sign * largest]))
         total = (words * np.uint64(sites)).astype(np.uint64)
-        found = code.decode(total)[0]
-        assert found == pytest.approx(sign * sites * largest, rel=1e-12)
+        total_sum = code.decode(total)[0]
+        assert total_sum == pytest.approx(sign * sites * largest, rel=1e-12)
     # And the step is not needlessly coarse.
     assert sites * largest / code.step > 2**60
 

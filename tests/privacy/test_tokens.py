@@ -15,16 +15,16 @@ def tokens_of(people: list[int]) -> np.ndarray:
 
 
 @given(PEOPLE, PEOPLE)
-def test_positions_are_those_of_a_dictionary(here, wanted):
-    at = {person: k for k, person in enumerate(here)}
-    found = rows_of(tokens_of(here), tokens_of(wanted))
-    assert found.tolist() == [at.get(person, -1) for person in wanted]
+def test_positions_are_those_of_a_dictionary(people, wanted):
+    at = {person: k for k, person in enumerate(people)}
+    result = rows_of(tokens_of(people), tokens_of(wanted))
+    assert result.tolist() == [at.get(person, -1) for person in wanted]
 
 
 @given(PEOPLE, PEOPLE, PEOPLE)
-def test_a_union_names_everyone_once_in_sorted_order(one, two, three):
-    found = union(tokens_of(p) for p in (one, two, three))
-    assert found.tolist() == sorted(tokens_of(sorted({*one, *two, *three})).tolist())
+def test_a_union_names_everyone_once_in_sorted_order(first, second, third):
+    result = union(tokens_of(p) for p in (first, second, third))
+    assert result.tolist() == sorted(tokens_of(sorted({*first, *second, *third})).tolist())
 
 
 @given(PEOPLE)
@@ -49,17 +49,17 @@ def test_nobody_is_found_among_nobody():
 
 
 def test_the_order_of_many_tokens_is_kept_while_they_are_there(monkeypatch):
-    kept = {}
-    monkeypatch.setattr(_tokens, "_ORDERS", kept)
+    orders = {}
+    monkeypatch.setattr(_tokens, "_ORDERS", orders)
     monkeypatch.setattr(_tokens, "_MANY", 3)
     tokens = tokens_of(range(50))
     assert rows_of(tokens, tokens[7:9]).tolist() == [7, 8]
-    assert len(kept) == 1
+    assert len(orders) == 1
     assert rows_of(tokens, tokens[::-1]).tolist() == list(range(50))[::-1]
-    assert len(kept) == 1
+    assert len(orders) == 1
     assert rows_of(in_order(tokens), tokens[:0]).tolist() == []
     few = tokens_of(range(2))
     rows_of(few, few)
-    assert len(kept) == 1
+    assert len(orders) == 1
     del tokens
-    assert not kept
+    assert not orders

@@ -19,12 +19,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 from cofill.errors import SettingError
-from cofill.privacy._checks import (
-    require_delta,
-    require_one_of,
-    require_positive,
-    require_whole,
-)
+from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 from cofill.privacy._events import (
     Event,
     GaussianEvent,

@@ -19,12 +19,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError, StoreError
-from cofill.privacy._checks import (
-    require_delta,
-    require_one_of,
-    require_positive,
-    require_whole,
-)
+from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 
 __all__ = [
     "ComposedEvent",
@@ -57,13 +52,7 @@ class Event:
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a JSON-able value.
-
-        Examples
-        --------
-        >>> GaussianEvent(2.0).to_json()["kind"]
-        'gaussian'
-        """
+        """Return the event as a JSON-able value."""
         return {"kind": self.kind, **vars(self)}
 
     @staticmethod
@@ -118,13 +107,7 @@ class _Noise(Event):
 @storable
 @dataclass(frozen=True)
 class GaussianEvent(_Noise):
-    """Gaussian noise of a standard deviation in units of the L2 sensitivity.
-
-    Examples
-    --------
-    >>> GaussianEvent(1.0, count=4).noise_multiplier
-    1.0
-    """
+    """Gaussian noise of a standard deviation in units of the L2 sensitivity."""
 
     kind: ClassVar[str] = "gaussian"
 
@@ -170,11 +153,6 @@ class SampledGaussianEvent(Event):
     Its neighbours are ``"add or remove one"`` by definition (the clipping norm bounds what one row
     adds); the accountant can turn that into ``"replace one"``. Rate and divisor of the steps are
     taken to be public, although they were computed from the number of rows.
-
-    Examples
-    --------
-    >>> SampledGaussianEvent(1.1, rate=0.01, steps=1000).neighbours
-    'add or remove one'
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
@@ -205,13 +183,7 @@ class SampledGaussianEvent(Event):
 @storable
 @dataclass(frozen=True)
 class ComposedEvent(Event):
-    """Several events about the same people.
-
-    Examples
-    --------
-    >>> len(ComposedEvent((GaussianEvent(1.0), LaplaceEvent(2.0))).parts())
-    2
-    """
+    """Several events about the same people."""
 
     kind: ClassVar[str] = "composed"
     events: tuple[Event, ...]

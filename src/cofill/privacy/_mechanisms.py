@@ -25,12 +25,7 @@ from jaxtyping import Float
 from cofill.errors import DataError, SettingError
 from cofill.privacy._accounting import noise_for
 from cofill.privacy._bounds import Bounds, Box, Norm
-from cofill.privacy._checks import (
-    require_delta,
-    require_one_of,
-    require_positive,
-    require_whole,
-)
+from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 from cofill.privacy._events import Event, GaussianEvent, LaplaceEvent, Neighbours
 from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._noise import NoiseKind, Source, draw_noise, noise_generator, noise_step

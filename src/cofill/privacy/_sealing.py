@@ -113,21 +113,8 @@ def open_message(
 ) -> bytes:
     """Return the content of a message, or refuse it unless it was sealed for exactly this address.
 
-    Parameters
-    ----------
-    sealed, address
-        What came, and where it is being opened.
-    sealing_key, sender_key
-        The receiver's private and the sender's public X25519 key.
-    verify_key
-        The sender's public Ed25519 key; then the message must be signed with it.
-    limit
-        Most bytes that the sealed message may have.
-
-    Raises
-    ------
-    DataError
-        If it is too large, was changed, belongs elsewhere, or is somebody else's.
+    ``sealing_key`` is the receiver's private, ``sender_key`` the sender's public X25519 key. With
+    the sender's public Ed25519 key as ``verify_key``, a message without its signature is refused.
     """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -141,16 +128,15 @@ def open_message(
     view = memoryview(sealed)
     end = len(view) - (0 if verify_key is None else _SIGNATURE)
     nonce, ciphertext, signature = view[:_NONCE], view[_NONCE : max(end, 0)], view[max(end, 0) :]
+    changed = f"{address} was changed on its way or sealed by somebody else; refused"
+    if verify_key is not None and not has_signed(
+        verify_key, bytes(signature), _signed_part(address, nonce, ciphertext)
+    ):
+        raise DataError(changed)
     try:
-        if verify_key is not None and not has_signed(
-            verify_key, bytes(signature), _signed_part(address, nonce, ciphertext)
-        ):
-            raise InvalidTag
         return ChaCha20Poly1305(key).decrypt(bytes(nonce), ciphertext, address.label)
     except (InvalidTag, ValueError):
-        raise DataError(
-            f"{address} was changed on its way or sealed by somebody else; refused"
-        ) from None
+        raise DataError(changed) from None
 
 
 def _signed_part(

@@ -141,11 +141,11 @@ def unmask_sum(
         name = message.sender
         if name in stayed:
             seed = _open_secret(name, roster, {r.sender: r.own_masks for r in revealed})
-            _require_fit(commit(seed) == message.commitment, name)
+            _require_fit(name, commit(seed), message.commitment)
             total -= expand_seed(seed, roster.round, size)
             continue
         secret = _open_secret(name, roster, {r.sender: r.mask_keys for r in revealed})
-        _require_fit(sealing_public_key(secret) == mask_keys[name], name)
+        _require_fit(name, sealing_public_key(secret), mask_keys[name])
         for peer in stayed:
             # What the dropped site would have added is what the peer's mask lacks.
             total += pair_mask(secret, mask_keys[peer], roster.round, size, subtract=name > peer)
@@ -167,8 +167,8 @@ def _open_secret(name: str, roster: Roster, shares_of: Mapping[str, Mapping[str,
     return open_shares(shares, roster.threshold)
 
 
-def _require_fit(fits: bool, name: str) -> None:
-    if not fits:
+def _require_fit(name: str, opened: bytes, announced: bytes) -> None:
+    if opened != announced:
         raise DataError(
             f"the shares of site {name!r} do not fit what it announced; start a new round"
         )

@@ -301,7 +301,7 @@ def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, Reveale
         sender=member.name,
         receiver=member.coordinator,
         round=member.round,
-        own_masks={n: own for n, (own, _) in member.received.items() if n in stayed},
+        own_masks={n: seed for n, (seed, _) in member.received.items() if n in stayed},
         mask_keys={n: key for n, (_, key) in member.received.items() if n not in stayed},
     )
     return replace(member, stage="revealed"), revealed

@@ -1,4 +1,4 @@
-"""Blinded ids as arrays of tokens, 32 hexadecimal digits each: made, ordered and found.
+"""Blinded ids as arrays of tokens, 32 hexadecimal digits each.
 
 Tokens are keyed hashes, so an integer made of their first 16 digits tells them apart but for
 chance. Sorting and searching integers instead of strings keeps alignment of millions of
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Iterable
-from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -37,9 +36,9 @@ def blind(ids: np.ndarray, secret: bytes) -> np.ndarray:
     keyed = hashlib.blake2b(key=secret, digest_size=_BYTES)
     tokens = []
     for value in ids.tolist():
-        one = keyed.copy()
-        one.update(f"{type(value).__name__}:{value}".encode())
-        tokens.append(one.hexdigest())
+        token = keyed.copy()
+        token.update(f"{type(value).__name__}:{value}".encode())
+        tokens.append(token.hexdigest())
     return np.array(tokens, dtype=f"S{2 * _BYTES}")
 
 
@@ -61,7 +60,7 @@ def in_order(tokens: np.ndarray) -> np.ndarray:
 
 
 def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"]:
-    """Return the position of each wanted token among different tokens, −1 where it is not there.
+    """Return the position of each wanted token among different tokens, −1 where it is missing.
 
     Examples
     --------
@@ -72,27 +71,23 @@ def rows_of(tokens: np.ndarray, wanted: np.ndarray) -> Int[np.ndarray, " wanted"
     if not len(tokens) or not len(wanted):
         return np.full(len(wanted), -1)
     order, ordered = _ordered(tokens)
+    by_words = ordered.dtype == np.uint64
     known = _remembered(wanted)
-    if known is not None and known[1].dtype == ordered.dtype == np.uint64:
-        # One after the other from small to large finds its places in the cache.
+    if known is not None and by_words and known[1].dtype == np.uint64:
+        # Searching from small to large stays within the processor's cache.
         by, sought = known
-        rows = np.empty(len(wanted), dtype=order.dtype)
-        rows[by] = _found(tokens, order, ordered, sought, wanted[by])
+        wanted_in_order = wanted[by]
+    else:
+        by, sought = None, _words(wanted) if by_words else wanted
+        wanted_in_order = wanted
+    nearest = order[np.minimum(np.searchsorted(ordered, sought), len(tokens) - 1)]
+    # Two tokens may begin alike: whole ones decide.
+    rows = np.where(tokens[nearest] == wanted_in_order, nearest, -1)
+    if by is None:
         return rows
-    sought = _words(wanted) if ordered.dtype == np.uint64 else wanted
-    return _found(tokens, order, ordered, sought, wanted)
-
-
-def _found(
-    tokens: np.ndarray,
-    order: np.ndarray,
-    ordered: np.ndarray,
-    sought: np.ndarray,
-    wanted: np.ndarray,
-) -> np.ndarray:
-    """Return where tokens with these numbers are, −1 where the whole token is another one."""
-    found = order[np.minimum(np.searchsorted(ordered, sought), len(tokens) - 1)]
-    return np.where(tokens[found] == wanted, found, -1)
+    in_place = np.empty_like(rows)
+    in_place[by] = rows
+    return in_place
 
 
 def union(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -114,15 +109,16 @@ def _words(tokens: np.ndarray) -> np.ndarray:
 def _ordered(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the order of tokens, and their numbers in it; whole tokens where two begin alike.
 
-    Tokens do not change once they are made. The order of many is remembered as long as they are
-    there, for they are searched again with every peer and step.
+    Arrays of tokens do not change. The order of a large one is remembered as long as it exists,
+    because it is searched with every peer and step.
     """
     known = _remembered(tokens)
     if known is not None:
         return known
-    order = _sorted(tokens)
+    order = _sort(tokens)
     if len(tokens) >= _MANY:
-        _ORDERS[id(tokens)] = weakref.ref(tokens, partial(_forget, id(tokens))), order
+        key = id(tokens)
+        _ORDERS[key] = weakref.ref(tokens, lambda _: _ORDERS.pop(key, None)), order
     return order
 
 
@@ -131,11 +127,7 @@ def _remembered(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     return known[1] if known is not None and known[0]() is tokens else None
 
 
-def _forget(key: int, _: object) -> None:
-    _ORDERS.pop(key, None)
-
-
-def _sorted(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     words = _words(tokens)
     if (words[1:] > words[:-1]).all():
         return np.arange(len(tokens)), words
