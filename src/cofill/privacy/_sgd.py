@@ -19,7 +19,7 @@ from cofill.privacy._events import SampledGaussianEvent
 
 __all__ = ["overflow_of", "sgd_event", "training_event"]
 
-# As nets._private.capacity has it, which is not imported because nets loads JAX; a test keeps the
+# As nets.sample_capacity has it, which is not imported because nets loads JAX; a test keeps the
 # two equal.
 _OVERFLOW = 1e-12
 
