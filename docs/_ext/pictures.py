@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 from cofill.metrics import ResultRecord
@@ -19,31 +20,37 @@ WANTED: dict[str, tuple[str, str]] = {
 }
 
 
-def drawn() -> dict[Path, str]:
-    """Return every picture and where it belongs."""
-    pictures = {}
-    for name, (experiment, which) in WANTED.items():
-        record = ResultRecord.read(ROOT / "results" / f"{experiment}.json")
-        pictures[FOLDER / name] = find_experiment(experiment).draw_record(record)[which]
-    return pictures
+def source_of(experiment: str) -> str:
+    """Return the comment that says which record a picture shows, and in which state."""
+    content = (ROOT / "results" / f"{experiment}.json").read_bytes()
+    return f"<!-- results/{experiment}.json {sha256(content).hexdigest()} -->\n"
 
 
 def stale() -> list[Path]:
-    """Return the files that do not show what the records hold."""
-    return [p for p, new in drawn().items() if not p.exists() or p.read_text("utf-8") != new]
+    """Return the pictures that were not drawn from the records as they are.
+
+    Records are compared and not pictures: those differ with the version of matplotlib.
+    """
+    outdated = []
+    for name, (experiment, _) in WANTED.items():
+        path = FOLDER / name
+        if not path.exists() or source_of(experiment) not in path.read_text("utf-8"):
+            outdated.append(path)
+    return outdated
 
 
 def main() -> int:
-    """Draw, or with ``--check`` say what is stale."""
-    if "--check" in sys.argv[1:]:
-        outdated = stale()
-        for path in outdated:
+    """Draw what is stale, or with ``--check`` name it."""
+    for path in stale():
+        if "--check" in sys.argv[1:]:
             sys.stderr.write(f"{path.relative_to(ROOT)} is stale; run `make docs`\n")
-        return 1 if outdated else 0
-    FOLDER.mkdir(exist_ok=True)
-    for path, text in drawn().items():
-        path.write_text(text, encoding="utf-8")
-    return 0
+            continue
+        experiment, which = WANTED[path.name]
+        record = ResultRecord.read(ROOT / "results" / f"{experiment}.json")
+        FOLDER.mkdir(exist_ok=True)
+        svg = find_experiment(experiment).draw_record(record)[which]
+        path.write_text(svg + source_of(experiment), encoding="utf-8")
+    return 1 if stale() else 0
 
 
 if __name__ == "__main__":

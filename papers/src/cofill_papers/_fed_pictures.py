@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cofill.metrics import ResultRecord, psnr, unpacked_images
-from cofill_papers._charts import grouped_bars, image_grid, line_chart
+from cofill_papers._draw import grouped_bars, image_grid, line_chart
 
 __all__ = ["fed_pictures"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cofill.metrics import ResultRecord
-from cofill_papers._charts import line_chart
+from cofill_papers._draw import line_chart
 
 __all__ = ["leak_pictures"]
 

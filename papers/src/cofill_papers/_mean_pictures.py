@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cofill.metrics import ResultRecord
-from cofill_papers._charts import density_maps, grouped_bars, line_chart
+from cofill_papers._draw import density_maps, grouped_bars, line_chart
 from cofill_papers._released import cases_of
 
 __all__ = ["mean_pictures", "portraits"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cofill.metrics import ResultRecord
-from cofill_papers._charts import grouped_bars, heat_maps, image_grid
+from cofill_papers._draw import grouped_bars, heat_maps, image_grid
 
 __all__ = ["pictures"]
 
