@@ -281,7 +281,7 @@ def test_experiments_are_found_by_name():
 
 
 def test_a_run_gives_paired_tests_and_largest_differences(tmp_path):
-    from cofill_papers._experiment import paired_by_view
+    from cofill_papers._view_experiments import paired_by_view
 
     record = run_experiment("wdbc", seeds=[3, 4], methods=["mean", "central-ridge"])
     largest = record.extra["largest_class_diff"]

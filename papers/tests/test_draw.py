@@ -12,7 +12,7 @@ from PIL import Image
 
 from cofill.metrics import ResultRecord
 from cofill_papers._draw import density_maps, grouped_bars, heat_maps, image_grid, line_chart
-from cofill_papers._pictures import pictures
+from cofill_papers._view_pictures import draw_views
 
 SVG = "{http://www.w3.org/2000/svg}"
 AXES = {"x_axis": "across", "y_axis": "up"}
@@ -167,7 +167,7 @@ def test_a_record_gives_its_pictures():
             "digits": {"shape": [1, 2], "by": "mwm", "best": digits, "worst": digits},
         },
     )
-    drawn = pictures(record)
+    drawn = draw_views(record)
     assert set(drawn) == {"mse", "class_diff", "masks_mwm", "digits_best", "digits_worst"}
     shown = words(drawn["mse"])
     assert {"Mean squared error per view: wdbc", "equal", "mwm", "mean"} <= set(shown)

@@ -13,7 +13,7 @@ from cofill.views import Scaler
 from cofill_papers import _fed_experiments as experiments
 from cofill_papers import find_experiment, run_experiment
 from cofill_papers._fed_clusters import _labels, _true_rows
-from cofill_papers._fed_pictures import fed_pictures
+from cofill_papers._fed_pictures import draw_rows
 from cofill_papers._fed_setup import data_of, held_by
 
 
@@ -166,9 +166,9 @@ def test_completed_individuals_group_as_the_real_ones_do():
 
 def test_pictures_without_curves_are_bars_only():
     values = {"fed-best/psnr/x2y": [30.0, 31.0], "fed-best/psnr/all": [29.0, 30.0]}
-    drawn = fed_pictures(ResultRecord("fed-vigan", seeds=[0, 1], values=values))
+    drawn = draw_rows(ResultRecord("fed-vigan", seeds=[0, 1], values=values))
     assert list(drawn) == ["psnr"]
-    assert fed_pictures(ResultRecord("x", seeds=[0], values={"a/mse255/all": [1.0]})) == {}
+    assert draw_rows(ResultRecord("x", seeds=[0], values={"a/mse255/all": [1.0]})) == {}
 
 
 def test_views_of_an_experiment_are_images(digits):

@@ -11,7 +11,7 @@ from cofill.metrics import ResultRecord
 from cofill.views import MultiView
 from cofill_papers import _leak_experiments as leaks
 from cofill_papers import run_experiment
-from cofill_papers._leak_pictures import leak_pictures
+from cofill_papers._leak_pictures import draw_leaks
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_what_completes_a_row_gives_it_away(record):
 
 
 def test_pictures_join_the_strengths_of_a_defence(record):
-    svg = leak_pictures(record)["wdbc"]
+    svg = draw_leaks(record)["wdbc"]
     assert "needs" in svg
     assert "noise" in svg
     assert "noise-30" not in svg

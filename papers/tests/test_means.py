@@ -11,7 +11,7 @@ from cofill.attack import Noise
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord
 from cofill_papers import _released, find_experiment, run_experiment
-from cofill_papers._attacks import ATTACKS, Case, Given, _between_ones, run_attack
+from cofill_papers._attacks import ATTACKS, Case, ReleasedMean, _between_ones, run_attack
 from cofill_papers._gan import GANSettings
 from cofill_papers._mean_experiments import (
     MEAN_EXPERIMENTS,
@@ -19,7 +19,7 @@ from cofill_papers._mean_experiments import (
     Part,
     run_mean_experiment,
 )
-from cofill_papers._mean_pictures import mean_pictures, portraits
+from cofill_papers._mean_pictures import draw_attacked_records, draw_means
 from cofill_papers._released import cases_of
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -36,7 +36,10 @@ def case(seed=0, seen=None):
     truth = np.arange(400) % 2 == 0
     records = (rng.normal(size=(400, 4)) + np.where(truth, 1.5, -1.5)[:, None]).astype(np.float32)
     mean = records[truth].mean(axis=0, dtype=np.float64)
-    means = {"noiseless": Given(mean), "noisy": Given(mean + 0.05, Noise("laplace", 0.05))}
+    means = {
+        "noiseless": ReleasedMean(mean),
+        "noisy": ReleasedMean(mean + 0.05, Noise("laplace", 0.05)),
+    }
     return Case(seed, records, truth, means, seen)
 
 
@@ -143,7 +146,7 @@ def test_figures_are_recorded_and_progress_only_goes_up():
         experiment,
         recorder,
         quick=True,
-        methods=None,
+        methods=["upu"],
         simulated={},
         progress=lambda what, share: told.append(share),
     )
@@ -234,7 +237,7 @@ def test_curves_become_pictures_and_portraits_show_no_single_record():
         values={"best/accuracy/noisy": [0.9]},
         extra={"curves": {"growpu-linear": {"noiseless": curve}}},
     )
-    assert set(mean_pictures(record)) == {"accuracy", "training_share", "training_accuracy"}
-    assert set(portraits("behaviour")) == {
+    assert set(draw_means(record)) == {"accuracy", "training_share", "training_accuracy"}
+    assert set(draw_attacked_records("behaviour")) == {
         "components", "nonzero", "fields", "distance_positive", "distance_negative",
     }  # fmt: skip

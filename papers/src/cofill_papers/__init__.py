@@ -2,13 +2,14 @@
 
 ::
 
-    _catalogue     which experiments there are
+    _base          what every experiment is
+    _catalogue     the experiments by name
     _experiment    run one
-    _crs           the protocol of the Cooperative Reconstruction System
-    _methods       what is compared
+    _view_experiments, _crs, _methods, _observations, _view_pictures
+                   the experiments on reconstruction: which, the protocol, what is compared, what
+                   else is looked at, and their pictures
     _comparison    the papers' classifier, and paired tests over the seeds
     _join          records of one experiment, made in parts, as one
-    _observations  masks, noise, digits, subtypes, coverage
     _mean_experiments, _released, _attacks, _mean_pictures
                    the experiments on released means: which, on what, how, and their pictures
     _behaviour, _gan
@@ -18,7 +19,7 @@
     _leak_experiments, _leak_pictures
                    what codes give away, and what each defence costs
     _write         record, page and pictures of a result
-    _pictures      which pictures a record of reconstruction gives
+    _draw          bars, lines, heat maps, images and maps of points, with matplotlib
     _command       `cofill reproduce`
 """
 
@@ -26,15 +27,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cofill_papers._base import AbstractExperiment
     from cofill_papers._behaviour import behaviour
-    from cofill_papers._catalogue import Experiment, experiments, find_experiment
+    from cofill_papers._catalogue import experiments, find_experiment
     from cofill_papers._comparison import paired_test, paper_forest
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
-    from cofill_papers._write import page, result_tables
+    from cofill_papers._write import page
 
 __all__ = [
-    "Experiment",
+    "AbstractExperiment",
     "behaviour",
     "experiments",
     "find_experiment",
@@ -42,18 +44,18 @@ __all__ = [
     "page",
     "paired_test",
     "paper_forest",
-    "result_tables",
     "run_experiment",
 ]
 
 # Imported when asked for: the command is loaded with every call of `cofill`.
 _EXPORTS = {
     "_behaviour": ("behaviour",),
-    "_catalogue": ("Experiment", "experiments", "find_experiment"),
+    "_base": ("AbstractExperiment",),
+    "_catalogue": ("experiments", "find_experiment"),
     "_comparison": ("paired_test", "paper_forest"),
     "_experiment": ("run_experiment",),
     "_join": ("joined",),
-    "_write": ("page", "result_tables"),
+    "_write": ("page",),
 }
 
 

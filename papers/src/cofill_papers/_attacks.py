@@ -34,7 +34,7 @@ from cofill.attack import (
 )
 from cofill.errors import SettingError
 
-__all__ = ["ATTACKS", "Case", "Given", "Guesses", "check_attacks", "run_attack"]
+__all__ = ["ATTACKS", "Case", "Guesses", "ReleasedMean", "check_attacks", "run_attack"]
 
 ATTACKS: Mapping[str, str] = {
     "kmeans": "two clusters, matched to the classes as well as can be: the floor",
@@ -55,7 +55,7 @@ _CLOSED: Mapping[str, Callable[..., AbstractCalibratedAttack]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ReleasedMean:
     """A released mean and what is known of its noise."""
 
     mean: Float[np.ndarray, " features"]
@@ -82,7 +82,7 @@ class Case:
     seed: int
     records: Float[np.ndarray, "records features"]
     truth: Bool[np.ndarray, " records"]
-    means: Mapping[str, Given]
+    means: Mapping[str, ReleasedMean]
     seen: np.ndarray | None = None
 
     @property
@@ -162,13 +162,13 @@ def run_attack(
     if name in _CLOSED:
         return _closed(_CLOSED[name], cases, prior, report_progress)
     if name == "kmeans":
-        made = Guesses()
+        guesses = Guesses()
         for k, case in enumerate(cases):
             report_progress(k / len(cases))
             right = kmeans_accuracy(case.records, case.truth, seed=case.seed)
             for where in case.means:
-                made.add(where, right, "ok")
-        return made
+                guesses.add(where, right, "ok")
+        return guesses
     return _trained(
         name, classifier, cases, prior, {"batch": batch, **(settings or {})}, report_progress
     )
@@ -180,19 +180,21 @@ def _closed(
     prior: float,
     report_progress: Callable[[float], None],
 ) -> Guesses:
-    made = Guesses()
+    guesses = Guesses()
     for k, case in enumerate(cases):
         report_progress(k / len(cases))
-        for where, given in case.means.items():
+        for where, released in case.means.items():
             try:
-                attack = make().fit(case.known, mean=given.mean, prior=prior, noise=given.noise)
+                attack = make().fit(
+                    case.known, mean=released.mean, prior=prior, noise=released.noise
+                )
             except AttackFailed:
-                made.add(where, _of_one_class(case), "degenerate")
+                guesses.add(where, _of_one_class(case), "degenerate")
                 continue
             guess = attack.labels_ if case.seen is None else attack.predict(case.records)
             right = float((guess == case.truth).mean())
-            made.add(where, right, attack.outcome_, attack.sureness_)
-    return made
+            guesses.add(where, right, attack.outcome_, attack.sureness_)
+    return guesses
 
 
 def _of_one_class(case: Case) -> float:
@@ -219,21 +221,28 @@ def _trained(
     labels = np.stack(
         [case.truth if case.seen is None else case.truth[case.seen] for case in cases]
     )
-    places = [(k, where) for k, case in enumerate(cases) for where in case.means]
-    which = np.array([k for k, _ in places])
-    means = np.stack([cases[k].means[where].mean for k, where in places]).astype(np.float32)
-    keys = jax.vmap(jax.random.key)(np.array([cases[k].seed for k, _ in places]))
+    targets = [(k, where) for k, case in enumerate(cases) for where in case.means]
+    which = np.array([k for k, _ in targets])
+    means = np.stack([cases[k].means[where].mean for k, where in targets]).astype(np.float32)
+    keys = jax.vmap(jax.random.key)(np.array([cases[k].seed for k, _ in targets]))
     if name == "growpu":
-        made = GrowSettings(**training)
+        run_settings = GrowSettings(**training)
         runs = train_growpu(
-            records, which, means, prior, keys, made, labels=labels, progress=report
+            records, which, means, prior, keys, run_settings, labels=labels, progress=report
         )
     else:
-        made = PUSettings(**training, non_negative=name == "nnpu")
+        run_settings = PUSettings(**training, non_negative=name == "nnpu")
         runs = train_pu(
-            records, which, means[:, None], prior, keys, made, labels=labels, progress=report
+            records,
+            which,
+            means[:, None],
+            prior,
+            keys,
+            run_settings,
+            labels=labels,
+            progress=report,
         )
-    return _judged(runs, cases, places)
+    return _judged(runs, cases, targets)
 
 
 def _between_ones(cases: Sequence[Case]) -> Sequence[Case]:
@@ -256,8 +265,8 @@ def _between_ones(cases: Sequence[Case]) -> Sequence[Case]:
             case,
             records=scaled(case.records),
             means={
-                where: replace(given, mean=scaled(given.mean))
-                for where, given in case.means.items()
+                where: replace(released, mean=scaled(released.mean))
+                for where, released in case.means.items()
             },
         )
         for case in cases
@@ -275,14 +284,16 @@ def _oracle(
     which = np.repeat(np.arange(len(cases)), FOLDS)
     held = np.concatenate([_folds(case) for case in cases])
     keys = jax.vmap(jax.random.key)(np.repeat([case.seed for case in cases], FOLDS))
-    made = OracleSettings(**training)
-    runs = train_supervised(records, which, labels, keys, made, held_out=held, progress=report)
+    run_settings = OracleSettings(**training)
+    runs = train_supervised(
+        records, which, labels, keys, run_settings, held_out=held, progress=report
+    )
     right = ((runs.labels == labels[which]) & held).reshape(len(cases), -1).sum(axis=1)
-    found = Guesses()
+    guesses = Guesses()
     for case, count in zip(cases, right, strict=True):
         for where in case.means:
-            found.add(where, float(count / len(case.truth)), "ok")
-    return found
+            guesses.add(where, float(count / len(case.truth)), "ok")
+    return guesses
 
 
 def _folds(case: Case) -> Bool[np.ndarray, "folds records"]:
@@ -291,19 +302,19 @@ def _folds(case: Case) -> Bool[np.ndarray, "folds records"]:
     return number == np.arange(FOLDS)[:, None]
 
 
-def _judged(runs: Runs, cases: Sequence[Case], places: Sequence[tuple[int, str]]) -> Guesses:
-    made = Guesses()
-    guesses = runs.labels
+def _judged(runs: Runs, cases: Sequence[Case], targets: Sequence[tuple[int, str]]) -> Guesses:
+    guesses = Guesses()
+    labels = runs.labels
     if cases[0].seen is not None:  # every record is attacked, those unseen in training too
         everyone = np.stack([case.records for case in cases])
-        guesses = score_runs(runs.networks, everyone, np.array([k for k, _ in places])) > 0
-    for run, (k, where) in enumerate(places):
-        right = float((guesses[run] == cases[k].truth).mean())
-        made.add(where, right, runs.outcomes[run])
+        labels = score_runs(runs.networks, everyone, np.array([k for k, _ in targets])) > 0
+    for run, (k, where) in enumerate(targets):
+        right = float((labels[run] == cases[k].truth).mean())
+        guesses.add(where, right, runs.outcomes[run])
         if k == 0 and len(runs.steps):
-            made.curves[where] = {
+            guesses.curves[where] = {
                 "steps": runs.steps.tolist(),
                 "share": runs.share[run].round(4).tolist(),
                 "accuracy": None if runs.accuracy is None else runs.accuracy[run].round(4).tolist(),
             }
-    return made
+    return guesses

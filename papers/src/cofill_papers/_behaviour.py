@@ -88,8 +88,8 @@ class _Segment:
     mixed: Mapping[str, float]
     sizes: Mapping[int, float]
     light: Mapping[int, float]
-    own: range
-    own_share: float
+    exclusive: range
+    exclusive_share: float
     values: tuple[Sequence[float], Sequence[float], Sequence[float], Sequence[float]]
 
 
@@ -115,8 +115,8 @@ _POSITIVE = _Segment(
     mixed={"A2 B1": 0.036, "A3 B1": 0.033, "B2 D1": 0.145, "B2 D2": 0.063},
     sizes={2: 0.600, 3: 0.245, 4: 0.080, 5: 0.045, 6: 0.030},
     light=_preferring([*_LIGHT, _HEAVY["C"]], 5),
-    own=_ONLY_POSITIVE,
-    own_share=0.0073,
+    exclusive=_ONLY_POSITIVE,
+    exclusive_share=0.0073,
     values=((0.65, 0.24, 0.11), (0.95, 0.03, 0.02), (0.90, 0.08, 0.02), (0.98, 0.01, 0.01)),
 )
 _NEGATIVE = _Segment(
@@ -124,8 +124,8 @@ _NEGATIVE = _Segment(
     mixed={"A2": 0.024, "B2": 0.114, "C2": 0.211, "D2": 0.098},
     sizes={2: 0.34, 3: 0.22, 4: 0.15, 5: 0.10, 6: 0.09, 7: 0.05, 8: 0.03, 9: 0.02},
     light=_preferring([*reversed(_LIGHT), _HEAVY["E"], _HEAVY["F"], _HEAVY["G"]], 12),
-    own=_ONLY_NEGATIVE,
-    own_share=0.0682,
+    exclusive=_ONLY_NEGATIVE,
+    exclusive_share=0.0682,
     values=((1.0,), (0.02, 0.01, 0.97), (0.02, 0.96, 0.02), (0.77, 0.06, 0.17)),
 )
 
@@ -168,12 +168,12 @@ def _records(segment: _Segment, n: int, random: np.random.Generator) -> Int8[np.
     sizes = np.concatenate([np.ones(n_alone, dtype=int), random.permutation(mixed_sizes)])
     n_light = sizes - np.count_nonzero(records, axis=1)
     users = np.arange(n).repeat(n_light)
-    fields = _light_fields(segment, users, round(segment.own_share * n), random)
+    fields = _light_fields(segment, users, round(segment.exclusive_share * n), random)
     case = np.where(sizes == 1, 0, np.minimum(n_light, 3))[users]
     for k, shares in enumerate(segment.values):
-        here = np.flatnonzero(case == k)
-        values = np.repeat(np.arange(1, len(shares) + 1), _quotas(len(here), shares))
-        records[users[here], fields[here]] = random.permutation(values)
+        uses = np.flatnonzero(case == k)
+        values = np.repeat(np.arange(1, len(shares) + 1), _quotas(len(uses), shares))
+        records[users[uses], fields[uses]] = random.permutation(values)
     return records
 
 
@@ -186,20 +186,27 @@ def _heavy(kind: str) -> Int8[np.ndarray, " 168"]:
 
 
 def _light_fields(
-    segment: _Segment, users: Int[np.ndarray, " uses"], n_own: int, random: np.random.Generator
+    segment: _Segment,
+    users: Int[np.ndarray, " uses"],
+    n_exclusive: int,
+    random: np.random.Generator,
 ) -> Int[np.ndarray, " uses"]:
     """Deal light fields to users: none twice to the same, and at most one of the class's own."""
-    n_own = min(n_own, len(users))
-    own = np.repeat(segment.own, _quotas(n_own, [1.0] * len(segment.own)))
-    light = np.repeat(list(segment.light), _quotas(len(users) - n_own, segment.light.values()))
-    fields = random.permutation(np.concatenate([own, light]))
+    n_exclusive = min(n_exclusive, len(users))
+    exclusive = np.repeat(segment.exclusive, _quotas(n_exclusive, [1.0] * len(segment.exclusive)))
+    light = np.repeat(
+        list(segment.light), _quotas(len(users) - n_exclusive, segment.light.values())
+    )
+    fields = random.permutation(np.concatenate([exclusive, light]))
     while True:
-        same = np.where(np.isin(fields, segment.own), segment.own[0], fields)
+        same = np.where(np.isin(fields, segment.exclusive), segment.exclusive[0], fields)
         _, first = np.unique(users * N_FIELDS + same, return_index=True)
-        again = np.setdiff1d(np.arange(len(users)), first)
-        if not len(again):
+        repeated = np.setdiff1d(np.arange(len(users)), first)
+        if not len(repeated):
             return fields
-        for use, other in zip(again, random.integers(len(users), size=len(again)), strict=True):
+        for use, other in zip(
+            repeated, random.integers(len(users), size=len(repeated)), strict=True
+        ):
             fields[[use, other]] = fields[[other, use]]
 
 
@@ -210,6 +217,6 @@ def _quotas(n: int, shares: Iterable[float]) -> Int[np.ndarray, " parts"]:
     """
     weights = np.fromiter(shares, dtype=np.float64)
     exact = weights * (n / weights.sum())
-    whole = np.floor(exact + 1e-9).astype(np.int64)  # 1e-9: 7,230 is no 7,229.999…
-    whole[np.argsort(whole - exact, kind="stable")[: n - whole.sum()]] += 1
-    return whole
+    counts = np.floor(exact + 1e-9).astype(np.int64)  # 1e-9: 7,230 is no 7,229.999…
+    counts[np.argsort(counts - exact, kind="stable")[: n - counts.sum()]] += 1
+    return counts

@@ -94,9 +94,9 @@ def _list(as_json: bool) -> None:
 
 def _show(record: ResultRecord, out: Path) -> None:
     from cofill.cli import console
-    from cofill_papers import find_experiment, result_tables
+    from cofill_papers import find_experiment
 
-    for title, table in result_tables(record, find_experiment(record.name)).items():
+    for title, table in find_experiment(record.name).result_tables(record).items():
         typer.echo(f"{title}\n\n{table}\n")
     files = sorted(p.name for p in out.glob(f"{record.name}[._]*"))
     console().print(f"written to {out}: {', '.join(files)}", soft_wrap=True, markup=False)

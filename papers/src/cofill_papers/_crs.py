@@ -151,7 +151,7 @@ def hidden_rows(
 def run_repeats(
     notebook: Notebook,
     prepare: Callable[[int], Repeat],
-    made: Sequence[Family],
+    method_families: Sequence[Family],
     *,
     chunk: int,
     observe: Sequence[Observe] = (),
@@ -159,17 +159,17 @@ def run_repeats(
 ) -> None:
     """Fit every family on every repeat, some repeats at a time, and score what it makes."""
     seeds = notebook.recorder.seeds
-    steps = -(-len(seeds) // chunk) * len(made)
+    steps = -(-len(seeds) // chunk) * len(method_families)
     done = 0
     for start in range(0, len(seeds), chunk):
         repeats = [prepare(seed) for seed in seeds[start : start + chunk]]
         for repeat in repeats:
             for v in repeat.forests:
                 _note_ends(notebook.recorder, repeat, v)
-        for family in made:
+        for family in method_families:
             part = _part(progress, done, steps)
-            found = family([r.train for r in repeats], [r.seed for r in repeats], part)
-            for repeat, methods in zip(repeats, found, strict=True):
+            by_repeat = family([r.train for r in repeats], [r.seed for r in repeats], part)
+            for repeat, methods in zip(repeats, by_repeat, strict=True):
                 for method, fitted in methods.items():
                     outcome = _reconstruct(notebook.recorder, repeat, method, fitted)
                     _score(notebook.recorder, repeat, outcome)
@@ -205,38 +205,38 @@ def _reconstruct(recorder: Recorder, repeat: Repeat, method: str, fitted: Fitted
     """Ask for every hidden row; a cell the method leaves open counts as the training mean."""
     cells = {}
     for v, views in repeat.tests.items():
-        made = np.array(fitted.reconstruct(views, v), dtype=np.float64)
-        if made.shape != repeat.truth[v].shape:
+        reconstructed = np.array(fitted.reconstruct(views, v), dtype=np.float64)
+        if reconstructed.shape != repeat.truth[v].shape:
             raise DataError(
                 f"method {method!r} must reconstruct view {v!r} as {repeat.truth[v].shape} cells, "
-                f"got {made.shape}"
+                f"got {reconstructed.shape}"
             )
-        left = np.isnan(made)
+        left = np.isnan(reconstructed)
         if left.any():
             typical = np.nan_to_num(np.nanmean(repeat.train[v].cells, axis=0, dtype=np.float64))
-            made = np.where(left, typical, made)
+            reconstructed = np.where(left, typical, reconstructed)
             recorder.add(method, "left_open", f"view_{v}", float(left.mean()), seed=repeat.seed)
-        cells[v] = made
+        cells[v] = reconstructed
     return Outcome(method, fitted, cells)
 
 
 def _score(recorder: Recorder, repeat: Repeat, outcome: Outcome) -> None:
     """Record errors of numeric cells, accuracy of coded ones, and what a forest makes of them."""
     method, seed = outcome.method, repeat.seed
-    for v, made in outcome.cells.items():
+    for v, reconstructed in outcome.cells.items():
         where, truth = f"view_{v}", repeat.truth[v]
         numeric, _ = repeat.held_out.scalers[v]
         if numeric:
-            true, guess = repeat.standardised(v, truth), repeat.standardised(v, made)
+            true, guess = repeat.standardised(v, truth), repeat.standardised(v, reconstructed)
             recorder.add(method, "mse", where, mse(true, guess), seed=seed)
             relative = mrd(true, guess, scale=np.ones(true.shape[1]))
             recorder.add(method, "mrd", where, relative, seed=seed)
         coded = [k for k in range(truth.shape[1]) if k not in set(numeric)]
         if coded:
-            right = accuracy(truth[:, coded], made[:, coded].astype(truth.dtype))
+            right = accuracy(truth[:, coded], reconstructed[:, coded].astype(truth.dtype))
             recorder.add(method, "accuracy", where, right, seed=seed)
         if v in repeat.forests:
-            reached = _accuracy(repeat, v, repeat.forests[v], made)
+            reached = _accuracy(repeat, v, repeat.forests[v], reconstructed)
             recorder.add(method, "rf", where, reached, seed=seed)
             # Rounded, so that equal differences of counts are equal numbers.
             difference = round(reached - repeat.originals[v], 12)

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from itertools import cycle, islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-__all__ = ["Points", "density_maps", "grouped_bars", "heat_maps", "image_grid", "line_chart"]
+from cofill.metrics import ResultRecord
+
+__all__ = [
+    "Points",
+    "bars_of",
+    "density_maps",
+    "grouped_bars",
+    "heat_maps",
+    "image_grid",
+    "line_chart",
+]
 
 Number: TypeAlias = int | float
 Points: TypeAlias = Sequence[Sequence[Number]] | Float[np.ndarray, "_ 2"]
@@ -31,7 +41,7 @@ _COLOURS = ("#9aa7b3", "#2a78b5", "#f0962e", "#4f9d69", "#b0569e", "#c8b400", "#
 # Seven beside eight colours: 56 lines until one looks like another.
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)), (0, (8, 2)), (0, (2, 1)), "-.")
 _DIVERGING = LinearSegmentedColormap.from_list("weights", ["#d67010", "#ffffff", "#1f5f99"])
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cofill",
     "font.size": 9,
@@ -50,6 +60,26 @@ _STYLE = {
     "legend.frameon": False,
 }
 _WRITTEN = 14  # columns of a heat map up to which names and values are written
+
+
+def bars_of(
+    record: ResultRecord,
+    methods: Sequence[str],
+    metric: str,
+    groups: Sequence[str],
+    *,
+    factor: Number = 1.0,
+) -> dict[str, list[tuple[float, float] | None]]:
+    """Return each method's mean and deviation in each group, for `grouped_bars`."""
+    bars: dict[str, list[tuple[float, float] | None]] = {method: [] for method in methods}
+    for method, values in bars.items():
+        for group in groups:
+            figure = record.summary.get(f"{method}/{metric}/{group}")
+            if figure is None or figure["mean"] is None:
+                values.append(None)
+            else:
+                values.append((factor * figure["mean"], factor * (figure["std"] or 0.0)))
+    return bars
 
 
 def grouped_bars(

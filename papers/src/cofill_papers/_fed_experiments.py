@@ -25,11 +25,13 @@ from cofill.federate import (
 )
 from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.views import MultiView, by_row, pair_up
+from cofill_papers._base import AbstractExperiment
 from cofill_papers._fed_clusters import CLUSTERED, cluster_method
-from cofill_papers._fed_pictures import fed_pictures
-from cofill_papers._fed_setup import Given, data_of, estimator_of, held_by
+from cofill_papers._fed_pictures import draw_rows
+from cofill_papers._fed_setup import FedData, data_of, estimator_of, held_by
+from cofill_papers._methods import chosen
 
-__all__ = ["FED_EXPERIMENTS", "FED_METHODS", "FedExperiment", "run_fed_experiment"]
+__all__ = ["FED_EXPERIMENTS", "FED_METHODS", "FedExperiment"]
 
 FED_METHODS: Mapping[str, str] = {
     "fed-faithful": "the thesis's system: VIGAN, pre-trained at ten sites, then averaged in rounds",
@@ -44,8 +46,8 @@ _STRATEGIES = ("fedavg", "fedprox", "fedadam", "fedyogi", "scaffold")
 
 
 @dataclass(frozen=True)
-class FedExperiment:
-    """One experiment; `published` as in the experiments on reconstruction."""
+class FedExperiment(AbstractExperiment):
+    """One experiment on rows at many sites; `methods` are names with words for each."""
 
     name: str
     description: str
@@ -60,54 +62,56 @@ class FedExperiment:
         "Clusters against those of the real data": ("mi", "nmi"),
     }
 
+    def plan(
+        self, methods: Sequence[str] | None, seeds: Sequence[int], *, quick: bool
+    ) -> Mapping[str, str]:
+        wanted = chosen(methods, self.methods, self.name)
+        return {method: self.methods[method] for method in wanted}
+
+    def run(
+        self,
+        recorder: Recorder,
+        methods: Sequence[str],
+        *,
+        quick: bool,
+        earlier: ResultRecord | None,
+        progress: Progress,
+    ) -> None:
+        data = data_of(quick)
+        jobs = {"fed-noniid": _one_strategy, "fed-vigan-clusters": cluster_method}
+        job = jobs.get(self.name, _one_method)
+        results = {}
+        for number, name in enumerate(methods):
+
+            def report_progress(
+                what: str, share: float, position: int = number, method: str = name
+            ) -> None:
+                progress(f"{method}: {what}", (position + share) / len(methods))
+
+            results[name] = job(name, data, recorder.seeds, report_progress)
+        for name, result in results.items():
+            for (metric, where), values in result["figures"].items():
+                recorder.add(name, metric, where, values)
+        for note in ("curves", "images", "seconds", "notes"):
+            by_method = {name: result[note] for name, result in results.items() if result.get(note)}
+            if by_method:
+                recorder.note(note, by_method)
+        progress("done", 1.0)
+
     def draw_record(self, record: ResultRecord) -> dict[str, str]:
-        """Return the pictures of a record by name."""
-        return fed_pictures(record)
-
-    def draw_data(self) -> dict[str, str]:
-        """Return no pictures: the data are shown elsewhere."""
-        return {}
-
-
-def run_fed_experiment(
-    experiment: FedExperiment,
-    recorder: Recorder,
-    *,
-    quick: bool,
-    methods: Sequence[str],
-    progress: Progress,
-) -> None:
-    """Run every method over all seeds and write its figures to the recorder."""
-    given = data_of(quick)
-    jobs = {"fed-noniid": _one_strategy, "fed-vigan-clusters": cluster_method}
-    job = jobs.get(experiment.name, _one_method)
-    found = {}
-    for number, name in enumerate(methods):
-
-        def report_progress(what: str, share: float, at: int = number, method: str = name) -> None:
-            progress(f"{method}: {what}", (at + share) / len(methods))
-
-        found[name] = job(name, given, recorder.seeds, report_progress)
-    for name, made in found.items():
-        for (metric, where), values in made["figures"].items():
-            recorder.add(name, metric, where, values)
-    for note in ("curves", "images", "seconds", "notes"):
-        kept = {name: made[note] for name, made in found.items() if made.get(note)}
-        if kept:
-            recorder.note(note, kept)
-    progress("done", 1.0)
+        return draw_rows(record)
 
 
 def _one_method(
-    method: str, given: Given, seeds: Sequence[int], report_progress: Progress
+    method: str, data: FedData, seeds: Sequence[int], report_progress: Progress
 ) -> dict[str, Any]:
-    estimators = [estimator_of(method, given, seed) for seed in seeds]
-    held = [held_by(method, given, seed) for seed in seeds]
-    return _measured(estimators, held, given, report_progress)
+    estimators = [estimator_of(method, data, seed) for seed in seeds]
+    held = [held_by(method, data, seed) for seed in seeds]
+    return _measured(estimators, held, data, report_progress)
 
 
 def _one_strategy(
-    strategy: str, given: Given, seeds: Sequence[int], report_progress: Progress
+    strategy: str, data: FedData, seeds: Sequence[int], report_progress: Progress
 ) -> dict[str, Any]:
     """Train by one strategy where each site has few classes and works long alone."""
     plain = strategy == "scaffold"
@@ -122,7 +126,7 @@ def _one_strategy(
                 momentum=0.0 if plain else 0.9,
                 moments="reset",
             ),
-            settings=RoundSettings(rounds=given.rounds),
+            settings=RoundSettings(rounds=data.rounds),
             strategy=strategy,
             seed=seed,
         )
@@ -131,26 +135,26 @@ def _one_strategy(
     held: list[Mapping[str, MultiView]] = []
     for seed in seeds:
         both = pair_up(
-            given.train,
-            paired=given.pairs,
-            only={"image": given.singles, "edge": given.singles},
+            data.train,
+            paired=data.pairs,
+            only={"image": data.singles, "edge": data.singles},
             key=seed,
         )
-        place = {int(i): k for k, i in enumerate(given.train.ids)}
-        labels = given.labels[[place[int(i)] for i in both.ids]]
+        row_of = {int(i): k for k, i in enumerate(data.train.ids)}
+        labels = data.labels[[row_of[int(i)] for i in both.ids]]
         held.append(by_row(both, 10, key=seed, labels=labels, alpha=0.1, min_rows=10))
-    return _measured(estimators, held, given, report_progress)
+    return _measured(estimators, held, data, report_progress)
 
 
 def _measured(
     estimators: list[FederatedCompletion],
     held: list[Any],
-    given: Given,
+    data: FedData,
     report_progress: Progress,
 ) -> dict[str, Any]:
     """Fit and measure: the last round of all seeds, more rounds of the first one."""
-    marks = sorted({1, *range(5, given.rounds + 1, 5), given.rounds})
-    scores = PairScores(given.test)
+    marks = sorted({1, *range(5, data.rounds + 1, 5), data.rounds})
+    scores = PairScores(data.test)
     curve: list[dict[str, Any]] = []
     images: dict[str, Any] = {}
     started = perf_counter()
@@ -162,7 +166,7 @@ def _measured(
         ends.append(perf_counter())
         if number in marks or number == 0:
             curve.append({"round": number, **scores.errors(estimator, modules=True)})
-        if number in marks[2::2] or number == given.rounds:
+        if number in marks[2::2] or number == data.rounds:
             images[f"round {number}"] = scores.pictures(estimator)
 
     fit_sites_many(estimators, held, progress=report_progress, on_round=after)

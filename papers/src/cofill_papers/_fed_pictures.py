@@ -9,28 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 from cofill.metrics import ResultRecord, psnr, unpacked_images
-from cofill_papers._draw import grouped_bars, image_grid, line_chart
+from cofill_papers._draw import bars_of, grouped_bars, image_grid, line_chart
 
-__all__ = ["fed_pictures"]
+__all__ = ["draw_rows"]
 
 _WAYS = {"x2y": "edge from image", "y2x": "image from edge", "all": "both"}
 
 
-def fed_pictures(record: ResultRecord) -> dict[str, str]:
-    """Draw a record: ``{name of the picture: SVG}``.
+def draw_rows(record: ResultRecord) -> dict[str, str]:
+    """Return ``{name of the picture: SVG}``.
 
     Examples
     --------
     >>> record = ResultRecord("fed-vigan", seeds=[0], values={"fed-best/psnr/all": [30.0]})
-    >>> list(fed_pictures(record))
+    >>> list(draw_rows(record))
     ['psnr']
     """
     drawn = {}
     methods = list(dict.fromkeys(key.split("/")[0] for key in record.values))
-    series = {
-        method: [_value(record.summary.get(f"{method}/psnr/{way}")) for way in _WAYS]
-        for method in methods
-    }
+    series = bars_of(record, methods, "psnr", list(_WAYS))
     if any(value for values in series.values() for value in values):
         drawn["psnr"] = grouped_bars(
             f"Peak signal-to-noise ratio on test images: {record.name}",
@@ -56,8 +53,8 @@ def fed_pictures(record: ResultRecord) -> dict[str, str]:
         )
     for method, rounds in record.extra.get("images", {}).items():
         rows: dict[str, Any] = {}
-        for when, made in rounds.items():
-            for name, images in made.items():
+        for when, by_name in rounds.items():
+            for name, images in by_name.items():
                 generated = " from " in name
                 grey = unpacked_images(images) / 255
                 rows[f"{name}, {when}" if generated else name] = grey
@@ -70,9 +67,3 @@ def fed_pictures(record: ResultRecord) -> dict[str, str]:
             f"Test images and what was made of them: {method}", ordered, columns=columns
         )
     return drawn
-
-
-def _value(found: Any) -> tuple[float, float] | None:
-    if found is None or found["mean"] is None:
-        return None
-    return found["mean"], found["std"] or 0.0

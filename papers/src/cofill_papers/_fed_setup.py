@@ -15,11 +15,11 @@ import numpy as np
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
 from cofill.views import MultiView, by_row_paired, load, pair_up
 
-__all__ = ["Given", "data_of", "estimator_of", "held_by"]
+__all__ = ["FedData", "data_of", "estimator_of", "held_by"]
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class FedData:
     """The data of an experiment: training and test views, labels of the former, how many pairs."""
 
     train: MultiView
@@ -32,55 +32,63 @@ class Given:
 
 
 @lru_cache(maxsize=1)
-def data_of(quick: bool) -> Given:
+def data_of(quick: bool) -> FedData:
     if not quick:
         train, test = load("mnist", part="train"), load("mnist", part="test")
         labels = np.asarray(train.labels)
-        return Given(train.views, test.views, labels, 30_000, 15_000, 40, small=False)
+        return FedData(train.views, test.views, labels, 30_000, 15_000, 40, small=False)
     digits = load("digits")
     order = np.random.default_rng(0).permutation(digits.views.n_individuals)
-    kept = np.sort(order[:1500])
-    rest = np.sort(order[1500:])
-    labels = np.asarray(digits.labels)[kept]
-    return Given(digits.views.take(kept), digits.views.take(rest), labels, 750, 375, 12, small=True)
+    train_rows = np.sort(order[:1500])
+    test_rows = np.sort(order[1500:])
+    labels = np.asarray(digits.labels)[train_rows]
+    return FedData(
+        digits.views.take(train_rows),
+        digits.views.take(test_rows),
+        labels,
+        750,
+        375,
+        12,
+        small=True,
+    )
 
 
-def held_by(method: str, given: Given, seed: int) -> dict[str, MultiView]:
+def held_by(method: str, data: FedData, seed: int) -> dict[str, MultiView]:
     """Return who holds what: ten sites, everything in one place, or the fifth site alone."""
     counts: dict[str, Any] = {
-        "paired": given.pairs,
-        "only": {"image": given.singles, "edge": given.singles},
+        "paired": data.pairs,
+        "only": {"image": data.singles, "edge": data.singles},
         "key": seed,
     }
     if method.startswith("central"):
-        return {"all": pair_up(given.train, **counts)}
-    sites = by_row_paired(given.train, 10, **counts)
+        return {"all": pair_up(data.train, **counts)}
+    sites = by_row_paired(data.train, 10, **counts)
     return {"site_05": sites["site_05"]} if method.startswith("local") else sites
 
 
-def estimator_of(method: str, given: Given, seed: int) -> FederatedCompletion:
+def estimator_of(method: str, data: FedData, seed: int) -> FederatedCompletion:
     """Return the model of a method with its settings."""
     if method.endswith("best"):
         # One place takes ten sites' pairs an epoch, hence larger batches and moments that stay.
         central = method.startswith("central")
-        batch = (16 if central else 8) if given.small else (64 if central else 4)
+        batch = (16 if central else 8) if data.small else (64 if central else 4)
         local = LocalSettings(
             batch=batch, learning_rate=3e-3, moments="keep" if central else "reset"
         )
-        network = {"fine": 0 if given.small else 16, "width": 64, "blocks": 3}
+        network = {"fine": 0 if data.small else 16, "width": 64, "blocks": 3}
         return FederatedCompletion(
-            network=network, local=local, settings=RoundSettings(rounds=given.rounds), seed=seed
+            network=network, local=local, settings=RoundSettings(rounds=data.rounds), seed=seed
         )
-    pretrain = {"autoencoder": 5, "cycle": 2} if given.small else {"autoencoder": 20, "cycle": 5}
+    pretrain = {"autoencoder": 5, "cycle": 2} if data.small else {"autoencoder": 20, "cycle": 5}
     return FederatedCompletion(
         model="pix2pix" if "pix2pix" in method else "vigan",
         local=LocalSettings(
-            batch=16 if given.small else 32,
+            batch=16 if data.small else 32,
             learning_rate=1e-3,
             first_moment=0.5,
             moments="reset",
         ),
-        settings=RoundSettings(rounds=given.rounds, pretrain=pretrain),
+        settings=RoundSettings(rounds=data.rounds, pretrain=pretrain),
         strategy="fedavg",
         seed=seed,
     )

@@ -100,59 +100,65 @@ def _fit(settings: GANSettings, rows: Float[Array, "runs n d"], keys: Any) -> ML
 
 
 def _fit_one(settings: GANSettings, rows: Float[Array, "n d"], key: Any) -> MLP:
-    one, two, key = jax.random.split(key, 3)
-    generator: Any = MLP((settings.noise, *settings.hidden, rows.shape[1]), key=one)
-    discriminator: Any = MLP((rows.shape[1], *settings.hidden[::-1], 1), key=two)
+    generator_key, discriminator_key, key = jax.random.split(key, 3)
+    generator: Any = MLP((settings.noise, *settings.hidden, rows.shape[1]), key=generator_key)
+    discriminator: Any = MLP((rows.shape[1], *settings.hidden[::-1], 1), key=discriminator_key)
     optimizer = optax.adam(settings.learning_rate, b1=0.5)
 
-    def judge(network: MLP, given: Array) -> Array:
-        return apply_rows(network, given)[:, 0]
+    def logits(network: MLP, inputs: Array) -> Array:
+        return apply_rows(network, inputs)[:, 0]
 
-    def seen(given: Array, key: Any) -> Array:
+    def blurred(inputs: Array, key: Any) -> Array:
         if not settings.blur:
-            return given
-        return given + settings.blur * jax.random.normal(key, given.shape)
+            return inputs
+        return inputs + settings.blur * jax.random.normal(key, inputs.shape)
 
-    def told(network: MLP, real: Array, false: Array) -> Array:
+    def discriminator_loss(network: MLP, real: Array, fakes: Array) -> Array:
         # Real rows count as 0.9 positive: a discriminator that is never sure teaches longer.
-        right = optax.sigmoid_binary_cross_entropy(judge(network, real), 0.9 * jnp.ones(len(real)))
-        wrong = optax.sigmoid_binary_cross_entropy(judge(network, false), jnp.zeros(len(false)))
+        right = optax.sigmoid_binary_cross_entropy(logits(network, real), 0.9 * jnp.ones(len(real)))
+        wrong = optax.sigmoid_binary_cross_entropy(logits(network, fakes), jnp.zeros(len(fakes)))
         return right.mean() + wrong.mean()
 
-    def fooled(network: MLP, opponent: MLP, noise: Array, key: Any) -> Array:
-        made = seen(jnp.tanh(apply_rows(network, noise)), key)
-        return optax.sigmoid_binary_cross_entropy(judge(opponent, made), jnp.ones(len(made))).mean()
+    def generator_loss(network: MLP, opponent: MLP, noise: Array, key: Any) -> Array:
+        fake = blurred(jnp.tanh(apply_rows(network, noise)), key)
+        return optax.sigmoid_binary_cross_entropy(
+            logits(opponent, fake), jnp.ones(len(fake))
+        ).mean()
 
     def step(carry: Any, number: Array) -> tuple[Any, None]:
-        kept, generator, discriminator, first, second = carry
+        averaged, generator, discriminator, first, second = carry
         picks, before, after = jax.random.split(jax.random.fold_in(key, number), 3)
         blurs = jax.random.split(jax.random.fold_in(picks, 1), 3)
         real = rows[jax.random.randint(picks, (settings.batch,), 0, len(rows))]
         noise = jax.random.normal(before, (settings.batch, settings.noise))
-        false = jnp.tanh(apply_rows(generator, noise))
-        slope = jax.grad(told)(discriminator, seen(real, blurs[0]), seen(false, blurs[1]))
+        fakes = jnp.tanh(apply_rows(generator, noise))
+        slope = jax.grad(discriminator_loss)(
+            discriminator, blurred(real, blurs[0]), blurred(fakes, blurs[1])
+        )
         move, second = optimizer.update(slope, second)
         discriminator = eqx.apply_updates(discriminator, move)
         noise = jax.random.normal(after, (settings.batch, settings.noise))
-        slope = jax.grad(fooled)(generator, discriminator, noise, blurs[2])
+        slope = jax.grad(generator_loss)(generator, discriminator, noise, blurs[2])
         move, first = optimizer.update(slope, first)
         generator = eqx.apply_updates(generator, move)
-        kept = jax.tree.map(
-            lambda old, new: settings.average * old + (1 - settings.average) * new, kept, generator
+        averaged = jax.tree.map(
+            lambda old, new: settings.average * old + (1 - settings.average) * new,
+            averaged,
+            generator,
         )
-        return (kept, generator, discriminator, first, second), None
+        return (averaged, generator, discriminator, first, second), None
 
     moments = (optimizer.init(generator), optimizer.init(discriminator))
     start = (generator, generator, discriminator, *moments)
-    (kept, *_), _ = lax.scan(step, start, jnp.arange(settings.steps))
-    return kept
+    (averaged, *_), _ = lax.scan(step, start, jnp.arange(settings.steps))
+    return averaged
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _draw(settings: GANSettings, count: int, generators: Any, keys: Any) -> Array:
-    def one(generator: Any, key: Any) -> Array:
+    def draw(generator: Any, key: Any) -> Array:
         network, middle, half = generator
         noise = jax.random.normal(key, (count, settings.noise))
         return jnp.tanh(apply_rows(network, noise)) * half + middle
 
-    return jax.vmap(one)(generators, keys)
+    return jax.vmap(draw)(generators, keys)

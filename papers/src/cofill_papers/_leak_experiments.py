@@ -39,14 +39,15 @@ from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.metrics import Recorder, ResultRecord
 from cofill.nets import FusionSettings
 from cofill.views import Dataset, MultiView, load
+from cofill_papers._base import AbstractExperiment
 from cofill_papers._crs import Repeat, split_individuals
-from cofill_papers._leak_pictures import leak_pictures
+from cofill_papers._leak_pictures import draw_leaks
+from cofill_papers._methods import chosen
 
 __all__ = [
     "DEFENCES",
     "LEAK_EXPERIMENTS",
     "LeakExperiment",
-    "run_leak_experiment",
 ]
 
 MOST_LEAK, MOST_GROWTH = 0.2, 0.25
@@ -115,7 +116,7 @@ _TRIAL = TrialSettings(
 
 
 @dataclass(frozen=True)
-class LeakExperiment:
+class LeakExperiment(AbstractExperiment):
     """One experiment on defences of codes; what it compares itself by are data sets."""
 
     name: str
@@ -137,47 +138,54 @@ class LeakExperiment:
         "Least leak of any code, where regressions are linear": ("least_leak",),
     }
 
+    def plan(
+        self, methods: Sequence[str] | None, seeds: Sequence[int], *, quick: bool
+    ) -> Mapping[str, str]:
+        wanted = chosen(methods, self.methods, self.name)
+        return {method: self.methods[method] for method in wanted}
+
+    @property
+    def details(self) -> Mapping[str, str]:
+        """The defences that are compared."""
+        return {"defences": "; ".join(f"{name}: {words}" for name, words in self.defences.items())}
+
+    def run(
+        self,
+        recorder: Recorder,
+        methods: Sequence[str],
+        *,
+        quick: bool,
+        earlier: ResultRecord | None,
+        progress: Progress,
+    ) -> None:
+        run = _bound_all if self.name == "leak-bound" else _try_all
+        run(recorder, quick, methods, progress)
+        progress("done", 1.0)
+
     def draw_record(self, record: ResultRecord) -> dict[str, str]:
-        """Return the pictures of a record by name."""
-        return leak_pictures(record)
-
-    def draw_data(self) -> dict[str, str]:
-        """Return no pictures: the data are shown elsewhere."""
-        return {}
-
-
-def run_leak_experiment(
-    experiment: LeakExperiment,
-    recorder: Recorder,
-    *,
-    quick: bool,
-    sources: Sequence[str],
-    progress: Progress,
-) -> None:
-    """Run an experiment on every data set and write its figures to the recorder."""
-    job = _bound_all if experiment.name == "leak-bound" else _try_all
-    job(recorder, quick, sources, progress)
-    progress("done", 1.0)
+        return draw_leaks(record)
 
 
 def _try_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress: Progress) -> None:
     """Try every defence on every data set."""
     bounds: dict[str, dict[str, float]] = {}
     total = len(sources) * len(recorder.seeds)
-    for at, source in enumerate(sources):
+    for position, source in enumerate(sources):
         for turn, seed in enumerate(recorder.seeds):
             plan = _SOURCES[source]
             if quick:
                 plan = replace(plan, rows=200, pilot=min(plan.pilot, 100))
             repeat = split_individuals(_data(source, seed, plan.rows), seed)
-            done = at * len(recorder.seeds) + turn
-            found = _tried(
+            done = position * len(recorder.seeds) + turn
+            results = _tried(
                 repeat,
                 plan,
                 _QUICK_TRIAL if quick else _TRIAL,
-                lambda share, say=source, at=done: progress(say, (at + share) / total),
+                lambda share, words=source, position=done: progress(
+                    words, (position + share) / total
+                ),
             )
-            for name, figures in found.items():
+            for name, figures in results.items():
                 for metric, value in figures.items():
                     recorder.add(name, metric, source, value, seed=seed)
             bounds.setdefault(source, least_leak(repeat.train, MOST_GROWTH))
@@ -194,9 +202,9 @@ def _bound_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress
         progress(source, done / total)
         views = _data(source, seed, 1_000 if quick else _MANY).views
         bounds = least_leaks(views, [growth / 100 for growth in _GROWTHS])
-        for growth, found in zip(_GROWTHS, bounds, strict=True):
-            if found:
-                recorder.add(f"any-{growth}", "least_leak", source, found["all"], seed=seed)
+        for growth, bound in zip(_GROWTHS, bounds, strict=True):
+            if bound:
+                recorder.add(f"any-{growth}", "least_leak", source, bound["all"], seed=seed)
 
 
 # --- data and grid ------------------------------------------------------------------------------
@@ -228,18 +236,20 @@ def _varied(view: Any) -> list[str]:
 def _grid(source: _Source) -> dict[str, CodeDefence]:
     """Return the defences to try by name."""
     pilot, few = source.pilot, 0.2
-    made = {"none": CodeDefence()}
-    made |= {f"narrow-{share:g}": CodeDefence(width=share) for share in source.shares}
-    made |= {f"noise-{e:g}": CodeDefence(epsilon=e) for e in source.epsilons}
-    made |= {f"levels-{bits}": CodeDefence(bits=bits) for bits in source.bits}
-    made |= {f"needs-{p:g}": CodeDefence(pilot=pilot, price=p) for p in _PRICES}
-    made |= {f"needs-few-{p:g}": CodeDefence(pilot=pilot, price=p, width=few) for p in _FEW_PRICES}
+    defences = {"none": CodeDefence()}
+    defences |= {f"narrow-{share:g}": CodeDefence(width=share) for share in source.shares}
+    defences |= {f"noise-{e:g}": CodeDefence(epsilon=e) for e in source.epsilons}
+    defences |= {f"levels-{bits}": CodeDefence(bits=bits) for bits in source.bits}
+    defences |= {f"needs-{p:g}": CodeDefence(pilot=pilot, price=p) for p in _PRICES}
+    defences |= {
+        f"needs-few-{p:g}": CodeDefence(pilot=pilot, price=p, width=few) for p in _FEW_PRICES
+    }
     if source.opposed:
-        made |= {
+        defences |= {
             "opposed-1": CodeDefence(adversary=True, width=source.shares[0], price=1.0),
             "needs-opposed-0.3": CodeDefence(pilot=pilot, price=0.3, width=few, adversary=True),
         }
-    return made
+    return defences
 
 
 # --- leak and utility ---------------------------------------------------------------------------
@@ -255,22 +265,24 @@ def _tried(
     codes = {"paper": _paper_codes(repeat, source.architecture, trial)}
     codes |= {name: codes_sent(system) for name, system in systems.items()}
     widths = widest(list(codes.values()))
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for k, (name, by_view) in enumerate(codes.items()):
         report_progress((1 + k / len(codes)) / 2)
-        found[name] = _leak(by_view, source.pilot, replace(trial.attack, seed=repeat.seed), widths)
+        results[name] = _leak(
+            by_view, source.pilot, replace(trial.attack, seed=repeat.seed), widths
+        )
         if name in systems:
             completed = completed_rows(systems[name], held)
-            found[name] |= {"mse": error_of(completed), "inferred_r2": inferred_by(completed)}
-    plain = found["none"]
+            results[name] |= {"mse": error_of(completed), "inferred_r2": inferred_by(completed)}
+    plain = results["none"]
     for name, defence in grid.items():
-        figures = found[name]
+        figures = results[name]
         figures["mse_growth"] = figures["mse"] / plain["mse"] - 1
         share = min(1.0, defence.pilot / repeat.train.n_individuals)
         figures["inversion_r2_everyone"] = (
             share * plain["inversion_r2"] + (1 - share) * figures["inversion_r2"]
         )
-    return found
+    return results
 
 
 def _paper_codes(repeat: Repeat, architecture: str | None, trial: TrialSettings) -> dict[str, Told]:
@@ -285,12 +297,12 @@ def _paper_codes(repeat: Repeat, architecture: str | None, trial: TrialSettings)
 
 
 def _leak(
-    told: Mapping[str, Told], pilot: int, settings: DecoderSettings, widths: Mapping[str, int]
+    codes: Mapping[str, Told], pilot: int, settings: DecoderSettings, widths: Mapping[str, int]
 ) -> dict[str, float]:
     """Attack the codes of every view and return means over the views."""
     by_view = [
-        _figures(attack_codes(one, settings, skip=pilot, width=widths[view])[0])
-        for view, one in told.items()
+        _figures(attack_codes(view_codes, settings, skip=pilot, width=widths[view])[0])
+        for view, view_codes in codes.items()
     ]
     figures = {metric: float(np.mean([f[metric] for f in by_view])) for metric in by_view[0]}
     figures["inversion_r2_worst"] = max(f["inversion_r2"] for f in by_view)
@@ -324,19 +336,19 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
             )
             if leak is not None and growth is not None:
                 points[name] = (leak, growth)
-    found = trade_off(points, MOST_LEAK, MOST_GROWTH)
+    choice = trade_off(points, MOST_LEAK, MOST_GROWTH)
     without = record.summary[f"none/inferred_r2/{source}"]["mean"]
     return {
-        "reached": found.reached,
-        "best": found.best,
-        "inversion_r2": points[found.best][0],
-        "mse_growth": points[found.best][1],
+        "reached": choice.reached,
+        "best": choice.best,
+        "inversion_r2": points[choice.best][0],
+        "mse_growth": points[choice.best][1],
         "within": {
-            "name": found.within,
-            "inversion_r2": points[found.within][0],
-            "mse_growth": points[found.within][1],
+            "name": choice.within,
+            "inversion_r2": points[choice.within][0],
+            "mse_growth": points[choice.within][1],
         },
-        "frontier": {n: points[n] for n in found.frontier},
+        "frontier": {n: points[n] for n in choice.frontier},
         "bound": dict(bound),
         "inferred_at_goal": None if without is None else inferred_at(MOST_GROWTH, without),
     }

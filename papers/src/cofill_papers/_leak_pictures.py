@@ -5,18 +5,18 @@ from __future__ import annotations
 from cofill.metrics import ResultRecord
 from cofill_papers._draw import line_chart
 
-__all__ = ["leak_pictures"]
+__all__ = ["draw_leaks"]
 
 
-def leak_pictures(record: ResultRecord) -> dict[str, str]:
-    """Draw, for each data set, a line a defence over its strengths.
+def draw_leaks(record: ResultRecord) -> dict[str, str]:
+    """Return, for each data set, a picture with a line a defence over its strengths.
 
     Examples
     --------
     >>> record = ResultRecord("leak-codes", seeds=[0], values={
     ...     "none/inversion_r2/wdbc": [0.9], "none/mse_growth/wdbc": [0.0],
     ...     "noise-30/inversion_r2/wdbc": [0.2], "noise-30/mse_growth/wdbc": [0.8]})
-    >>> list(leak_pictures(record))
+    >>> list(draw_leaks(record))
     ['wdbc']
     """
     keys = [k.split("/") for k in record.summary if k.split("/")[1] == "inversion_r2"]

@@ -18,9 +18,10 @@ import numpy as np
 from cofill.attack import PUSettings, train_pu
 from cofill.completion import Progress
 from cofill.metrics import Recorder, ResultRecord
-from cofill_papers._attacks import Case, run_attack
+from cofill_papers._attacks import ATTACKS, Case, check_attacks, run_attack
+from cofill_papers._base import AbstractExperiment
 from cofill_papers._gan import GANSettings
-from cofill_papers._mean_pictures import mean_pictures, portraits
+from cofill_papers._mean_pictures import draw_attacked_records, draw_means
 from cofill_papers._released import KINDS, SOURCES, cases_of, simulated_note
 
 __all__ = ["MEAN_EXPERIMENTS", "MeanExperiment", "Part", "run_mean_experiment"]
@@ -57,8 +58,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class MeanExperiment:
-    """One experiment on a released mean; `published` as in the experiments on reconstruction."""
+class MeanExperiment(AbstractExperiment):
+    """One experiment on a released mean.
+
+    Parameters
+    ----------
+    name, description, protocol, published, repeats
+        As in every experiment.
+    parts
+        Attacks and what they are tried on.
+    labelled
+        Numbers of positives known by name, for the experiment that has no mean.
+    """
 
     name: str
     description: str
@@ -72,16 +83,39 @@ class MeanExperiment:
         "What the attacks expected of themselves, without labels": ("sureness",),
     }
 
+    def plan(
+        self, methods: Sequence[str] | None, seeds: Sequence[int], *, quick: bool
+    ) -> Mapping[str, str]:
+        check_attacks(methods)
+        for source in self.sources:
+            cases_of(source, seeds[:1], (), of_each=1)
+        return {
+            name: words for name, words in ATTACKS.items() if methods is None or name in methods
+        }
+
+    def run(
+        self,
+        recorder: Recorder,
+        methods: Sequence[str],
+        *,
+        quick: bool,
+        earlier: ResultRecord | None,
+        progress: Progress,
+    ) -> None:
+        simulated = {} if earlier is None else earlier.extra.get("simulated", {})
+        run_mean_experiment(
+            self, recorder, quick=quick, methods=methods, simulated=simulated, progress=progress
+        )
+
     def draw_record(self, record: ResultRecord) -> dict[str, str]:
-        """Return the pictures of a record by name."""
-        return mean_pictures(record)
+        return draw_means(record)
 
     def draw_data(self) -> dict[str, str]:
-        """Return pictures of the records that are attacked, by name."""
+        """Return pictures of the records that are attacked."""
         return {
             f"{source}_{part}": svg
             for source in self.sources
-            for part, svg in portraits(source).items()
+            for part, svg in draw_attacked_records(source).items()
         }
 
     @property
@@ -96,7 +130,7 @@ def run_mean_experiment(
     recorder: Recorder,
     *,
     quick: bool,
-    methods: Sequence[str] | None,
+    methods: Sequence[str],
     simulated: Mapping[str, Any],
     progress: Progress,
 ) -> None:
@@ -108,7 +142,7 @@ def run_mean_experiment(
         (part, attack)
         for part in experiment.parts
         for attack in part.attacks
-        if methods is None or attack[0] in methods
+        if attack[0] in methods
     ]
     total = len(jobs) + len(experiment.labelled)
     outcomes: dict[str, Any] = {}
@@ -118,39 +152,39 @@ def run_mean_experiment(
     for done, (part, (attack, classifier, name)) in enumerate(jobs):
         progress(f"{name} on {part.source}", done / total)
         if part not in cases:
-            one = _cases(part, recorder.seeds, quick, simulated.get(part.source))
-            cases = {part: one}  # one part's at a time
+            part_cases = _cases(part, recorder.seeds, quick, simulated.get(part.source))
+            cases = {part: part_cases}  # one part's at a time
             if "distribution" in part.kinds:
-                used[part.source] = simulated_note(one)
-        made = run_attack(
+                used[part.source] = simulated_note(part_cases)
+        guesses = run_attack(
             attack,
             classifier,
             cases[part],
             prior=0.5,
             batch=SOURCES[part.source][2],
             settings={**_short(attack, quick), **_steps(attack, part.source, classifier)},
-            report_progress=lambda share, at=done, say=f"{name} on {part.source}": progress(
-                say, (at + share) / total
+            report_progress=lambda share, position=done, words=f"{name} on {part.source}": progress(
+                words, (position + share) / total
             ),
         )
-        for kind, values in made.accuracy.items():
+        for kind, values in guesses.accuracy.items():
             where = f"{part.prefix}{kind}"
             recorder.add(name, "accuracy", where, values)
-            odd = [o for o in made.outcomes[kind] if o != "ok"]
+            odd = [o for o in guesses.outcomes[kind] if o != "ok"]
             if odd:
-                outcomes[f"{name}/{where}"] = made.outcomes[kind]
-            if kind in made.sureness:
-                recorder.add(name, "sureness", where, made.sureness[kind])
-        if made.curves and not part.prefix:
-            curves[name] = made.curves
-    for place, labelled in enumerate(experiment.labelled):
-        progress(f"nnPU with {labelled} labelled positives", (len(jobs) + place) / total)
+                outcomes[f"{name}/{where}"] = guesses.outcomes[kind]
+            if kind in guesses.sureness:
+                recorder.add(name, "sureness", where, guesses.sureness[kind])
+        if guesses.curves and not part.prefix:
+            curves[name] = guesses.curves
+    for number, labelled in enumerate(experiment.labelled):
+        progress(f"nnPU with {labelled} labelled positives", (len(jobs) + number) / total)
         recorder.add(
             "nnpu-3lp", "accuracy", f"{labelled}", _labelled(recorder.seeds, labelled, quick)
         )
-    for note, found in (("outcomes", outcomes), ("curves", curves), ("simulated", used)):
-        if found:
-            recorder.note(note, found)
+    for note, values in (("outcomes", outcomes), ("curves", curves), ("simulated", used)):
+        if values:
+            recorder.note(note, values)
     progress("done", 1.0)
 
 
@@ -226,11 +260,11 @@ def _ends(width: int) -> tuple[tuple[str, str, str], ...]:
     return (("kmeans", "", "kmeans"), *ceiling)
 
 
-def _table(rows: Mapping[str, Sequence[float]], places: Sequence[str]) -> dict[str, float]:
+def _table(rows: Mapping[str, Sequence[float]], kinds: Sequence[str]) -> dict[str, float]:
     return {
-        f"{name}/accuracy/{place}": round(value / 100, 4)
+        f"{name}/accuracy/{kind}": round(value / 100, 4)
         for name, values in rows.items()
-        for place, value in zip(places, values, strict=False)
+        for kind, value in zip(kinds, values, strict=False)
     }
 
 

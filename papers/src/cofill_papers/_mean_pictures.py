@@ -6,16 +6,16 @@ The growPU paper's Figures 1 to 3 (what makes behavioural data look safe), 4 (ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from cofill.metrics import ResultRecord
-from cofill_papers._draw import density_maps, grouped_bars, line_chart
+from cofill_papers._draw import bars_of, density_maps, grouped_bars, line_chart
 from cofill_papers._released import cases_of
 
-__all__ = ["mean_pictures", "portraits"]
+__all__ = ["draw_attacked_records", "draw_means"]
 
 _SHOWN = (  # as many as there are colours
     "kmeans",
@@ -30,29 +30,25 @@ _SHOWN = (  # as many as there are colours
 _QUANTILES = np.linspace(0.0, 1.0, 101)
 
 
-def mean_pictures(record: ResultRecord) -> dict[str, str]:
-    """Draw accuracies by kind of mean, and what happened in training.
+def draw_means(record: ResultRecord) -> dict[str, str]:
+    """Return accuracies by kind of mean, and what happened in training, as ``{name: SVG}``.
 
     Examples
     --------
     >>> record = ResultRecord("growpu-mnist", seeds=[0], values={"best/accuracy/noisy": [0.9]})
-    >>> list(mean_pictures(record))
+    >>> list(draw_means(record))
     ['accuracy']
     """
     drawn = {}
-    found = [tuple(k.split("/")) for k in record.summary if k.split("/")[1] == "accuracy"]
-    places = list(dict.fromkeys(where for _, _, where in found if where != "all"))
-    names = list(dict.fromkeys(name for name, _, _ in found))
+    keys = [key.split("/") for key in record.summary]
+    kinds = list(dict.fromkeys(w for _, metric, w in keys if metric == "accuracy" and w != "all"))
+    names = list(dict.fromkeys(name for name, metric, _ in keys if metric == "accuracy"))
     names = [name for name in _SHOWN if name in names] or names[: len(_SHOWN)]
-    if places:
-        series: dict[str, Sequence[tuple[float, float] | None]] = {
-            name: [_value(record.summary.get(f"{name}/accuracy/{where}")) for where in places]
-            for name in names
-        }
+    if kinds:
         drawn["accuracy"] = grouped_bars(
             f"Records whose class was guessed: {record.name}",
-            places,
-            series,
+            kinds,
+            bars_of(record, names, "accuracy", kinds, factor=100),
             axis="accuracy, %",
             caption=f"Mean and standard deviation over {len(record.seeds)} repeats.",
         )
@@ -75,8 +71,8 @@ def mean_pictures(record: ResultRecord) -> dict[str, str]:
     return drawn
 
 
-def portraits(source: str) -> dict[str, str]:
-    """Draw the records that are attacked, of the first seed."""
+def draw_attacked_records(source: str) -> dict[str, str]:
+    """Return pictures of the records that are attacked, of the first seed."""
     case = cases_of(source, [0], ())[0]
     records, truth = case.records.astype(np.float64), case.truth
     classes = {"positive": records[truth], "negative": records[~truth]}
@@ -134,9 +130,3 @@ def _components(source: str, records: np.ndarray, truth: np.ndarray) -> str:
         x_axis="first component",
         y_axis="second component",
     )
-
-
-def _value(found: Any) -> tuple[float, float] | None:
-    if found is None or found["mean"] is None:
-        return None
-    return 100 * found["mean"], 100 * (found["std"] or 0.0)

@@ -94,16 +94,16 @@ def families(methods: Sequence[str], *, architecture: str, masks: str = "closed"
         How the paper's system finds its masks; ``"gradient"`` also gives ``closed``, the same
         links with masks in closed form.
     """
-    made: list[Family] = []
+    chosen_families: list[Family] = []
     if {"equal", "mwm"} & set(methods):
-        made.append(partial(_faithful, methods, architecture, masks))
+        chosen_families.append(partial(_faithful, methods, architecture, masks))
     if "crossed" in methods:
-        made.append(partial(_crossed, architecture))
+        chosen_families.append(partial(_crossed, architecture))
     if "best" in methods:
-        made.append(_best)
+        chosen_families.append(_best)
     ours = ("equal", "mwm", "crossed", "best")
-    made += [partial(_baseline, m) for m in methods if m not in ours]
-    return made
+    chosen_families += [partial(_baseline, m) for m in methods if m not in ours]
+    return chosen_families
 
 
 def _faithful(
@@ -118,7 +118,7 @@ def _faithful(
 
     # Masks other than the closed form are compared with it, over the same links.
     ways = [masks] if masks == "closed" or "mwm" not in methods else [masks, "closed"]
-    made = {
+    by_masks = {
         way: [
             CooperativeReconstruction(
                 method="faithful", architecture=architecture, masks=way, seed=seed
@@ -127,19 +127,19 @@ def _faithful(
         ]
         for way in ways
     }
-    together = [estimator for estimators in made.values() for estimator in estimators]
+    together = [estimator for estimators in by_masks.values() for estimator in estimators]
     fit_many(together, list(trains) * len(ways), progress=progress)
     repeats = []
-    for k, estimator in enumerate(made[masks]):
-        found: dict[str, Fitted] = {}
+    for k, estimator in enumerate(by_masks[masks]):
+        fitted: dict[str, Fitted] = {}
         if "equal" in methods:
-            found["equal"] = Fitted(partial(_equal, estimator))
+            fitted["equal"] = Fitted(partial(_equal, estimator))
         if "mwm" in methods:
-            found["mwm"] = Fitted(estimator.reconstruct, _masks(estimator), estimator)
+            fitted["mwm"] = Fitted(estimator.reconstruct, _masks(estimator), estimator)
         if len(ways) > 1:
-            closed = made["closed"][k]
-            found["closed"] = Fitted(closed.reconstruct, _masks(closed), closed)
-        repeats.append(found)
+            closed = by_masks["closed"][k]
+            fitted["closed"] = Fitted(closed.reconstruct, _masks(closed), closed)
+        repeats.append(fitted)
     return repeats
 
 
@@ -209,8 +209,8 @@ def _masks(estimator: Any) -> dict[str, dict[str, dict[str, float]]] | None:
     frame = getattr(estimator, "masks_", None)
     if frame is None:
         return None
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    masks: dict[str, dict[str, dict[str, float]]] = {}
     for row in nw.from_native(frame, eager_only=True).rows(named=True):
-        place = found.setdefault(str(row["view"]), {}).setdefault(str(row["source"]), {})
-        place[str(row["feature"])] = float(row["weight"])
-    return found
+        weights = masks.setdefault(str(row["view"]), {}).setdefault(str(row["source"]), {})
+        weights[str(row["feature"])] = float(row["weight"])
+    return masks

@@ -51,12 +51,12 @@ def mean_masks(notebook: Notebook) -> dict[str, Any]:
     return {
         method: {
             view: {
-                source: {f: round(w / found["n"], 6) for f, w in weights.items()}
+                source: {f: round(w / total["n"], 6) for f, w in weights.items()}
                 for source, weights in sources.items()
             }
-            for view, sources in found["w"].items()
+            for view, sources in total["w"].items()
         }
-        for method, found in sums.items()
+        for method, total in sums.items()
     }
 
 
@@ -150,23 +150,23 @@ def digit_pictures(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None
         return
     if outcome.method not in ("mwm", "best", "central", "mean"):
         return
-    true, made = repeat.truth["pix"], outcome.cells["pix"]
-    kept = notebook.notes.setdefault("digits", {})
-    if not kept:
-        kept["shape"] = list(repeat.train["pix"].image_shape or (true.shape[1], 1))
-        kept["by"] = outcome.method
-        order = np.argsort(((true - made) ** 2).mean(axis=1), kind="stable")
+    true, reconstructed = repeat.truth["pix"], outcome.cells["pix"]
+    digits = notebook.notes.setdefault("digits", {})
+    if not digits:
+        digits["shape"] = list(repeat.train["pix"].image_shape or (true.shape[1], 1))
+        digits["by"] = outcome.method
+        order = np.argsort(((true - reconstructed) ** 2).mean(axis=1), kind="stable")
         labels = repeat.labels(repeat.tests["pix"].ids)
         for part, ranked in (("best", order), ("worst", order[::-1])):
             classes, first = np.unique(labels[ranked], return_index=True)
             rows = ranked[first]
-            kept[part] = {
+            digits[part] = {
                 "rows": rows.tolist(),
                 "names": [repeat.data.class_names[c] for c in classes],
                 "original": true[rows].tolist(),
             }
     for part in ("best", "worst"):
-        kept[part][outcome.method] = made[kept[part]["rows"]].round(2).tolist()
+        digits[part][outcome.method] = reconstructed[digits[part]["rows"]].round(2).tolist()
 
 
 def subtypes(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
@@ -182,12 +182,13 @@ def subtypes(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     if not len(ids):
         return
     without = views.take(never)
-    made = np.array(outcome.fitted.reconstruct(without, "protein"), dtype=np.float64)
-    made = np.where(np.isnan(made), np.nanmean(train["protein"].cells, axis=0), made)
+    completed = np.array(outcome.fitted.reconstruct(without, "protein"), dtype=np.float64)
+    completed = np.where(np.isnan(completed), np.nanmean(train["protein"].cells, axis=0), completed)
     known = train["protein"].ids
-    others = [v for v in views if v != "protein"]
+    other_views = [v for v in views if v != "protein"]
     learned, asked = (
-        np.hstack([views[v].cells[views[v].positions(who)] for v in others]) for who in (known, ids)
+        np.hstack([views[v].cells[views[v].positions(who)] for v in other_views])
+        for who in (known, ids)
     )
     y, truth = repeat.labels(known), repeat.labels(ids)
 
@@ -200,6 +201,6 @@ def subtypes(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
             notebook.recorder.add("without", metric, "all", alone, seed=repeat.seed)
     protein = train["protein"].cells
     record = notebook.recorder.add
-    record(outcome.method, "rf_missing", "all", reached(protein, made), seed=repeat.seed)
-    joint = reached(np.hstack([learned, protein]), np.hstack([asked, made]))
+    record(outcome.method, "rf_missing", "all", reached(protein, completed), seed=repeat.seed)
+    joint = reached(np.hstack([learned, protein]), np.hstack([asked, completed]))
     record(outcome.method, "rf_missing_joint", "all", joint, seed=repeat.seed)

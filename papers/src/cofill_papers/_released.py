@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 
 from cofill.attack import Noise
 from cofill.views import load
-from cofill_papers._attacks import Case, Given
+from cofill_papers._attacks import Case, ReleasedMean
 from cofill_papers._behaviour import behaviour
 from cofill_papers._gan import GANSettings, draw_rows, fit_generators
 
@@ -102,9 +102,11 @@ def cases_of(
     """
     draw, usual, _ = SOURCES[source]
     drawn = [draw(seed, of_each or usual) for seed in seeds]
-    made: Sequence[Given | None] = [None] * len(drawn)
+    simulated_means: Sequence[ReleasedMean | None] = [None] * len(drawn)
     if "distribution" in kinds:
-        made = _simulated(drawn, seeds, generator) if simulated is None else _noted(simulated)
+        simulated_means = (
+            _simulated(drawn, seeds, generator) if simulated is None else _noted(simulated)
+        )
     return [
         Case(
             seed,
@@ -113,22 +115,22 @@ def cases_of(
             _means(records, truth, seed, kinds, distribution),
             None if share_seen >= 1 else _some(seed, len(records), share_seen),
         )
-        for (records, truth), seed, distribution in zip(drawn, seeds, made, strict=True)
+        for (records, truth), seed, distribution in zip(drawn, seeds, simulated_means, strict=True)
     ]
 
 
 def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the simulated means of cases, and how far off they are said to be, for a record."""
-    given = [case.means["distribution"] for case in cases]
+    released = [case.means["distribution"] for case in cases]
     return {
-        "means": [one.mean.tolist() for one in given],
-        "off": [one.noise.scale for one in given if one.noise is not None],
+        "means": [mean.mean.tolist() for mean in released],
+        "off": [mean.noise.scale for mean in released if mean.noise is not None],
     }
 
 
-def _noted(note: Mapping[str, Any]) -> list[Given]:
+def _noted(note: Mapping[str, Any]) -> list[ReleasedMean]:
     return [
-        Given(np.array(mean), Noise("unknown", off))
+        ReleasedMean(np.array(mean), Noise("unknown", off))
         for mean, off in zip(note["means"], note["off"], strict=True)
     ]
 
@@ -138,29 +140,29 @@ def _means(
     truth: np.ndarray,
     seed: int,
     kinds: Sequence[str],
-    simulated: Given | None,
-) -> dict[str, Given]:
+    simulated: ReleasedMean | None,
+) -> dict[str, ReleasedMean]:
     mean = records[truth].mean(axis=0, dtype=np.float64)
-    made: dict[str, Given] = {}
+    means: dict[str, ReleasedMean] = {}
     for kind in kinds:
         if kind == "noiseless":
-            made[kind] = Given(mean)
+            means[kind] = ReleasedMean(mean)
         elif kind == "noisy":
             extent = float(records.max() - records.min())
             noise = Noise("laplace", extent / (int(truth.sum()) * EPSILON))
             # The words after the seed keep this stream apart from that of the records.
             added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
-            made[kind] = Given(mean + added, noise)
+            means[kind] = ReleasedMean(mean + added, noise)
         elif simulated is not None:
-            made[kind] = simulated
-    return made
+            means[kind] = simulated
+    return means
 
 
 def _simulated(
     drawn: Sequence[tuple[np.ndarray, np.ndarray]],
     seeds: Sequence[int],
     settings: GANSettings | None,
-) -> list[Given]:
+) -> list[ReleasedMean]:
     """Return for each seed the mean of as many generated positives as there are real ones."""
     positives = np.stack([records[truth] for records, truth in drawn])
     anybody = np.stack(
@@ -170,14 +172,14 @@ def _simulated(
             for (records, truth), seed in zip(drawn, seeds, strict=True)
         ]
     )
-    whole = bool((positives == np.rint(positives)).all())
-    settings = settings or (_OF_COUNTS if whole else GANSettings())
+    has_counts = bool((positives == np.rint(positives)).all())
+    settings = settings or (_OF_COUNTS if has_counts else GANSettings())
     missed = _generated(anybody, seeds, settings) - anybody.mean(axis=1, dtype=np.float64)
     off = np.sqrt(np.mean(missed**2, axis=1))
     # Rounded, so that a record holds what was attacked.
     means = _generated(positives, seeds, settings).round(6)
     return [
-        Given(mean, Noise("unknown", float(f"{size:.6g}")))
+        ReleasedMean(mean, Noise("unknown", float(f"{size:.6g}")))
         for mean, size in zip(means, off, strict=True)
     ]
 
@@ -189,8 +191,8 @@ def _generated(
 ) -> Float[np.ndarray, "seeds d"]:
     """Return means of as many generated rows."""
     keys = jax.vmap(jax.random.key)(np.array(seeds))
-    made = draw_rows(fit_generators(rows, keys, settings), rows.shape[1], keys, settings)
-    return made.mean(axis=1, dtype=np.float64)
+    generated = draw_rows(fit_generators(rows, keys, settings), rows.shape[1], keys, settings)
+    return generated.mean(axis=1, dtype=np.float64)
 
 
 def _some(seed: int, count: int, share: float) -> np.ndarray:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import DataError, SettingError
-from cofill.metrics import ResultRecord, ResultTable, table
-from cofill_papers._catalogue import AnyExperiment, Experiment
+from cofill.metrics import ResultRecord
+from cofill_papers._base import AbstractExperiment
 
-__all__ = ["check_folder", "page", "result_tables", "write_experiment"]
+__all__ = ["check_folder", "page", "write_experiment"]
 
 
 def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
@@ -31,7 +31,7 @@ def check_folder(out: Path, name: str, *, overwrite: bool = False) -> None:
         raise DataError(f"the folder {out} may not be written to; give another --out")
 
 
-def write_experiment(record: ResultRecord, experiment: AnyExperiment, out: Path) -> list[str]:
+def write_experiment(record: ResultRecord, experiment: AbstractExperiment, out: Path) -> list[str]:
     """Write record, page and pictures; return the names of the files, the record last."""
     pictures = {**experiment.draw_record(record), **experiment.draw_data()}
     drawn = {f"{record.name}_{part}.svg": svg for part, svg in pictures.items()}
@@ -48,26 +48,7 @@ def write_experiment(record: ResultRecord, experiment: AnyExperiment, out: Path)
     return [*files, f"{record.name}.json"]
 
 
-def result_tables(record: ResultRecord, experiment: AnyExperiment) -> dict[str, ResultTable]:
-    """Return the tables of a record by title, the paper's figures beside ours."""
-    ours = {key.split("/")[0] for key in record.values}
-    known = {key.split("/")[1] for key in record.values}
-    # A figure of a method that was not run has nothing to stand beside.
-    published = {k: v for k, v in experiment.published.items() if k.split("/")[0] in ours}
-    made = {}
-    for title, metrics in experiment.tables.items():
-        shown = [m for m in metrics if m in known]
-        if shown:
-            made[title] = table(record, shown, published)
-    largest = record.extra.get("largest_class_diff")
-    if largest and isinstance(experiment, Experiment):
-        made["Largest absolute Classification Difference of a view, in points"] = _largest(
-            largest, experiment
-        )
-    return made
-
-
-def page(record: ResultRecord, experiment: AnyExperiment, files: list[str]) -> str:
+def page(record: ResultRecord, experiment: AbstractExperiment, files: list[str]) -> str:
     """Write the Markdown page of a record."""
     seeds = len(record.seeds)
     lines = [
@@ -80,8 +61,8 @@ def page(record: ResultRecord, experiment: AnyExperiment, files: list[str]) -> s
     ]
     methods: Mapping[str, str] = record.settings.get("methods", {})
     lines += [f"- `{name}`: {words}" for name, words in methods.items()]
-    for title, made in result_tables(record, experiment).items():
-        lines += ["", f"## {title}", "", made.markdown()]
+    for title, result_table in experiment.result_tables(record).items():
+        lines += ["", f"## {title}", "", result_table.markdown()]
     for note in ("paired", "paired_crossed"):
         lines += _paired(record.extra.get(note, {}))
     lines += [line for file in files for line in ("", f"![{Path(file).stem}]({file})")]
@@ -103,20 +84,6 @@ def _paired(claim: Mapping[str, Any]) -> list[str]:
             for where, t in claim["where"].items()
         ),
     ]
-
-
-def _largest(largest: Mapping[str, Mapping[str, float | str]], exp: Experiment) -> ResultTable:
-    rows, cells = [], []
-    beside = exp.largest_published is not None
-    for method, found in largest.items():
-        points = 100 * float(found["value"])
-        paper = 100 * exp.largest_published if exp.largest_published and method == "mwm" else None
-        row = {"method": method, "where": found["where"], "points": points}
-        rows.append({**row, "points_published": paper} if beside else row)
-        line = [method, str(found["where"]), f"{points:+.1f}".replace("-", "−")]
-        cells.append([*line, "–" if paper is None else f"{paper:.1f}"] if beside else line)
-    header = ["method", "where", "points", *(["points (paper)"] * beside)]
-    return ResultTable(rows, header, cells)
 
 
 def _p(value: float | None) -> str:

@@ -1,16 +1,15 @@
-"""Which pictures a record gives: Figures 6 to 9 of the paper, and the masks."""
+"""Pictures of the experiments on reconstruction: Figures 6 to 9 of the paper, and the masks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cofill.metrics import ResultRecord
-from cofill_papers._draw import grouped_bars, heat_maps, image_grid
+from cofill_papers._draw import bars_of, grouped_bars, heat_maps, image_grid
 
-__all__ = ["pictures"]
+__all__ = ["draw_views"]
 
 _COMPARED = ("equal", "mwm", "best", "central", "mean")
 _BARS = {
@@ -22,13 +21,13 @@ _BARS = {
 _TITLES = {"mwm": "Masks of the paper's system", "best": "Masks of the best method"}
 
 
-def pictures(record: ResultRecord) -> dict[str, str]:
-    """Draw a record: ``{name of the picture: SVG}``.
+def draw_views(record: ResultRecord) -> dict[str, str]:
+    """Return ``{name of the picture: SVG}``.
 
     Examples
     --------
     >>> record = ResultRecord("wdbc", seeds=[0], values={"mwm/mse/view_mean": [0.2]})
-    >>> list(pictures(record))
+    >>> list(draw_views(record))
     ['mse']
     """
     drawn = {}
@@ -44,7 +43,7 @@ def pictures(record: ResultRecord) -> dict[str, str]:
         if panels:
             title = _TITLES.get(method, f"Masks, {method}")
             drawn[f"masks_{method}"] = heat_maps(
-                f"{title}: {record.name}", panels, caption=_over(record)
+                f"{title}: {record.name}", panels, caption=_caption(record)
             )
     if "digits" in record.extra:
         drawn |= _digits(record.extra["digits"])
@@ -52,47 +51,42 @@ def pictures(record: ResultRecord) -> dict[str, str]:
 
 
 def _bars(record: ResultRecord, metric: str, title: str, axis: str) -> str | None:
-    summary = record.summary
-    found = [tuple(k.split("/")) for k in summary if k.split("/")[1] == metric]
-    places = list(dict.fromkeys(w for _, _, w in found if w != "all"))
-    methods = [m for m in _COMPARED if any(m == f[0] for f in found)]
-    if metric == "class_diff":
-        methods = [m for m in methods if m != "mean"]
-    if not places or not methods:
+    keys = [key.split("/") for key in record.summary]
+    views = list(dict.fromkeys(w for _, m, w in keys if m == metric and w != "all"))
+    methods = [m for m in _COMPARED if [m, metric] in [key[:2] for key in keys]]
+    factor = 1.0
+    if metric == "class_diff":  # in points; that of the mean is far off the scale of the others
+        methods, factor = [m for m in methods if m != "mean"], 100.0
+    if not views or not methods:
         return None
-    factor = 100.0 if metric == "class_diff" else 1.0
-    series: dict[str, Sequence[tuple[float, float] | None]] = {
-        m: [_value(summary.get(f"{m}/{metric}/{w}"), factor) for w in places] for m in methods
-    }
-    groups = [w.removeprefix("view_") for w in places]
-    caption = _over(record, spread=True)
-    return grouped_bars(title, groups, series, axis=axis, caption=caption, order=_COMPARED)
+    return grouped_bars(
+        title,
+        [view.removeprefix("view_") for view in views],
+        bars_of(record, methods, metric, views, factor=factor),
+        axis=axis,
+        caption=_caption(record, spread=True),
+        order=_COMPARED,
+    )
 
 
-def _value(found: Any, factor: float) -> tuple[float, float] | None:
-    if found is None or found["mean"] is None:
-        return None
-    return factor * found["mean"], factor * (found["std"] or 0.0)
-
-
-def _over(record: ResultRecord, *, spread: bool = False) -> str:
+def _caption(record: ResultRecord, *, spread: bool = False) -> str:
     n = len(record.seeds)
     spread = spread and n > 1
     return f"Mean {'± standard deviation ' * spread}over {n} repeat{'s' * (n != 1)}."
 
 
-def _digits(kept: dict[str, Any]) -> dict[str, str]:
+def _digits(digits: dict[str, Any]) -> dict[str, str]:
     """Draw the digits that were reconstructed best and worst (Fig. 7 and 8)."""
-    shape = tuple(kept["shape"])
+    shape = tuple(digits["shape"])
     words = {"best": "Digits reconstructed well", "worst": "Digits reconstructed poorly"}
     drawn = {}
     for part, title in words.items():
         rows = {
             name: np.array(images, dtype=np.float64).reshape(-1, *shape)
-            for name, images in kept[part].items()
+            for name, images in digits[part].items()
             if name not in ("rows", "names")
         }
         drawn[f"digits_{part}"] = image_grid(
-            f"{title} from the other views (by {kept['by']})", rows, columns=kept[part]["names"]
+            f"{title} from the other views (by {digits['by']})", rows, columns=digits[part]["names"]
         )
     return drawn
