@@ -1,7 +1,7 @@
 """What people write down: `federation.toml` for all, `site.toml` for one site; checked when read.
 
-Every fault is one sentence that names the file, the key, what it must be and what it was. A value
-that could be a password (a database's URL) is shown without it.
+Pydantic checks the files. Every fault becomes one sentence that names the file, the key, what it
+must be and what it was. A value that could be a password (a database's URL) is shown without it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+from pydantic.functional_validators import WrapValidator
+from pydantic_core import PydanticCustomError
 
 from cofill.errors import SettingError
 from cofill.privacy import Budget
-from cofill.protocol import PROTOCOLS, Membership
+from cofill.protocol import COORDINATOR, PROTOCOLS, Membership
 from cofill.views import Source, is_database
 
 __all__ = [
-    "ROLES",
     "FederationConfig",
     "Limits",
     "Member",
@@ -29,106 +33,89 @@ __all__ = [
     "ViewSource",
 ]
 
-ROLES = ("submit", "look")
-COORDINATOR = "coordinator"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_KINDS = ("numeric", "binary", "categorical")
+_STRICT = ConfigDict(extra="forbid")
+_ROLES = Literal["submit", "look"]
+_KINDS = Literal["numeric", "binary", "categorical"]
 
 
-class _Table:
-    """A TOML table that is read key by key; whatever is left over was not meant to be there."""
+def _must_be(phrase: str, check: Callable[[Any], Any] | None = None) -> WrapValidator:
+    """Return a validator whose fault says what a value must be, whichever check failed."""
 
-    def __init__(self, values: Any, where: str, at: str = "") -> None:
-        if not isinstance(values, Mapping):
-            raise SettingError(f"{where}: {at or 'it'} must be a table, got {_shown(values)}")
-        self.values, self.where, self.at = dict(values), where, at
+    def validate(value: Any, check_type: Callable[[Any], Any]) -> Any:
+        try:
+            checked = check_type(value)
+        except ValidationError:
+            raise PydanticCustomError("must", phrase.replace("{", "{{")) from None  # pyright: ignore[reportArgumentType]
+        if check is not None and not check(checked):
+            raise PydanticCustomError("must", phrase.replace("{", "{{"))  # pyright: ignore[reportArgumentType]
+        return checked
 
-    def name(self, key: str) -> str:
-        return f"{self.at}.{key}" if self.at else key
-
-    def fault(self, key: str, must: str, got: Any) -> SettingError:
-        return SettingError(f"{self.where}: {self.name(key)} must be {must}, got {_shown(got)}")
-
-    def take(self, key: str, kind: type | tuple[type, ...], must: str, default: Any = ...) -> Any:
-        if key not in self.values:
-            if default is ...:
-                raise SettingError(f"{self.where}: {self.name(key)} is missing; it must be {must}")
-            return default
-        value = self.values.pop(key)
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if not isinstance(value, kind) or (isinstance(value, bool) and bool not in kinds):
-            raise self.fault(key, must, value)
-        return value
-
-    def text(self, key: str, must: str, default: Any = ...) -> Any:
-        value = self.take(key, str, must, default)
-        if value == "":
-            raise self.fault(key, must, value)
-        return value
-
-    def texts(self, key: str, must: str, default: Any = ...) -> tuple[str, ...]:
-        value = self.take(key, list, must, default)
-        if not all(isinstance(v, str) and v for v in value):
-            raise self.fault(key, must, value)
-        return tuple(value)
-
-    def whole(self, key: str, least: int, most: int, default: Any = ...) -> int:
-        must = f"a whole number from {least:,} to {most:,}"
-        value = self.take(key, int, must, default)
-        if not least <= value <= most:
-            raise self.fault(key, must, value)
-        return value
-
-    def table(self, key: str, *, needed: bool = False) -> _Table:
-        if key not in self.values and needed:
-            raise SettingError(f"{self.where}: the table [{self.name(key)}] is missing")
-        return _Table(self.values.pop(key, {}), self.where, self.name(key))
-
-    def end(self) -> None:
-        if self.values:
-            first = next(iter(self.values))
-            raise SettingError(
-                f"{self.where}: {self.name(first)} is no setting that is known here; check its "
-                "spelling or remove it"
-            )
+    return WrapValidator(validate)
 
 
-def _shown(value: Any) -> str:
-    """Return a value as an error may show it."""
-    if isinstance(value, str) and is_database(value):
-        return repr(f"{value.partition(':')[0]}://…")
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+def _whole(least: int, most: int) -> Any:
+    number = f"a whole number from {least:,} to {most:,}"
+    return Annotated[int, Field(strict=True, ge=least, le=most), _must_be(number)]
 
 
-@dataclass(frozen=True)
+def _is_party(name: str) -> Any:
+    return _NAME.fullmatch(name) and name != COORDINATOR
+
+
+def _are_names(names: tuple[str, ...]) -> bool:
+    return all(_is_party(name) for name in names) and len(set(names)) == len(names)
+
+
+Text = Annotated[StrictStr, _must_be("a text that is not empty", len)]
+Name = Annotated[StrictStr, _must_be("letters, digits, '-' or '_'", _NAME.fullmatch)]
+PartyName = Annotated[
+    StrictStr, _must_be(f"letters, digits, '-' or '_', and not {COORDINATOR!r}", _is_party)
+]
+ViewNames = Annotated[
+    tuple[StrictStr, ...], _must_be("names of views: letters, digits, '-' or '_'", _are_names)
+]
+SharedViews = Annotated[
+    tuple[StrictStr, ...],
+    _must_be(
+        "names of the views that sites hold alike: letters, digits, '-' or '_', each once",
+        _are_names,
+    ),
+]
+
+
+def _one_of(choices: Any) -> Any:
+    return Annotated[choices, _must_be(f"one of {', '.join(get_args(choices))}")]
+
+
+@dataclass(frozen=True, config=_STRICT)
 class Member:
     """A site of the federation: its name, its organisation, the views it holds."""
 
-    name: str
-    organisation: str
-    views: tuple[str, ...]
+    name: PartyName
+    organisation: Text = ""
+    views: ViewNames = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Person:
-    """Somebody with a kit: may submit and stop runs (``"submit"``), or see them (``"look"``)."""
+    """A person with a kit: may submit and stop runs (``"submit"``), or see them (``"look"``)."""
 
-    name: str
-    organisation: str
-    role: str
+    name: Annotated[StrictStr, _must_be("an e-mail address", _PERSON.fullmatch)]
+    organisation: Text = "cofill"
+    role: _one_of(_ROLES) = "look"  # pyright: ignore[reportInvalidTypeForm]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Limits:
     """What no message, step or federation may exceed."""
 
-    message_megabytes: int = 256
-    step_minutes: int = 60
-    runs_at_once: int = 2
+    message_megabytes: _whole(1, 2000) = 256  # pyright: ignore[reportInvalidTypeForm]
+    step_minutes: _whole(1, 10_000) = 60  # pyright: ignore[reportInvalidTypeForm]
+    runs_at_once: _whole(1, 100) = 2  # pyright: ignore[reportInvalidTypeForm]
 
     @property
     def message_bytes(self) -> int:
@@ -136,7 +123,7 @@ class Limits:
         return self.message_megabytes * 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class FederationConfig:
     """Who takes part, where the coordinator is, who may submit, what every site agrees on.
 
@@ -161,52 +148,73 @@ class FederationConfig:
         view is at one site, which is split by view. A federation may have both.
     """
 
-    name: str
-    address: str
-    port: int
-    sites: tuple[Member, ...]
+    name: Name
+    address: Annotated[
+        StrictStr, _must_be("a host name or an IP address, without a port", _HOST.fullmatch)
+    ]
+    port: _whole(1, 65_535)  # pyright: ignore[reportInvalidTypeForm]
+    sites: Annotated[tuple[Member, ...], Field(min_length=1)]
     people: tuple[Person, ...] = ()
-    id_type: str | None = None
+    id_type: Annotated[Literal["text"] | None, _must_be("'text', or left out")] = None
     budget: Mapping[str, Any] | None = None
     limits: Limits = field(default_factory=Limits)
-    shared: tuple[str, ...] = ()
+    shared: SharedViews = ()
 
     @classmethod
     def read(cls, path: Path) -> FederationConfig:
         """Read `federation.toml`, or raise a `SettingError`."""
-        table = _Table(_toml(path), str(path))
-        name = table.text("name", "a short name", "cofill")
-        if not _NAME.fullmatch(name):
-            raise table.fault("name", "letters, digits, '-' or '_'", name)
-        place = table.table("coordinator", needed=True)
-        address = place.text("address", "a host name that every site can reach")
-        if not _HOST.fullmatch(address):
-            raise place.fault("address", "a host name or an IP address, without a port", address)
-        port = place.whole("port", 1, 65_535, 8002)
-        place.end()
-        shared = _shared(table)
-        sites = _members(table, shared)
-        people = _people(table)
-        id_type = table.text("id_type", "'text', or left out", None)
-        if id_type not in (None, "text"):
-            raise table.fault("id_type", "'text', or left out", id_type)
-        budget = _budget(table)
-        limits = table.table("limits")
-        limited = Limits(
-            limits.whole("message_megabytes", 1, 2000, Limits.message_megabytes),
-            limits.whole("step_minutes", 1, 10_000, Limits.step_minutes),
-            limits.whole("runs_at_once", 1, 100, Limits.runs_at_once),
+        document, where = _read_toml(path), str(path)
+        coordinator = document.pop("coordinator", None)
+        if not isinstance(coordinator, Mapping):
+            raise SettingError(f"{where}: the table [coordinator] is missing")
+        document = {"name": "cofill", "shared": document.pop("views", []), **document}
+        document |= {"port": 8002} | {
+            key if key in ("address", "port") else f"coordinator.{key}": value
+            for key, value in coordinator.items()
+        }
+        document["budget"] = _checked_budget(document.get("budget"), where)
+        config = _validate(cls, document, where, _FEDERATION_KEYS)
+        return config._with_defaults(where)
+
+    def _with_defaults(self, where: str) -> FederationConfig:
+        """Return the configuration with what sites left out, or raise for names used twice."""
+        sites: list[Member] = []
+        holders: dict[str, str] = {}
+        for number, site in enumerate(self.sites, start=1):
+            if any(site.name == other.name for other in sites):
+                raise SettingError(
+                    f"{where}: sites {number}.name must be another name than every other site's, "
+                    f"got {site.name!r}"
+                )
+            views = site.views or self.shared or (site.name,)
+            for view in views:
+                if view in holders and view not in self.shared:
+                    raise SettingError(
+                        f"{where}: sites {number}.views must be at one site only "
+                        f"({holders[view]} has it), got {view!r}"
+                    )
+                holders[view] = site.name
+            organisation = re.sub(r"\W+", "_", site.organisation or site.name)
+            sites.append(Member(site.name, organisation, views))
+        if len(sites) < 2:
+            raise SettingError(f"{where}: sites must be two or more [[sites]], got {len(sites)}")
+        names = [person.name for person in self.people]
+        for number, name in enumerate(names, start=1):
+            if name in names[: number - 1]:
+                raise SettingError(
+                    f"{where}: people {number}.name must be another address than everybody else's, "
+                    f"got {name!r}"
+                )
+        people = tuple(
+            Person(p.name, re.sub(r"\W+", "_", p.organisation), p.role) for p in self.people
         )
-        limits.end()
-        table.end()
-        return cls(name, address, port, sites, people, id_type, budget, limited, shared)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return type(self)(**{**values, "sites": tuple(sites), "people": people})
 
     @property
     def views(self) -> dict[str, str]:
         """The site of each view that sites do not share, views in their order."""
-        return {
-            view: site.name for site in self.sites for view in site.views if view not in self.shared
-        }
+        return self.membership.view_sites
 
     @property
     def membership(self) -> Membership:
@@ -225,29 +233,41 @@ class FederationConfig:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FederationConfig:
         """Return what `to_json` gave."""
-        return cls(
-            **{
-                **value,
-                "sites": tuple(Member(**{**s, "views": tuple(s["views"])}) for s in value["sites"]),
-                "people": tuple(Person(**p) for p in value["people"]),
-                "limits": Limits(**value["limits"]),
-                "shared": tuple(value.get("shared", ())),
-            }
-        )
+        return _validate(cls, dict(value), "the kit's federation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class ViewSource:
     """Where a view's rows are, and how its columns are read."""
 
-    source: str
-    id: str
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    ignore: tuple[str, ...] = ()
-    image: tuple[int, ...] | None = None
+    source: Annotated[
+        StrictStr, _must_be("a .csv or .parquet file, or a database as URL#table", len)
+    ]
+    id: Annotated[StrictStr, _must_be("the name of the id column", len)]
+    kinds: Mapping[str, _one_of(_KINDS)] = field(default_factory=dict)  # pyright: ignore[reportInvalidTypeForm]
+    ignore: Annotated[tuple[StrictStr, ...], _must_be("a list of columns", all)] = ()
+    image: (
+        Annotated[
+            tuple[Annotated[int, Field(strict=True, gt=0)], ...],
+            _must_be(
+                "height and width of the images that its columns are", lambda v: len(v) in (2, 3)
+            ),
+        ]
+        | None
+    ) = None
 
 
-@dataclass(frozen=True)
+def _are_protocols(names: tuple[str, ...]) -> bool:
+    return all(name in PROTOCOLS.names for name in names)
+
+
+Experiments = Annotated[
+    tuple[StrictStr, ...],
+    _must_be(f"a list of experiments among {', '.join(PROTOCOLS.names)}", _are_protocols),
+]
+
+
+@dataclass(frozen=True, config=_STRICT)
 class SiteConfig:
     """What one site brings, allows and wants.
 
@@ -259,7 +279,7 @@ class SiteConfig:
         Folder for what runs make here.
     agrees
         Experiments this site takes part in.
-    people, people_id
+    people
         A table of ids whom this site may name in its results, beside those of its views.
     budget
         What its releases may cost; the federation's where it is None.
@@ -267,47 +287,41 @@ class SiteConfig:
         Whether to refuse runs that align ids by keyed hashing.
     """
 
-    views: Mapping[str, ViewSource]
+    views: Mapping[Name, ViewSource]
     results: Path
-    agrees: tuple[str, ...] = PROTOCOLS.names
+    agrees: Experiments = PROTOCOLS.names
     people: ViewSource | None = None
     budget: Mapping[str, Any] | None = None
-    only_psi: bool = False
+    only_psi: Annotated[StrictBool, _must_be("true or false")] = False
 
     @classmethod
     def read(cls, path: Path) -> SiteConfig:
         """Read `site.toml`, or raise a `SettingError`; paths are relative to the file's folder."""
-        table = _Table(_toml(path), str(path))
+        document, where = _read_toml(path), str(path)
+        views = document.get("views")
+        if not isinstance(views, Mapping) or not views:
+            raise SettingError(f"{where}: [views] must hold at least one view, got none")
+        flat: dict[str, Any] = {"results": "results"}
+        for table, renamed in _SITE_TABLES.items():
+            content = document.pop(table, {})
+            if not isinstance(content, Mapping):
+                raise SettingError(f"{where}: {table} must be a table, got {_shown(content)}")
+            flat |= {renamed.get(key, f"{table}.{key}"): value for key, value in content.items()}
+        budget = _checked_budget(document.pop("budget", None), where)
+        config = _validate(cls, {**document, **flat, "budget": budget}, where, _SITE_KEYS)
         base = path.resolve().parent
-        given = table.table("views", needed=True)
-        views = {}
-        for name in tuple(given.values):
-            if not _NAME.fullmatch(name):
-                raise given.fault(name, "named by letters, digits, '-' or '_'", name)
-            views[name] = _source(given.table(name), base)
-        if not views:
-            raise SettingError(f"{path}: [views] must hold at least one view, got none")
-        people = None
-        if "people" in table.values:
-            people = _source(table.table("people"), base, columns=False)
-        agreed = table.table("agrees")
-        must = f"a list of experiments among {', '.join(PROTOCOLS.names)}"
-        agrees = agreed.texts("experiments", must, list(PROTOCOLS.names))
-        for name in agrees:
-            if name not in PROTOCOLS.names:
-                raise agreed.fault("experiments", must, name)
-        only_psi = agreed.take("only_psi", bool, "true or false", False)
-        agreed.end()
-        wanted = table.table("results")
-        folder = wanted.text("folder", "a folder", "results")
-        wanted.end()
-        budget = _budget(table)
-        table.end()
-        return cls(views, base / folder, agrees, people, budget, only_psi)
+        values = {f.name: getattr(config, f.name) for f in fields(config)}
+        values["views"] = {
+            name: _resolved(view, base, f"{where}: views.{name}.source")
+            for name, view in config.views.items()
+        }
+        if config.people is not None:
+            values["people"] = _resolved(config.people, base, f"{where}: people.source")
+        return cls(**{**values, "results": base / config.results})
 
     def check_against(self, federation: FederationConfig, site: str, where: Path) -> None:
         """Raise a `SettingError` unless this is what the federation expects of a site."""
-        member = next(one for one in federation.sites if one.name == site)
+        member = next(member for member in federation.sites if member.name == site)
         if tuple(sorted(self.views)) != tuple(sorted(member.views)):
             raise SettingError(
                 f"{where}: [views] must hold {', '.join(member.views)}, which is what the "
@@ -322,7 +336,55 @@ class SiteConfig:
             )
 
 
-def _toml(path: Path) -> dict[str, Any]:
+# The files group keys in tables; the classes are flat. Faults name a key as the file has it.
+_FEDERATION_KEYS = {
+    "address": "coordinator.address",
+    "port": "coordinator.port",
+    "shared": "views",
+}
+_SITE_TABLES = {
+    "agrees": {"experiments": "agrees", "only_psi": "only_psi"},
+    "results": {"folder": "results"},
+}
+_SITE_KEYS = {
+    "agrees": "agrees.experiments",
+    "only_psi": "agrees.only_psi",
+    "results": "results.folder",
+}
+
+
+def _validate(cls: Any, document: Any, where: str, keys: Mapping[str, str] | None = None) -> Any:
+    """Return a checked object, or raise a `SettingError` about the first fault."""
+    try:
+        return TypeAdapter(cls).validate_python(document)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    key = ""
+    for part in fault["loc"]:
+        if isinstance(part, int):
+            key += f" {part + 1}"
+        elif part not in ("[key]", "tuple[constrained-int, ...]"):
+            known = (keys or {}).get(part, part) if not key else part
+            key += f".{known}" if key else str(known)
+    if fault["type"] == "missing":
+        raise SettingError(f"{where}: {key} is missing")
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        raise SettingError(
+            f"{where}: {key} is no setting that is known here; check its spelling or remove it"
+        )
+    phrase = fault["msg"] if fault["type"] == "must" else "of another type"
+    raise SettingError(f"{where}: {key} must be {phrase}, got {_shown(fault['input'])}")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error may show it."""
+    text = repr(value)
+    if "://" in text:
+        return "the URL of a database"
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -332,125 +394,49 @@ def _toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        where = re.search(r"\(at .*\)", str(error))
+        position = re.search(r"\(at .*\)", str(error))
         raise SettingError(
-            f"{path} must be TOML; it cannot be read {where[0] if where else ''}".rstrip()
+            f"{path} must be TOML; it cannot be read {position[0] if position else ''}".rstrip()
         ) from None
 
 
-def _shared(table: _Table) -> tuple[str, ...]:
-    must = "names of the views that sites hold alike"
-    views = table.texts("views", must, [])
-    for view in views:
-        if not _NAME.fullmatch(view) or views.count(view) > 1:
-            raise table.fault("views", f"{must}: letters, digits, '-' or '_', each once", view)
-    return views
-
-
-def _members(table: _Table, shared: tuple[str, ...]) -> tuple[Member, ...]:
-    given = table.take("sites", list, "two or more [[sites]]")
-    sites, seen = [], {}
-    for number, values in enumerate(given, start=1):
-        one = _Table(values, table.where, f"sites {number}")
-        name = one.text("name", "a site's name")
-        if not _NAME.fullmatch(name) or name == COORDINATOR:
-            raise one.fault("name", f"letters, digits, '-' or '_', and not {COORDINATOR!r}", name)
-        if name in (s.name for s in sites):
-            raise one.fault("name", "another name than every other site's", name)
-        organisation = one.text("organisation", "the organisation's name", name)
-        if not re.fullmatch(r"\w+", organisation):
-            organisation = re.sub(r"\W+", "_", organisation)
-        views = one.texts("views", "names of views", list(shared) or [name])
-        if not views:
-            raise one.fault("views", "names of at least one view", list(views))
-        for view in views:
-            if not _NAME.fullmatch(view) or view == COORDINATOR:
-                raise one.fault("views", "named by letters, digits, '-' or '_'", view)
-            if view in seen and view not in shared:
-                raise one.fault("views", f"at one site only ({seen[view]} has it)", view)
-            seen[view] = name
-        one.end()
-        sites.append(Member(name, organisation, views))
-    if len(sites) < 2:
-        raise table.fault("sites", "two or more [[sites]]", f"{len(sites)} sites")
-    return tuple(sites)
-
-
-def _people(table: _Table) -> tuple[Person, ...]:
-    people: list[Person] = []
-    for number, values in enumerate(table.take("people", list, "[[people]]", []), start=1):
-        one = _Table(values, table.where, f"people {number}")
-        name = one.text("name", "an e-mail address")
-        if not _PERSON.fullmatch(name):
-            raise one.fault("name", "an e-mail address", name)
-        if name in (p.name for p in people):
-            raise one.fault("name", "another address than everybody else's", name)
-        organisation = one.text("organisation", "the organisation's name", "cofill")
-        role = one.text("role", f"one of {', '.join(ROLES)}", "look")
-        if role not in ROLES:
-            raise one.fault("role", f"one of {', '.join(ROLES)}", role)
-        one.end()
-        people.append(Person(name, re.sub(r"\W+", "_", organisation), role))
-    return tuple(people)
-
-
-def _budget(table: _Table) -> dict[str, Any] | None:
-    if "budget" not in table.values:
+def _checked_budget(table: Any, where: str) -> dict[str, Any] | None:
+    """Return a [budget] that `Budget` accepts, or raise a `SettingError`."""
+    if table is None:
         return None
-    given = table.table("budget")
-    found: dict[str, Any] = {"epsilon": given.take("epsilon", (float, int), "a positive number")}
-    for key, kind, must in (
-        ("delta", (float, int), "a number between 0 and 1"),
-        ("neighbours", str, "'replace one' or 'add or remove one'"),
-        ("unit", str, "'record' or 'site'"),
-        ("only_guaranteed", bool, "true or false"),
-    ):
-        value = given.take(key, kind, must, None)
-        if value is not None:
-            found[key] = value
-    given.end()
+    if not isinstance(table, Mapping):
+        raise SettingError(f"{where}: budget must be a table, got {_shown(table)}")
+    for key in table:
+        if key not in {f.name for f in fields(Budget)}:
+            raise SettingError(
+                f"{where}: budget.{key} is no setting that is known here; check its spelling or "
+                "remove it"
+            )
+    if "epsilon" not in table:
+        raise SettingError(f"{where}: budget.epsilon is missing; it must be a positive number")
     try:
-        Budget(**found)
+        Budget(**table)
     except SettingError as error:
-        raise SettingError(f"{table.where}: {given.at}.{error}") from None
-    return found
+        raise SettingError(f"{where}: budget.{error}") from None
+    except TypeError:
+        raise SettingError(f"{where}: budget must hold numbers and texts of Budget") from None
+    return dict(table)
 
 
-def _source(table: _Table, base: Path, *, columns: bool = True) -> ViewSource:
-    text = table.text("source", "a .csv or .parquet file, or a database as URL#table")
-    text = _VARIABLE.sub(lambda found: _variable(found, table), text)
-    if not is_database(text):
-        text = str(base / Path(text).expanduser())
+def _resolved(view: ViewSource, base: Path, key: str) -> ViewSource:
+    """Return a source with variables filled in and its path made absolute."""
+
+    def variable(match: re.Match[str]) -> str:
+        value = os.environ.get(match[1])
+        if value is None:
+            raise SettingError(f"{key} needs the environment variable {match[1]}, which is not set")
+        return value
+
+    source = _VARIABLE.sub(variable, view.source)
+    if not is_database(source):
+        source = str(base / Path(source).expanduser())
     try:
-        Source(text)
+        Source(source)
     except SettingError as error:
-        raise SettingError(f"{table.where}: {table.name('source')}: {error}") from None
-    column = table.text("id", "the name of the id column")
-    if not columns:
-        table.end()
-        return ViewSource(text, column)
-    ignore = table.texts("ignore", "a list of columns", [])
-    given = table.table("kinds")
-    kinds = {}
-    for name in tuple(given.values):
-        kind = given.text(name, f"one of {', '.join(_KINDS)}")
-        if kind not in _KINDS:
-            raise given.fault(name, f"one of {', '.join(_KINDS)}", kind)
-        kinds[name] = kind
-    must = "height and width of the images that its columns are"
-    image = tuple(table.take("image", list, must, []))
-    if image and (len(image) != 2 or not all(type(n) is int and n > 0 for n in image)):
-        raise table.fault("image", must, list(image))
-    table.end()
-    return ViewSource(text, column, kinds, ignore, image or None)
-
-
-def _variable(found: re.Match[str], table: _Table) -> str:
-    """Put an environment variable in its place, so that no password stands in the file."""
-    value = os.environ.get(found[1])
-    if value is None:
-        raise SettingError(
-            f"{table.where}: {table.name('source')} needs the environment variable {found[1]}, "
-            "which is not set"
-        )
-    return value
+        raise SettingError(f"{key}: {error}") from None
+    return ViewSource(source, view.id, view.kinds, view.ignore, view.image)
