@@ -423,10 +423,10 @@ def test_the_local_command_runs_a_federation_and_leaves_no_process(tmp_path):
 
 
 @pytest.mark.full
-def test_csv_parquet_and_a_database_complete_what_one_process_completes(tmp_path):
+def test_csv_parquet_and_a_database_complete_what_one_process_completes(tmp_path, postgres):
     settings = {"fusion": {"hidden": [], "folds": 3}, "encoder_training": {"epochs": 30}}
-    done = run_local(tmp_path / "out", settings=settings)
-    assert done.database in ("PostgreSQL", "SQLite")
+    done = run_local(tmp_path / "out", settings=settings, database=postgres.url())
+    assert done.database == "PostgreSQL"
     forms = [p.suffix for n in done.results for p in (tmp_path / "out" / "sites" / n).glob("*.*")]
     assert {".csv", ".parquet"} <= set(forms)
     holed, _ = drop_rows(load("wdbc").views, 0.3, key=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,6 @@ import numpy as np
 from cofill.errors import DataError, SettingError
 from cofill.files import write_json
 from cofill.network._config import FederationConfig, Member, Person, ViewSource
-from cofill.network._database import throw_away_database
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
 from cofill.network._processes import (
@@ -312,13 +312,15 @@ def run_local(
     missing: float = 0.3,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    database: str | None = None,
     report_progress: ReportProgress | None = None,
 ) -> LocalResult:
     """Run an experiment between sites of this machine.
 
     By view (``"cooperate"``, on WDBC) each site has a view of which some rows are missing; else
     each site has other individuals (of the digits), for ``"federate"`` with some rows missing. One
-    site in three reads from Parquet, one from CSV, one from a throw-away database.
+    site in three reads from Parquet, one from CSV, one from a database: that of the URL
+    `database`, or an SQLite file that is removed in the end.
     """
     from cofill.network._schedule import schedule_of
 
@@ -331,7 +333,8 @@ def run_local(
     out = out.resolve()
     _fresh(out)
     people = experiment == "cooperate"
-    with throw_away_database(out.parent) as (url, kind), _removed(url):
+    with tempfile.TemporaryDirectory() as scratch:
+        url = database or f"sqlite:///{scratch}/tables.db"
         with local_federation(out, held, people=people, database=url) as federation:
             if report_progress is not None:
                 report_progress("start", 0.0)
@@ -339,7 +342,9 @@ def run_local(
         names = federation.federation.names
         times = _times(federation, order.run)
     _require_finished(outcome)
-    write_json(federation.out / "metrics.json", {**outcome, "database": kind, "rounds": times})
+    write_json(
+        federation.out / "metrics.json", {**outcome, "database": _brand(url), "rounds": times}
+    )
     return LocalResult(
         order.run,
         federation.out,
@@ -347,7 +352,7 @@ def run_local(
         outcome,
         {name: federation.site(name) / "results" / order.run for name in names},
         {name: federation.kit(name) / "cofill" / "ledger.jsonl" for name in names},
-        kind,
+        _brand(url),
         times,
     )
 
@@ -372,14 +377,8 @@ def _dealt(
     return by_row(everything, sites, key=seed)
 
 
-@contextmanager
-def _removed(url: str) -> Iterator[None]:
-    """Remove a database that is a file, in the end."""
-    try:
-        yield
-    finally:
-        if url.startswith("sqlite:///"):
-            Path(url.removeprefix("sqlite:///")).unlink(missing_ok=True)
+def _brand(url: str) -> str:
+    return "SQLite" if url.startswith("sqlite") else "PostgreSQL"
 
 
 def _times(federation: LocalFederation, run: str) -> dict[str, float]:
