@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 
 from cofill.views import MultiView, View, to_frame, to_table
 
@@ -105,6 +105,18 @@ class Completed:
         observed = ~np.isnan(self.source.aligned(name))
         known = ~np.isnan(self.cells[name])
         return np.where(observed, 0, np.where(known, 1, 2)).astype(np.uint8)
+
+    def beside(
+        self, truth: MultiView, name: str, hidden: Bool[np.ndarray, " people"]
+    ) -> tuple[Float[np.ndarray, "hidden _"], Float[np.ndarray, "hidden _"]]:
+        """Return the true and the completed cells of rows that were hidden from a view.
+
+        `hidden` marks individuals of ``truth.ids``, all of whom `truth` knows in this view.
+        """
+        ids = truth.ids[hidden]
+        view = truth[name]
+        completed = self.cells[name][np.searchsorted(self.source.ids, ids)]
+        return view.cells[view.positions(ids)], completed
 
     def counts(self, name: str) -> dict[str, int]:
         """Count a view's rows and cells by where they come from."""

@@ -156,11 +156,9 @@ class Agreement:
             if not columns or not mask.any():
                 continue
             places = [view.feature_names.index(column) for column in columns]
-            ids = truth.ids[mask]
-            actual = view.cells[view.positions(ids)][:, places].astype(np.float64)
-            guess = completed.cells[name][np.searchsorted(completed.source.ids, ids)][:, places]
+            actual, guess = (c[:, places] for c in completed.beside(truth, name, mask))
             scaler = Scaler.fit(left.select(columns))
-            pair = [_bin(scaler.encode(c.astype(np.float64))) for c in (actual, guess)]
+            pair = [_bin(scaler.encode(cells.astype(np.float64))) for cells in (actual, guess)]
             known = ~np.isnan(actual) & ~np.isnan(guess)
             people = np.broadcast_to(np.flatnonzero(mask)[:, None], actual.shape)
             self._seen.setdefault(name, []).append(

@@ -108,11 +108,9 @@ def score_completed(
     scores: dict[str, dict[str, dict[str, float]]] = {}
     for name, mask in hidden.items():
         view = truth[name]
-        ids = truth.ids[mask]
-        if not len(ids):
+        if not mask.any():
             continue
-        actual = view.cells[view.positions(ids)].astype(np.float64)
-        guess = completed.cells[name][np.searchsorted(completed.source.ids, ids)]
+        actual, guess = completed.beside(truth, name, mask)
         left = completed.source[name]
         # A cell that a method leaves empty is scored as if the mean had been filled in.
         guess = np.where(np.isnan(guess), left.typical(), guess)
@@ -122,7 +120,9 @@ def score_completed(
         if numeric:
             columns = [view.feature_names[k] for k in numeric]
             scaler = Scaler.fit(left.select(columns))
-            scaled = [scaler.encode(c[:, numeric].astype(np.float64)) for c in (actual, guess)]
+            scaled = [
+                scaler.encode(cells[:, numeric].astype(np.float64)) for cells in (actual, guess)
+            ]
             for metric, function in _NUMERIC_METRICS.items():
                 values = function(*scaled)
                 out[metric] = dict(zip(columns, map(float, values), strict=True))

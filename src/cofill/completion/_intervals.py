@@ -38,9 +38,7 @@ def with_intervals(
     guess = make().fit_complete(holed)
     lower, upper = {}, {}
     for name, view in views.items():
-        ids = views.ids[hidden[name]]
-        actual = view.cells[view.positions(ids)]
-        predicted = guess.cells[name][np.searchsorted(holed.ids, ids)]
+        actual, predicted = guess.beside(views, name, hidden[name])
         radius = conformal_radius(np.abs(actual - predicted).astype(np.float64), level)
         numeric = np.array([f.kind is Kind.NUMERIC for f in view.features])
         radius = np.where(numeric, radius, np.nan)

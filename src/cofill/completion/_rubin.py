@@ -78,11 +78,5 @@ def rubin(estimates: Sequence[float], variances: Sequence[float]) -> Pooled:
     extra = (1 + 1 / m) * between
     total = within + extra
     freedom = np.inf if extra == 0 else (m - 1) * (total / extra) ** 2
-    return Pooled(
-        float(np.mean(estimates)),
-        within,
-        between,
-        total,
-        float(freedom),
-        extra / total if total > 0 else 0.0,
-    )
+    missing = extra / total if total > 0 else 0.0
+    return Pooled(float(np.mean(estimates)), within, between, total, float(freedom), missing)
