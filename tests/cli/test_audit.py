@@ -38,11 +38,11 @@ def files(tmp_path):
 def ended(capsys, *words):
     """Run the command; return its exit code, output and error text, in which nobody may be."""
     code = run(["audit", *map(str, words)])
-    told = capsys.readouterr()
-    for text in (told.out, told.err):
+    output = capsys.readouterr()
+    for text in (output.out, output.err):
         assert NAME not in text
         assert "773142" not in text
-    return code, told.out, told.err
+    return code, output.out, output.err
 
 
 def codes_of(files, *more):
@@ -195,17 +195,19 @@ def test_updates_are_audited_with_and_without_noise(files, capsys, monkeypatch):
     from cofill.attack import MatchingSettings
     from cofill.audit import UpdateAuditSettings
 
-    def quick(**given):
+    def quick(**settings):
         rest = {"membership": False, "trials": 4, "rows": 1, "steps": 1}
-        return UpdateAuditSettings(**given, **rest, matching=MatchingSettings(starts=1, steps=20))
+        return UpdateAuditSettings(
+            **settings, **rest, matching=MatchingSettings(starts=1, steps=20)
+        )
 
     monkeypatch.setattr("cofill.audit.UpdateAuditSettings", quick)
     words = ("update", "--rows", files["rows"], "--id", "id", "--out", files["out"], "--widths",
              "3", "--json")  # fmt: skip
     code, out, _ = ended(capsys, *words)
     assert code == 0
-    found = [r["verdict"]["individual"] for r in json.loads(out)["releases"]]
-    assert (found[0], found[-1]) == ("near-total", "none seen")
+    verdicts = [r["verdict"]["individual"] for r in json.loads(out)["releases"]]
+    assert (verdicts[0], verdicts[-1]) == ("near-total", "none seen")
 
 
 def test_runs_that_cannot_be_audited_end_with_a_sentence(capsys, tmp_path):
@@ -262,8 +264,8 @@ def two(tmp_path):
 
 
 def views_of(two, out, *more):
-    given = [word for name, path in two.items() for word in ("--view", f"{name}={path}")]
-    return ("views", *given, "--id", "id", "--out", out, *more)
+    options = [word for name, path in two.items() for word in ("--view", f"{name}={path}")]
+    return ("views", *options, "--id", "id", "--out", out, *more)
 
 
 def quicken_views(monkeypatch):
@@ -277,7 +279,7 @@ def quicken_views(monkeypatch):
     few = {"widths": (0.5,), "epsilons": (30.0,), "bits": ()}
     monkeypatch.setattr(
         "cofill.audit.ViewAuditSettings",
-        lambda **given: ViewAuditSettings(**given, **few, prices=(1.0,), trial=trial),
+        lambda **settings: ViewAuditSettings(**settings, **few, prices=(1.0,), trial=trial),
     )
 
 
@@ -308,7 +310,7 @@ def test_views_that_cannot_be_audited_end_with_a_sentence(two, capsys, tmp_path)
     write_table(pa.table(words), tmp_path / "words.csv")
     others = {"lab": two["lab"], "other": str(tmp_path / "words.csv")}
     small = table(tmp_path / "few.csv", RNG.normal(size=(30, 2)))
-    for given, more, message in (
+    for tables, more, message in (
         ({"lab": two["lab"]}, (), "at least 2 views, got 1"),
         (two, ("--growth", -1), "growth must be a finite number above 0"),
         (two, ("--pilot", 3), "pilot must be from 20 to 56"),
@@ -317,7 +319,7 @@ def test_views_that_cannot_be_audited_end_with_a_sentence(two, capsys, tmp_path)
         ({**two, "ward": strangers}, (), "got 0 of 240"),
         (others, (), "view 'other' must have a numeric column"),
     ):
-        code, _, err = ended(capsys, *views_of(given, out, *more))
+        code, _, err = ended(capsys, *views_of(tables, out, *more))
         assert (code, message in err) == (2, True), err
         assert "\n" not in err.strip()
     assert not out.exists()

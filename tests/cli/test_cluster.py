@@ -31,9 +31,9 @@ def test_groups_of_two_sites_are_found_written_and_drawn(tables, capsys):
     folder, truth = tables
     assert run(arguments(folder, "--k=2", "-q")) == 0
     assert capsys.readouterr().out == ""
-    found = pd.read_csv(folder / "groups" / "assignments.csv")
-    assert list(found.columns) == ["site", "person", "cluster", "confidence"]
-    agree = (found["cluster"].to_numpy() == truth[found["person"]]).mean()
+    assignments = pd.read_csv(folder / "groups" / "assignments.csv")
+    assert list(assignments.columns) == ["site", "person", "cluster", "confidence"]
+    agree = (assignments["cluster"].to_numpy() == truth[assignments["person"]]).mean()
     assert agree in (0.0, 1.0)
     picture = (folder / "groups" / "map.svg").read_text()
     assert picture.startswith("<svg")
@@ -45,11 +45,11 @@ def test_groups_of_two_sites_are_found_written_and_drawn(tables, capsys):
 def test_the_number_of_groups_is_chosen_and_told(tables, capsys):
     folder, _ = tables
     assert run(arguments(folder, "--json")) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["k"] == 2
-    assert sorted(told["sizes"]) == [30, 30]
-    assert told["choice_of_k"]["method"] == "stability"
-    assert told["files"] == ["assignments.csv", "clustering.json", "map.svg"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["k"] == 2
+    assert sorted(output["sizes"]) == [30, 30]
+    assert output["choice_of_k"]["method"] == "stability"
+    assert output["files"] == ["assignments.csv", "clustering.json", "map.svg"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_number_of_groups_is_chosen_and_told(tables, capsys):
 def test_bad_input_is_one_sentence_and_leaves_nothing(tables, capsys, more, words):
     folder, _ = tables
     assert run(arguments(folder, *more)) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert "\n" not in told.strip()
+    output = capsys.readouterr().err
+    assert words in output
+    assert "\n" not in output.strip()
     assert not (folder / "groups").exists()

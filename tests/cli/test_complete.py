@@ -101,13 +101,13 @@ def test_databases_in_and_out(tables):
     assert call(tables, views=views) == 0
     assert len(pd.read_parquet(tables / "done" / "lab.parquet")) == 60
     arguments = ["--id", "person", "--method", "mean", "--out", target]
-    given = [f"--view=clinic={tables}/clinic.csv", f"--view=lab={source}#results"]
-    assert run(["complete", *arguments, *given]) == 0
+    view_options = [f"--view=clinic={tables}/clinic.csv", f"--view=lab={source}#results"]
+    assert run(["complete", *arguments, *view_options]) == 0
     engine = sqlalchemy.create_engine(target)
     assert len(pd.read_sql_table("lab_completed", engine)) == 60
     assert set(pd.read_sql_table("lab_origin", engine)["marker"]) == {"observed", "reconstructed"}
     engine.dispose()
-    assert run(["complete", *arguments, *given]) == 2  # the tables are there now
+    assert run(["complete", *arguments, *view_options]) == 2  # the tables are there now
 
 
 BAD = {
@@ -271,18 +271,18 @@ def test_version_and_help(capsys):
 
 def test_settings_of_a_method_can_be_given(tables, capsys):
     assert call(tables, "--set", "n_neighbors=2", method="knn") == 0
-    told = json.loads((tables / "done" / "completion.json").read_text())
-    assert told["settings"]["settings"] == {"n_neighbors": 2}
+    facts = json.loads((tables / "done" / "completion.json").read_text())
+    assert facts["settings"]["settings"] == {"n_neighbors": 2}
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("setting", "words"),
     [
         ("neighbors=2", "method 'knn' has no setting 'neighbors'; did you mean 'n_neighbors'?"),
         ("n_neighbors", "--set must be NAME=VALUE, got 'n_neighbors'"),
     ],
 )
-def test_a_wrong_setting_is_named(tables, capsys, given, words):
-    assert call(tables, "--set", given, method="knn") == 2
+def test_a_wrong_setting_is_named(tables, capsys, setting, words):
+    assert call(tables, "--set", setting, method="knn") == 2
     assert words in capsys.readouterr().err
     assert not (tables / "done").exists()

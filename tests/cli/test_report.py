@@ -17,8 +17,8 @@ def test_the_report_lies_in_the_folder_or_where_it_was_asked(tmp_path, capsys):
     assert str(tmp_path / "report.html") in capsys.readouterr().out.replace("\n", "")
     target = tmp_path / "other.html"
     assert run(["report", str(tmp_path), "--out", str(target), "--title", "A < B", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == {"report": str(target), "bytes": target.stat().st_size}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"report": str(target), "bytes": target.stat().st_size}
     assert "<title>A &lt; B</title>" in target.read_text()
 
 
@@ -46,7 +46,7 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
         ([str(tmp_path / "evaluation.json")], "is no folder"),
     ):
         assert run(["report", *arguments]) == 2
-        said = capsys.readouterr().err
-        assert word in said
-        assert said.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert word in printed
+        assert printed.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]

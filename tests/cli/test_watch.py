@@ -51,25 +51,25 @@ def kit(folder, *, state="running", why=""):
 @pytest.mark.parametrize("below", ["", "coordinator", "coordinator/cofill/runs/r"])
 def test_a_run_between_machines_is_followed_from_any_of_its_folders(tmp_path, below):
     kit(tmp_path)
-    told = Follower(tmp_path / below).state()
-    assert (told["state"], told["what"], told["share"]) == ("running", "train links", 0.25)
-    assert told["steps"] == (3, 8)
-    assert told["sites"] == [
+    state = Follower(tmp_path / below).state()
+    assert (state["state"], state["what"], state["share"]) == ("running", "train links", 0.25)
+    assert state["steps"] == (3, 8)
+    assert state["sites"] == [
         {"name": "north", "state": "answered"},
         {"name": "south", "state": "at work"},
     ]
-    assert told["releases"]["bytes"] == 720
-    assert told["budget"][0] == {"site": "north", "spent": 0.0, "limit": 2.0, "delta": 1e-5}
-    assert told["faults"] == ["site 'south' was late"]
-    assert "SECRET" not in json.dumps(told)
+    assert state["releases"]["bytes"] == 720
+    assert state["budget"][0] == {"site": "north", "spent": 0.0, "limit": 2.0, "delta": 1e-5}
+    assert state["faults"] == ["site 'south' was late"]
+    assert "SECRET" not in json.dumps(state)
 
 
 def test_a_failed_run_says_why(tmp_path):
     kit(tmp_path, state="failed", why="site 'south' was lost")
-    told = Follower(tmp_path).state()
-    assert told["state"] == "failed"
-    assert "site 'south' was lost" in told["faults"]
-    assert {s["state"] for s in told["sites"]} == {"failed"}
+    state = Follower(tmp_path).state()
+    assert state["state"] == "failed"
+    assert "site 'south' was lost" in state["faults"]
+    assert {s["state"] for s in state["sites"]} == {"failed"}
 
 
 def test_rounds_are_followed_by_their_checkpoint(tmp_path):
@@ -77,15 +77,15 @@ def test_rounds_are_followed_by_their_checkpoint(tmp_path):
     entry = {**ENTRY.to_json(), "chain": ENTRY.link("0" * 64)}
     facts = {"round": 3, "curve": curve, "notes": ["round 1: left out"], "ledger": [entry]}
     save(tmp_path / "rounds.safetensors", {"weights": np.zeros(2)}, facts)
-    told = Follower(tmp_path).state()
-    assert told["state"] == "running"
-    assert told["what"] == "round 3"
-    assert told["losses"] == {
+    state = Follower(tmp_path).state()
+    assert state["state"] == "running"
+    assert state["what"] == "round 3"
+    assert state["losses"] == {
         "x": [0, 1, 2],
         "series": {"pixels": [1.0, 0.5, pytest.approx(1 / 3)]},
     }
-    assert told["releases"]["count"] == 1
-    assert told["faults"] == ["round 1: left out"]
+    assert state["releases"]["count"] == 1
+    assert state["faults"] == ["round 1: left out"]
 
 
 def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
@@ -99,10 +99,10 @@ def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
     assert follower.state()["releases"]["count"] == 2
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"half')
-    told = follower.state()
-    assert (told["what"], told["share"]) == ("train", 0.5)
-    assert told["releases"]["count"] == 2
-    assert any("run.json is not as expected" in fault for fault in told["faults"])
+    state = follower.state()
+    assert (state["what"], state["share"]) == ("train", 0.5)
+    assert state["releases"]["count"] == 2
+    assert any("run.json is not as expected" in fault for fault in state["faults"])
     changed = (tmp_path / "ledger.jsonl").read_text().replace("720", "1")
     (tmp_path / "ledger.jsonl").write_text(changed)
     assert any("line 1 was changed" in fault for fault in follower.state()["faults"])
@@ -127,12 +127,12 @@ def test_a_command_notes_its_progress_and_how_it_ended(tmp_path):
     common = ["complete", "--id", "person", "--method", "mean", "--quiet", *views]
     good, bad = tmp_path / "good", tmp_path / "bad"
     assert run([*common, "--out", str(tmp_path / "out"), "--progress", str(good)]) == 0
-    told = Follower(good).state()
-    assert (told["state"], told["what"], told["share"]) == ("finished", "write", 1.0)
+    state = Follower(good).state()
+    assert (state["state"], state["what"], state["share"]) == ("finished", "write", 1.0)
     assert run([*common, "--out", str(tmp_path / "out"), "--progress", str(bad)]) == 2
-    told = Follower(bad).state()
-    assert told["state"] == "failed"
-    assert "exists" in told["faults"][0]
+    state = Follower(bad).state()
+    assert state["state"] == "failed"
+    assert "exists" in state["faults"][0]
 
 
 def test_this_machine_alone_is_served_without_a_token(tmp_path):
@@ -174,9 +174,9 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
             ([str(tmp_path), "--host", "no such host"], "cannot be served"),
         ):
             assert run(["watch", *arguments]) == 2
-            said = capsys.readouterr().err
-            assert word in said
-            assert said.count("\n") == 1
+            sentence = capsys.readouterr().err
+            assert word in sentence
+            assert sentence.count("\n") == 1
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
@@ -206,9 +206,9 @@ def test_a_reader_that_goes_away_is_not_talked_of(tmp_path, capfd):
                 raise error
             except (ConnectionError, ValueError):
                 server.handle_error(None, ("127.0.0.1", 1))
-    told = capfd.readouterr().err
-    assert "a fault" in told
-    assert "gone" not in told
+    printed = capfd.readouterr().err
+    assert "a fault" in printed
+    assert "gone" not in printed
 
 
 def test_a_coordinator_shows_its_page_when_asked(tmp_path, monkeypatch, capsys):
@@ -221,9 +221,9 @@ def test_a_coordinator_shows_its_page_when_asked(tmp_path, monkeypatch, capsys):
         url = capsys.readouterr().out.split("live page: ")[1].strip()
         seen.append(ask(url))
 
-    found = type("Kit", (), {"federation": type("F", (), {"address": "here", "port": 1})})
+    kit_like = type("Kit", (), {"federation": type("F", (), {"address": "here", "port": 1})})
     monkeypatch.setattr("cofill.network.serve", serve)
-    monkeypatch.setattr(Kit, "read", lambda folder, kind: found)
+    monkeypatch.setattr(Kit, "read", lambda folder, kind: kit_like)
     kit(tmp_path)
     assert run(["coordinator", "--kit", str(tmp_path / "coordinator"), "--watch", "0"]) == 0
     ((status, page),) = seen

@@ -6,8 +6,8 @@ import pytest
 
 from cofill.cli._app import run
 from cofill.demo import CHAPTERS
-from cofill.demo._clinics import _by_mean
-from cofill.demo._story import _make_room
+from cofill.demo._clinics import _mean_image_errors
+from cofill.demo._story import _prepare_folder
 from cofill.errors import DataError
 from cofill.views import MultiView
 
@@ -17,10 +17,10 @@ def test_only_an_earlier_demo_is_replaced(tmp_path):
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
     with pytest.raises(DataError, match="no earlier demo"):
-        _make_room(mine)
+        _prepare_folder(mine)
     assert (mine / "thesis.txt").read_text() == "years of work"
     (mine / ".cofill-demo").touch()
-    _make_room(mine)
+    _prepare_folder(mine)
     assert list(mine.iterdir()) == []
 
 
@@ -33,18 +33,18 @@ def test_a_file_in_the_way_is_one_sentence_and_code_2(tmp_path, capsys):
 def test_the_mean_image_is_judged_on_the_scale_of_the_images():
     held = {"a": MultiView.from_arrays({"image": [[0.0, 16.0]] * 2, "edge": [[16.0, 16.0]] * 2})}
     test = MultiView.from_arrays({"image": [[0.0, 0.0]], "edge": [[16.0, 16.0]]})
-    found = _by_mean(held, test)
-    assert found == pytest.approx({"x2y": 0.0, "y2x": 255**2 / 2, "all": 255**2 / 4})
+    errors = _mean_image_errors(held, test)
+    assert errors == pytest.approx({"x2y": 0.0, "y2x": 255**2 / 2, "all": 255**2 / 4})
 
 
 @pytest.mark.full
 def test_the_story_ends_in_a_report_of_every_chapter(tmp_path, capsys):
     out = tmp_path / "demo"
     assert run(["demo", "--out", str(out)]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     page = (out / "report.html").read_text(encoding="utf-8")
     for chapter in CHAPTERS:
-        assert chapter.title in told
+        assert chapter.title in printed
         assert chapter.title in page
         assert (out / chapter.folder).is_dir()
     mean = json.loads((out / "release" / "audit.json").read_text())
@@ -60,7 +60,7 @@ def test_the_story_ends_in_a_report_of_every_chapter(tmp_path, capsys):
         assert "the very ones" in release["notes"][0]
         assert release["verdict"]["individual"] == "considerable"
     assert run(["demo", "--out", str(out), "--json"]) == 0  # again, over the earlier one
-    told = json.loads(capsys.readouterr().out)
-    assert told["report"] == str((out / "report.html").resolve())
-    assert told["verdicts"]["audit"] == "near-total"
-    assert told["clinics"]["federated/psnr/all"] > told["clinics"]["mean/psnr/all"] + 5
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["report"] == str((out / "report.html").resolve())
+    assert facts["verdicts"]["audit"] == "near-total"
+    assert facts["clinics"]["federated/psnr/all"] > facts["clinics"]["mean/psnr/all"] + 5

@@ -104,14 +104,14 @@ def trial_ledger():
 def pictures():
     rng = np.random.default_rng(1)
     grey = packed_images((255 * rng.random((3, 4, 4))).astype(np.uint8))
-    made = {"image": grey, "edge": grey, "image from edge": grey}
+    packed = {"image": grey, "edge": grey, "image from edge": grey}
     return ResultRecord(
         "fed",
         seeds=[0, 1],
         values={"fed-best/psnr/x2y": [20.0, 21.0], "fed-vigan/psnr/x2y": [15.0, None]},
         settings={"experiment": "digits & edges", "methods": {"fed-best": "one network"}},
         extra={
-            "images": {"fed-best": {"20 rounds": made}},
+            "images": {"fed-best": {"20 rounds": packed}},
             "curves": {"fed-best": [{"round": k, "all": 900.0 / (k + 1)} for k in range(5)]},
         },
     )

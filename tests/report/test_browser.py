@@ -50,8 +50,8 @@ def test_the_report_is_drawn_in_time(browser, report_file):
 
 
 def busy(browser):
-    found = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-    return next(m["value"] for m in found if m["name"] == "TaskDuration")
+    metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return next(m["value"] for m in metrics if m["name"] == "TaskDuration")
 
 
 def test_nothing_can_be_fetched_or_run_from_the_report(browser, report_file):
@@ -64,7 +64,7 @@ def test_nothing_can_be_fetched_or_run_from_the_report(browser, report_file):
     fetch('https://example.org/').then(() => done('fetched'), () => done(String(window.ran)));
     """
     assert browser.driver.execute_async_script(tried) == "undefined"
-    assert any("Content Security Policy" in said for said in browser.complaints())
+    assert any("Content Security Policy" in words for words in browser.complaints())
 
 
 def test_every_control_is_reached_by_keyboard_in_reading_order(browser, report_file):
@@ -75,14 +75,14 @@ def test_every_control_is_reached_by_keyboard_in_reading_order(browser, report_f
     seen = []
     for _ in range(200):
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
-        found = browser.run(
+        focused = browser.run(
             "const e = document.activeElement; const all = [...document.querySelectorAll('*')];"
             "return e === document.body ? null : [all.indexOf(e), e.tagName, "
             "getComputedStyle(e).outlineStyle, e.className]"
         )
-        if found is None or (seen and found[0] == seen[0][0]):
+        if focused is None or (seen and focused[0] == seen[0][0]):
             break
-        seen.append(found)
+        seen.append(focused)
     assert seen[0][3] == "skip"
     order = [place for place, *_ in seen]
     assert order == sorted(order)
@@ -172,6 +172,6 @@ def test_the_state_holds_what_the_page_shows_and_no_more(tmp_path):
     log = ProgressLog(tmp_path)
     log.note(round=1, losses={"a": 1.0}, rows=[["PATIENT-001", 7]], site="x", extra="PATIENT-001")
     with watching(tmp_path) as server:
-        said = server.state().decode()
-    assert "PATIENT" not in said
-    assert json.loads(said)["losses"] == {"x": [1.0], "series": {"a": [1.0]}}
+        words = server.state().decode()
+    assert "PATIENT" not in words
+    assert json.loads(words)["losses"] == {"x": [1.0], "series": {"a": [1.0]}}

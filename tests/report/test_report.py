@@ -17,13 +17,13 @@ from .conftest import ATTACK, AUDIT, IDS, SECTIONS
 
 
 def test_every_kind_of_record_is_recognised(everything):
-    found = find_records(everything)
-    kinds = {r.kind for r in found.known}
+    records = find_records(everything)
+    kinds = {r.kind for r in records.known}
     assert kinds == {
         "completion", "result", "ledger", "audit", "clustering", "attack", "outcome"
     }  # fmt: skip
-    assert found.unknown == ("strange.json",)
-    assert list(found.damaged) == ["broken.json"]
+    assert records.unknown == ("strange.json",)
+    assert list(records.damaged) == ["broken.json"]
 
 
 def test_every_section_is_there_in_order(everything):
@@ -35,7 +35,7 @@ def test_every_section_is_there_in_order(everything):
 def test_figures_of_the_records_are_shown(report_file):
     text = report_file.read_text()
     words = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    for said in (
+    for phrase in (
         "60 individuals in 2 views",
         "20.50 ± 0.71",  # PSNR over two repeats
         "near-total",
@@ -47,7 +47,7 @@ def test_figures_of_the_records_are_shown(report_file):
         "a site with 100 pairs",  # threat model on hover
         "2,880 B",
     ):
-        assert said in words, said
+        assert phrase in words, phrase
     epsilon = re.search(r"lab: ε = ([\d.]+) at δ = 1e-05", words)[1]
     assert float(epsilon) == pytest.approx(1.0, rel=0.02)
 
@@ -89,9 +89,9 @@ def test_a_record_that_lacks_something_costs_its_section_only(tmp_path):
     (tmp_path / "audit.json").write_text('{"format": "cofill-audit", "verdict": "small"}')
     outcome = {"run": "r", "experiment": "e", "state": "finished", "metrics": {}}
     (tmp_path / "metrics.json").write_text(json.dumps(outcome))
-    made = report_page(tmp_path).html()
-    assert "This part could not be made" in made
-    assert "Between the machines" in made
+    html = report_page(tmp_path).html()
+    assert "This part could not be made" in html
+    assert "Between the machines" in html
 
 
 def test_a_changed_ledger_is_told(tmp_path, everything):
@@ -106,10 +106,10 @@ def test_a_thousand_sites_are_told_together(tmp_path):
         for k in range(1000)
     ]
     Ledger(sent).save(tmp_path / "ledger.jsonl")
-    made = report_page(tmp_path, sections=(releases,)).html()
-    assert "977 other parties" in made
-    assert "1,000 releases between 1001 parties" in made
-    figure = re.search(r'class="figure">(.*?)</script>', made, flags=re.DOTALL)[1]
+    html = report_page(tmp_path, sections=(releases,)).html()
+    assert "977 other parties" in html
+    assert "1,000 releases between 1001 parties" in html
+    figure = re.search(r'class="figure">(.*?)</script>', html, flags=re.DOTALL)[1]
     assert len(json.loads(figure)["data"][0]["node"]["label"]) == 25
 
 
@@ -129,10 +129,10 @@ def test_keys_of_a_kit_are_not_opened(tmp_path):
     (kit / "cofill" / "runs" / "r1").mkdir(parents=True)
     note = {"order": {"run": "r1"}, "state": "running", "next": 1, "steps": 5}
     (kit / "cofill" / "runs" / "r1" / "run.json").write_text(json.dumps(note))
-    found = find_records(tmp_path)
-    assert [r.kind for r in found.known] == ["run"]
-    assert not found.unknown
-    assert not found.damaged
+    records = find_records(tmp_path)
+    assert [r.kind for r in records.known] == ["run"]
+    assert not records.unknown
+    assert not records.damaged
 
 
 def test_an_empty_or_missing_folder_is_one_sentence(tmp_path, capsys):

@@ -125,10 +125,11 @@ def show_result(result: CompletionResult) -> None:
     screen.print(completed_table(result.completed))
     for note in result.completed.notes:
         screen.print(f"note: {note}")
-    for metric in ("mse", "accuracy") if result.evaluation is not None else ():
-        table = evaluation_table(result.evaluation, metric, result.completed.method)
-        if table is not None:
-            screen.print(table)
+    if result.evaluation is not None:
+        for metric in ("mse", "accuracy"):
+            table = evaluation_table(result.evaluation, metric, result.completed.method)
+            if table is not None:
+                screen.print(table)
     say(f"written to {result.out}: {', '.join(result.files)}")
 
 

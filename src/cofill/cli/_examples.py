@@ -29,8 +29,8 @@ def examples(*lines: str) -> Callable[[Command], Command]:
     """
 
     def add(command: Command) -> Command:
-        told = inspect.cleandoc(command.__doc__ or "")
-        command.__doc__ = "\n\n".join((told, HEADING, *(f"  {line}" for line in lines)))
+        words = inspect.cleandoc(command.__doc__ or "")
+        command.__doc__ = "\n\n".join((words, HEADING, *(f"  {line}" for line in lines)))
         return command
 
     return add

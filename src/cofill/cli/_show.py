@@ -152,19 +152,12 @@ _TITLES = {
 
 def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | None:
     """Return one metric, methods as rows and views as columns; None when it was not measured."""
-    from cofill.completion import methods
+    from cofill.report import Figures, pools_rows
 
-    figures = {
-        (method, view): figure
-        for (method, measured, view), figure in (
-            (key.split("/"), figure) for key, figure in record.summary.items()
-        )
-        if measured == metric
-    }
-    if not figures:
+    figures = Figures(record)
+    views = figures.parts(metric)
+    if not views:
         return None
-    pooled = {m.name for m in methods() if m.pools_rows}
-    views = [v for v in dict.fromkeys(view for _, view in figures) if v != "all"] + ["all"]
     table = Table(
         "method",
         title=_TITLES.get(metric, metric),
@@ -174,9 +167,9 @@ def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | 
     )
     for view in views:
         table.add_column(view, justify="right")
-    for method in dict.fromkeys(method for method, _ in figures):
-        row = [figures.get((method, view)) for view in views]
-        cells = [f"{f['mean']:.3f} ± {f['std']:.3f}" if f else "–" for f in row]
-        label = f"{method} †" if method in pooled else method
+    for method in figures.methods(metric):
+        row = [figures.of(method, metric, view) for view in views]
+        label = f"{method} †" if method in pools_rows() else method
+        cells = ["–" if figure is None else str(figure) for figure in row]
         table.add_row(label, *cells, style="bold" if method == chosen else None)
     return table

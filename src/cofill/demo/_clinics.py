@@ -24,7 +24,7 @@ from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
 __all__ = ["Clinics", "clinics"]
 
-_SITES, _ROUNDS, _TEST = 10, 8, 297
+_SITES, _ROUNDS, _TEST = 10, 8, 297  # the 1,500 others are 10 clinics of 150 patients
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +51,15 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     digits = load("digits")
     order = np.random.default_rng(seed).permutation(digits.views.n_individuals)
     test, train = np.sort(order[:_TEST]), np.sort(order[_TEST:])
-    own = digits.views.take(train)
-    held = by_row_paired(
-        own,
+    patients, strangers = digits.views.take(train), digits.views.take(test)
+    by_clinic = by_row_paired(
+        patients,
         [f"clinic_{k + 1:02d}" for k in range(_SITES)],
         paired=750,
         only={"image": 375, "edge": 375},
         key=seed,
     )
-    scores = PairScores(digits.views.take(test))
+    scores = PairScores(strangers)
     recorder = Recorder("clinics", seeds=[seed], settings={"sites": _SITES, "rounds": _ROUNDS})
     curve: list[dict[str, Any]] = []
     watch = RoundWatch(seed=seed)
@@ -76,52 +76,53 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
         seed=seed,
     )
     model.fit_sites(
-        held, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
+        by_clinic, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
     )
-    for where, error in scores.errors(model).items():
-        recorder.add("federated", "psnr", where, [psnr(error)])
-        recorder.add("federated", "mse255", where, [error])
-    for where, error in _by_mean(held, digits.views.take(test)).items():
-        recorder.add("mean", "psnr", where, [psnr(error)])
-        recorder.add("mean", "mse255", where, [error])
+    mean_errors = _mean_image_errors(by_clinic, strangers)
+    for method, errors in {"federated": scores.errors(model), "mean": mean_errors}.items():
+        for direction, error in errors.items():
+            recorder.add(method, "psnr", direction, [psnr(error)])
+            recorder.add(method, "mse255", direction, [error])
     recorder.note("curves", {"federated": curve})
     recorder.note("images", {"federated": {f"round {_ROUNDS}": scores.pictures(model)}})
     folder = out / "clinics"
     folder.mkdir()
-    sources = _written(model, held, folder)
+    sources = _write_images(model, by_clinic, folder)
     model.ledger_.save(folder / "ledger.jsonl")
     groups = run_cluster(
-        ClusterJob(sources, id=own["image"].id_name, out=str(folder / "groups"), k=10, seed=seed),
+        ClusterJob(
+            sources, id=patients["image"].id_name, out=str(folder / "groups"), k=10, seed=seed
+        ),
         lambda what, share: report_progress(f"groups: {what}", 0.7 + 0.3 * share),
     )
     labels = np.asarray(digits.labels)[train]
-    ids = np.concatenate([views.ids for views in held.values()])
-    purity = purity_of(labels[np.searchsorted(own.ids, ids)], groups.clusterer.labels_)
+    ids = np.concatenate([views.ids for views in by_clinic.values()])
+    purity = purity_of(labels[np.searchsorted(patients.ids, ids)], groups.clusterer.labels_)
     recorder.add("federated", "purity", "kmeans", [purity])
     record = recorder.finish()
     record.write(folder / "clinics.json")
     return Clinics(record, groups, model.ledger_, watch)
 
 
-def _written(
-    model: FederatedCompletion, held: Mapping[str, MultiView], folder: Path
+def _write_images(
+    model: FederatedCompletion, by_clinic: Mapping[str, MultiView], folder: Path
 ) -> dict[str, str]:
-    """Write each clinic's completed images to its own folder; return where they are."""
-    places = {}
-    for site, done in model.complete_sites(held).items():
+    """Write each clinic's completed images to a folder of its own; return the files."""
+    paths = {}
+    for site, completed in model.complete_sites(by_clinic).items():
         (folder / site).mkdir()
-        for name, view in done.views.items():
+        for name, view in completed.views.items():
             path = folder / site / f"{name}.parquet"
             write_table(to_table(view), path)
-            places[f"{site}/{name}"] = str(path)
-    return places
+            paths[f"{site}/{name}"] = str(path)
+    return paths
 
 
-def _by_mean(held: Mapping[str, MultiView], test: MultiView) -> dict[str, float]:
+def _mean_image_errors(by_clinic: Mapping[str, MultiView], test: MultiView) -> dict[str, float]:
     """Return the squared errors of the clinics' mean images, on the scale of 0 to 255."""
-    found = {}
-    for way, name in (("x2y", "edge"), ("y2x", "image")):
-        rows = np.concatenate([views[name].cells for views in held.values()])
-        top = rows.max()
-        found[way] = float(np.mean((test[name].cells - rows.mean(axis=0)) ** 2) * (255 / top) ** 2)
-    return found | {"all": (found["x2y"] + found["y2x"]) / 2}
+    errors = {}
+    for direction, name in (("x2y", "edge"), ("y2x", "image")):
+        rows = np.concatenate([views[name].cells for views in by_clinic.values()])
+        error = np.mean((test[name].cells - rows.mean(axis=0)) ** 2)
+        errors[direction] = float(error * (255 / rows.max()) ** 2)
+    return errors | {"all": (errors["x2y"] + errors["y2x"]) / 2}

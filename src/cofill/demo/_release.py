@@ -1,8 +1,8 @@
 """Third chapter: the mean of some patients' images is released, and what that gives away.
 
-The attacker has everybody's image but not the class (odd digits). He attacks the plain mean, then
+The attacker has everybody's image but not the class (odd digits). They attack the plain mean, then
 means with noise: by the sensitivity of a whole record, which is a guarantee, and with the paper's
-noise for each coordinate alone, which is a weaker one than it says.
+noise for each coordinate alone, which is a weaker guarantee than it claims.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole story: four chapters, one folder, one report."""
+"""Four chapters, one folder, one report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from cofill.errors import DataError
 from cofill.files import write_json
 from cofill.nets import FusionSettings
 from cofill.report import write_report
-from cofill.views import MultiView
 
 __all__ = ["CHAPTERS", "Chapter", "Demo", "run_demo"]
 
@@ -67,8 +66,8 @@ CHAPTERS = (
             "went into the mean and of others alike: that is inference about a population, and the "
             "verdicts on individuals are about what being in the mean adds.",
             "Noise that is counted for a whole image bounds what the mean says of anybody and "
-            "takes the attacker back to what he would guess anyway; noise that is counted for each "
-            "pixel alone promises more than it keeps.",
+            "takes the attacker back to what they would guess anyway; noise that is counted for "
+            "each pixel alone promises more than it keeps.",
         ),
     ),
     Chapter(
@@ -85,18 +84,13 @@ CHAPTERS = (
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What the demo made."""
+    """The results of the chapters, and the page about all of them."""
 
-    patients: MultiView
     completion: CompletionResult
     clinics: Clinics
     release: Audit
     audit: Audit
     report: Path
-
-
-def _silent(number: int, result: Any) -> None:
-    """Say nothing."""
 
 
 def run_demo(
@@ -105,7 +99,7 @@ def run_demo(
     missing: float = 0.3,
     seed: int = 0,
     report_progress: Progress,
-    after: Callable[[int, Any], None] = _silent,
+    after: Callable[[int, Any], None],
 ) -> Demo:
     """Run all chapters and write their report.
 
@@ -117,28 +111,28 @@ def run_demo(
         Share of the patients that each hospital lacks.
     seed
         Start of all randomness.
-    tell
-        Told what is done and the share of all that is done.
+    report_progress
+        Called with what is being done and the share of everything that is done.
     after
-        Called with a chapter's number and what it made.
+        Called with a chapter's number and its result.
 
     Raises
     ------
     DataError
         If the folder holds something else.
     """
-    _make_room(out)
+    _prepare_folder(out)
     (out / _MARK).touch()
-    patients, completion = hospitals(
-        out, missing=missing, seed=seed, report_progress=_part(report_progress, 0.0, 0.4)
+    completion = hospitals(
+        out, missing=missing, seed=seed, report_progress=_span(report_progress, 0.0, 0.4)
     )
     after(1, completion)
-    images = clinics(out, seed=seed, report_progress=_part(report_progress, 0.4, 0.65))
+    images = clinics(out, seed=seed, report_progress=_span(report_progress, 0.4, 0.65))
     after(2, images)
     report_progress("attacking a mean", 0.65)
     mean = release(out, seed=seed)
     after(3, mean)
-    audit = _audited(out, images, _part(report_progress, 0.75, 0.97))
+    audit = _audit_releases(out, images, _span(report_progress, 0.75, 0.97))
     after(4, audit)
     report_progress("writing the report", 0.97)
     story = {
@@ -148,17 +142,17 @@ def run_demo(
         "chapters": [vars(chapter) for chapter in CHAPTERS],
     }
     write_json(out / "story.json", story)
-    return Demo(patients, completion, images, mean, audit, write_report(out))
+    return Demo(completion, images, mean, audit, write_report(out))
 
 
-def _audited(out: Path, images: Clinics, report_progress: Progress) -> Audit:
+def _audit_releases(out: Path, images: Clinics, report_progress: Progress) -> Audit:
     """Audit what hospitals and clinics have sent, as one."""
-    codes = audit_run(out / "completed", codes=_ATTACK, progress=_part(report_progress, 0.0, 0.6))
+    codes = audit_run(out / "completed", codes=_ATTACK, progress=_span(report_progress, 0.0, 0.6))
     updates = audit_ledger(
         images.ledger,
         Evidence(rounds=images.rounds),
         title="Ten clinics",
-        progress=_part(report_progress, 0.6, 1.0),
+        progress=_span(report_progress, 0.6, 1.0),
     )
     audit = joined(
         "Hospitals and clinics",
@@ -170,8 +164,8 @@ def _audited(out: Path, images: Clinics, report_progress: Progress) -> Audit:
     return audit
 
 
-def _make_room(out: Path) -> None:
-    """Remove an earlier demo, and nothing else."""
+def _prepare_folder(out: Path) -> None:
+    """Make the folder empty by removing an earlier demo, and nothing else."""
     if (out / _MARK).exists():
         shutil.rmtree(out)
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -182,6 +176,6 @@ def _make_room(out: Path) -> None:
         raise DataError(f"{out} cannot be made ({error.strerror}); give another --out") from None
 
 
-def _part(report_progress: Progress, start: float, end: float) -> Progress:
-    """Return a function that moves the whole story's progress between two shares."""
+def _span(report_progress: Progress, start: float, end: float) -> Progress:
+    """Return a callback that moves the progress of the demo between two shares."""
     return lambda what, share: report_progress(what, start + (end - start) * share)

@@ -177,7 +177,7 @@ def lines(
             }
         )
     layout = layout_of(x_axis, y_axis, legend=len(series) > 1)
-    x_values = [x for line in series.values() for x in line.x if not line.steps]
+    x_values = [x for line in series.values() if not line.steps for x in line.x if x is not None]
     if x_values and all(x == int(x) for x in x_values) and max(x_values) - min(x_values) <= 12:
         layout["xaxis"]["dtick"] = 1  # rounds and counts have no halves
     for axis, is_log in (("xaxis", log_x), ("yaxis", log_y)):

@@ -12,18 +12,21 @@
 """
 
 from cofill.report._build import SECTIONS, SectionMaker, report_page, write_report
+from cofill.report._metrics import Figures, pools_rows
 from cofill.report._progress import ProgressLog
 from cofill.report._records import Record, Records, find_records
 from cofill.report._watch import WatchServer, watching
 
 __all__ = [
     "SECTIONS",
+    "Figures",
     "ProgressLog",
     "Record",
     "Records",
     "SectionMaker",
     "WatchServer",
     "find_records",
+    "pools_rows",
     "report_page",
     "watching",
     "write_report",
