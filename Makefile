@@ -79,10 +79,10 @@ $(VENV)/.docs: pyproject.toml papers/pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python $(PIP) --editable '.[sql,network,psi]' --editable papers --group docs
 	@touch $@ $(VENV)/.run
 
-$(BENCH)/.bench: pyproject.toml bench/requirements.txt
+$(BENCH)/.bench: pyproject.toml papers/pyproject.toml bench/requirements.txt
 	@echo "making the bench's environment in $(BENCH) (once)"
 	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	@$(BENCH)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	@$(BENCH)/bin/python $(PIP) --requirement bench/requirements.txt
-	@$(BENCH)/bin/python $(PIP) --editable '.[sql]'
+	@$(BENCH)/bin/python $(PIP) --editable '.[sql]' --editable papers
 	@touch $@

@@ -20,11 +20,11 @@ _SHOWN = 8  # test images that are kept as pictures
 
 
 class PairScores:
-    """Measures estimators of two modalities of one size on test views."""
+    """Scores of estimators of two modalities of one size, on test views."""
 
     def __init__(self, test: MultiView) -> None:
         self._test = test
-        self._kept: tuple[Any, Rows] | None = None
+        self._scaled: tuple[Any, Rows] | None = None
 
     def errors(self, estimator: FederatedCompletion, *, modules: bool = False) -> dict[str, float]:
         """Return squared errors of both directions and their mean.
@@ -39,46 +39,46 @@ class PairScores:
         parts = {"": "fill"}
         if modules and hasattr(learner, "rebuilt"):
             parts["generators_"] = "generated"
-        found = {}
+        errors = {}
         for prefix, part in parts.items():
             for way, (shown, columns) in ways.items():
-                made = learner.complete(estimator.weights_, _only(rows, shown), part=part)
-                found[f"{prefix}{way}"] = _mse255(made[:, columns], rows.cells[:, columns])
-            found[f"{prefix}all"] = (found[f"{prefix}x2y"] + found[f"{prefix}y2x"]) / 2
+                completed = learner.complete(estimator.weights_, _only(rows, shown), part=part)
+                errors[f"{prefix}{way}"] = _mse255(completed[:, columns], rows.cells[:, columns])
+            errors[f"{prefix}all"] = (errors[f"{prefix}x2y"] + errors[f"{prefix}y2x"]) / 2
         if len(parts) > 1:
-            made = learner.complete(estimator.weights_, rows, part="rebuilt")
-            found["autoencoder"] = _mse255(made, rows.cells)
-        return found
+            completed = learner.complete(estimator.weights_, rows, part="rebuilt")
+            errors["autoencoder"] = _mse255(completed, rows.cells)
+        return errors
 
     def pictures(self, estimator: FederatedCompletion) -> dict[str, Any]:
         """Return some test images, which are square, and what is made of them, packed."""
         rows = self._rows(estimator)
         few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
         half = estimator.learner_.shape.sizes[0]
-        made = [
+        completed = [
             estimator.learner_.complete(estimator.weights_, _only(few, shown)) for shown in (0, 1)
         ]
-        shown = {
+        images = {
             "image": few.cells[:, :half],
-            "edge from image": made[0][:, half:],
+            "edge from image": completed[0][:, half:],
             "edge": few.cells[:, half:],
-            "image from edge": made[1][:, :half],
+            "image from edge": completed[1][:, :half],
         }
         side = round(half**0.5)
         return {
             name: packed_images(
                 np.rint(255 * np.clip(cells, 0, 1)).astype(np.uint8).reshape(-1, side, side)
             )
-            for name, cells in shown.items()
+            for name, cells in images.items()
         }
 
     def _rows(self, estimator: FederatedCompletion) -> Rows:
         """Return the test images in a model's range, which is most often that of the last model."""
         ranges = [(s.center[0], s.scale[0]) for s in estimator.scalers_.values()]
-        if self._kept is None or self._kept[0] != ranges:
-            made = rows_of(self._test, estimator.scalers_, estimator.learner_.shape)
-            self._kept = (ranges, made)
-        return self._kept[1]
+        if self._scaled is None or self._scaled[0] != ranges:
+            rows = rows_of(self._test, estimator.scalers_, estimator.learner_.shape)
+            self._scaled = (ranges, rows)
+        return self._scaled[1]
 
 
 def _only(rows: Rows, shown: int) -> Rows:
@@ -89,5 +89,5 @@ def _only(rows: Rows, shown: int) -> Rows:
     return Rows(np.where(known, rows.cells, 0).astype(np.float32), known, present)
 
 
-def _mse255(made: np.ndarray, true: np.ndarray) -> float:
-    return float(255**2 * np.mean((made.astype(np.float64) - true) ** 2))
+def _mse255(completed: np.ndarray, true: np.ndarray) -> float:
+    return float(255**2 * np.mean((completed.astype(np.float64) - true) ** 2))
