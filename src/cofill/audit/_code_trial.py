@@ -22,14 +22,17 @@ from jaxtyping import Float
 
 from cofill.attack import DecoderSettings, Leak, invert_codes
 from cofill.audit._held_out import HeldOut
-from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
-from cofill.cooperate._encode import ENCODE, encode_rows
-from cofill.cooperate._estimator import fit_steps
-from cofill.cooperate._site import CooperativeSite
+from cofill.cooperate import (
+    CodeDefence,
+    CooperativeReconstruction,
+    CooperativeSite,
+    encode_rows,
+    fit_many,
+)
 from cofill.metrics import mse
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import rows_of
-from cofill.protocol import run_steps
+from cofill.protocol import run_protocol
 from cofill.views import MultiView
 
 __all__ = [
@@ -112,7 +115,7 @@ def fit_defended(
         for name, defence in defences.items()
     }
     # Systems with a pilot take other steps and are fitted after those without.
-    kinds = len({fit_steps(system._settings()) for system in systems.values()})
+    kinds = len({system.protocol(list(held.train)).steps for system in systems.values()})
     done, last = 0, 0.0
 
     def told(_: str, share: float) -> None:
@@ -144,15 +147,15 @@ def codes_sent(system: CooperativeReconstruction) -> dict[str, Told]:
     """Return what every site of a fitted system has sent to the first of its peers."""
     told = {}
     for name, site in system.sites_.items():
-        codes = system.sites_[site.others[0]].peer_codes[name]
+        codes = system.sites_[site.peers[0]].peer_codes[name]
         told[name] = told_by(site, codes.tokens, codes.codes)
     return told
 
 
 def codes_made(system: CooperativeReconstruction, views: MultiView) -> dict[str, Told]:
     """Return the codes that a system's encoders make of views, without learning any link."""
-    federation = system._start(views)
-    run_steps((ENCODE,), [federation])
+    federation, protocol = system.start(views), system.protocol(list(views))
+    run_protocol(protocol, [federation], until=protocol.learning.start + 1)
     return {
         name: told_by(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
         for name, site in federation.sites.items()

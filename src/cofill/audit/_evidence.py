@@ -17,12 +17,9 @@ from jaxtyping import Float
 from cofill.audit._codes import CodeAuditSettings
 from cofill.audit._rounds import RoundWatch
 from cofill.audit._update import UpdateAuditSettings
-from cofill.cooperate import CooperativeReconstruction
-from cofill.cooperate._encode import codes_for
-from cofill.cooperate._estimator import fit_steps
-from cofill.cooperate._site import CooperativeSite
+from cofill.cooperate import CooperativeReconstruction, CooperativeSite, make_codes
 from cofill.privacy import Ledger
-from cofill.protocol import run_steps
+from cofill.protocol import run_protocol
 from cofill.views import MultiView, Scaler, View
 
 __all__ = ["Evidence", "evidence_of"]
@@ -69,7 +66,7 @@ class Evidence:
     def encoded(self, view: str) -> Float[np.ndarray, "people width"]:
         """Return the codes of a view's rows as they leave the site, in the rows' order."""
         site = self.sites[view]
-        return codes_for(site, np.arange(len(site.view)), "the auditor")[1].codes
+        return make_codes(site, np.arange(len(site.view)), "the auditor")[1].codes
 
     def version(self, view: str) -> str:
         """Return the digest of a view's encoder, as the ledger has it."""
@@ -111,9 +108,9 @@ def evidence_of(
     plain = Evidence(views=dict(views), missing=dict(missing or {}), **given)
     if estimator is None or len(views) < 2 or not any(MultiView(views).overlaps().values()):
         return plain
-    federation = estimator._start(MultiView(views))
+    federation, protocol = estimator.start(MultiView(views)), estimator.protocol(list(views))
     # Up to the codes: links and masks are learned where codes arrive, and send nothing.
-    run_steps(fit_steps(estimator._settings())[:-1], [federation])
+    run_protocol(protocol, [federation], until=protocol.learning.stop - 1)
     return Evidence(
         views=plain.views,
         sites=federation.sites,

@@ -18,8 +18,7 @@ from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
 from cofill.audit._update import UpdateAuditSettings
 from cofill.completion import find, make, silent
-from cofill.cooperate import CooperativeReconstruction
-from cofill.cooperate._store import _restored
+from cofill.cooperate import CooperativeReconstruction, settings_from_json
 from cofill.errors import CofillError, DataError, StoreError
 from cofill.privacy import Ledger
 from cofill.views import Source, View, is_database, read_views
@@ -184,7 +183,7 @@ def _completion(folder: Path) -> _Run:
         return _Run(title, (), sources, None, pooled=method)
     if method == "mean":
         return _Run(title, (), sources, None, alone="each view is completed by itself")
-    estimator = make(method, **{k: _restored(k, v) for k, v in settings.items()})
+    estimator = make(method, **settings_from_json(settings))
     if isinstance(estimator, CooperativeReconstruction):
         return _Run(title, ledgers, sources, estimator.set_params(seed=seed))
     return _Run(title, ledgers, sources, None)
@@ -235,8 +234,7 @@ def _federation(folder: Path) -> _Run:
     estimator = None
     if experiment == "cooperate":
         settings.pop("alignment", None)
-        given = {k: _restored(k, v) for k, v in settings.items()}
-        estimator = CooperativeReconstruction(**given)
+        estimator = CooperativeReconstruction(**settings_from_json(settings))
     return _Run(f"Federation, {experiment}", ledgers, listed, estimator, notes=notes)
 
 

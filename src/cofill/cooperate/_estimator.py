@@ -1,9 +1,9 @@
-"""Cooperative reconstruction as an estimator: sites are made from views and run in this process."""
+"""Cooperative reconstruction as an estimator: its sites run the protocol in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +12,36 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, require_rows
+from cofill.cooperate._completion import (
+    completed_views,
+    decode_rows,
+    draw_rows,
+    interval_ends,
+    reconstructed_rows,
+    site_notes,
+)
 from cofill.cooperate._defence import CodeDefence
-from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
-from cofill.cooperate._learn import LEARN
-from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
-from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
-from cofill.cooperate._settings import Architecture, CooperativeSettings
-from cofill.cooperate._site import Answer, CooperativeSite
+from cofill.cooperate._protocol import CooperativeProtocol
+from cofill.cooperate._settings import Architecture
+from cofill.cooperate._site import CooperativeSite, ReconstructedRows
 from cofill.cooperate._store import load_sites, save_sites
-from cofill.cooperate._tables import feature_r2, masks_table, reconstructability_table
-from cofill.cooperate._uncertainty import drawn_answer, interval_ends
+from cofill.cooperate._tables import masks_table, reconstructability_table
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
-from cofill.privacy import Budget, Ledger, blind, no_tokens, rows_of
-from cofill.protocol import Federation, Step, run_steps
+from cofill.privacy import Budget, Ledger, blind
+from cofill.protocol import Federation, LocalData, Membership, Step, run_protocol
 from cofill.views import MultiView, View
 
 __all__ = ["CooperativeReconstruction", "fit_many"]
 
-_CHOICES = ("flag", "fill", "leave")
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class CooperativeReconstruction(AbstractCompleter):
     """Each site reconstructs the rows it lacks from codes that the other sites send (paper CRS).
 
     No row leaves its site: what crosses is in `ledger_`, and is blinded ids and autoencoder codes.
     Codes are no encryption; an audit tells how much of a row they give away, and `defence` what is
-    done about it.
+    done about it. The sites run the steps of `CooperativeProtocol`, in this process.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ class CooperativeReconstruction(AbstractCompleter):
         cost something, the others have no guarantee.
     seed
         Start of all randomness, the noise on codes included: whoever knows the seed can take that
-        off again. Over the network every site draws its own.
+        off. Over the network every site draws its own.
 
     Attributes
     ----------
@@ -100,74 +103,34 @@ class CooperativeReconstruction(AbstractCompleter):
 
     name = "cooperative"
 
-    def __init__(
-        self,
-        *,
-        method: str = "auto",
-        masks: str = "closed",
-        mask_folds: int = 0,
-        architecture: str | Architecture | None = None,
-        on_unreconstructable: str = "flag",
-        threshold: float = 0.05,
-        min_overlap: int = 20,
-        scale: str = "standard",
-        interval: float | None = None,
-        fusion: FusionSettings | None = None,
-        encoder_training: TrainSettings | None = None,
-        link_training: TrainSettings | None = None,
-        defence: CodeDefence | None = None,
-        budget: Budget | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.method = method
-        self.masks = masks
-        self.mask_folds = mask_folds
-        self.architecture = architecture
-        self.on_unreconstructable = on_unreconstructable
-        self.threshold = threshold
-        self.min_overlap = min_overlap
-        self.scale = scale
-        self.interval = interval
-        self.fusion = fusion
-        self.encoder_training = encoder_training
-        self.link_training = link_training
-        self.defence = defence
-        self.budget = budget
-        self.seed = seed
+    method: str = "auto"
+    masks: str = "closed"
+    mask_folds: int = 0
+    architecture: str | Architecture | None = None
+    on_unreconstructable: str = "flag"
+    threshold: float = 0.05
+    min_overlap: int = 20
+    scale: str = "standard"
+    interval: float | None = None
+    fusion: FusionSettings | None = None
+    encoder_training: TrainSettings | None = None
+    link_training: TrainSettings | None = None
+    defence: CodeDefence | None = None
+    budget: Budget | None = None
+    seed: int = 0
 
     # --- learning -----------------------------------------------------------------------------
 
-    def _settings(self) -> CooperativeSettings:
-        if self.on_unreconstructable not in _CHOICES:
-            raise SettingError(
-                f"on_unreconstructable must be one of {', '.join(_CHOICES)}, "
-                f"got {self.on_unreconstructable!r}"
-            )
-        if self.interval is not None and not 0 < self.interval < 1:
-            raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
-        given = {
-            name: getattr(self, name)
-            for name in ("fusion", "encoder_training", "link_training", "defence")
-            if getattr(self, name) is not None
-        }
-        return CooperativeSettings(
-            method=self.method,
-            masks=self.masks,
-            mask_folds=self.mask_folds,
-            architecture=self.architecture,
-            scale=self.scale,
-            min_overlap=self.min_overlap,
-            **given,
-        )
+    def protocol(self, view_names: Sequence[str]) -> CooperativeProtocol:
+        """Return the protocol that these parameters describe, with one site per view."""
+        parameters = self.get_params(deep=False)
+        del parameters["budget"]  # the federation's, not a setting that sites share
+        members = Membership({name: (name,) for name in view_names})
+        protocol = CooperativeProtocol.from_settings(parameters, members)
+        return replace(protocol, is_reproducible=True)
 
-    def _fit(self, views: MultiView, progress: Progress) -> None:
-        federation = self._start(views)
-        run_steps(fit_steps(self._settings()), [federation], progress=progress)
-        self.federation_ = federation
-        self._read()
-
-    def _start(self, views: MultiView) -> Federation[CooperativeSite]:
-        """Make one site per view."""
+    def start(self, views: MultiView) -> Federation[CooperativeSite]:
+        """Return a federation of one site per view that is to learn, its secret agreed."""
         if len(views) < 2:
             raise DataError("there is one view only; sites can cooperate from two views on")
         if not any(views.overlaps().values()):
@@ -175,42 +138,46 @@ class CooperativeReconstruction(AbstractCompleter):
                 "no individual is in more than one view, so no link can be learned; check that "
                 "the views name individuals by the same ids"
             )
-        settings = self._settings()
-        secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
-        sites = {
-            name: CooperativeSite(
-                name=name,
-                view=view,
-                settings=settings,
-                seed=self.seed,
-                secret=secret,
-                others=tuple(other for other in views if other != name),
-                noise_key=_noise_key(self.seed, name),
-            )
-            for name, view in views.items()
-        }
-        return self._federation(sites)
+        protocol = self.protocol(views)
+        sites = {}
+        for name, view in views.items():
+            sites |= protocol.start_site(LocalData(name, {name: view}))
+        return self._federation(sites, protocol.learning.start)
 
     def _federation(
-        self, sites: dict[str, CooperativeSite], ledger: Ledger | None = None
+        self,
+        sites: dict[str, CooperativeSite],
+        next_step: int = 0,
+        ledger: Ledger | None = None,
     ) -> Federation[CooperativeSite]:
-        """Put sites together, each with the budget."""
+        """Return sites that stand before a step, each with the budget."""
         budgets = {} if self.budget is None else dict.fromkeys(sites, self.budget)
-        return Federation(sites, Ledger() if ledger is None else ledger, budgets=budgets)
+        ledger = Ledger() if ledger is None else ledger
+        return Federation(sites, ledger, budgets=budgets, next_step=next_step)
 
-    def _read(self) -> None:
-        """Take over what the sites have learned."""
-        self.ledger_: Ledger = self.federation_.ledger
-        notes = [note for site in self.sites_.values() for note in site.notes]
-        hopeless = self._hopeless()
-        if self.on_unreconstructable == "flag":
-            for name, columns in hopeless.items():
-                if columns.any():
-                    notes.append(
-                        f"view {name!r}: {int(columns.sum())} of {len(columns)} features cannot be "
-                        "reconstructed from the other views and are left empty"
-                    )
-        self.notes_ = tuple(notes)
+    def _fit(self, views: MultiView, progress: Progress) -> None:
+        federation = self.start(views)
+        protocol = self.protocol(views)
+        run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
+        self._take_over(federation)
+
+    def _learn_again(
+        self, sites: dict[str, CooperativeSite], progress: Progress | None = None
+    ) -> Federation[CooperativeSite]:
+        """Return the federation of fitted sites that have changed, after learning."""
+        protocol = self.protocol(list(sites))
+        federation = self._federation(sites, protocol.learning.start, self.ledger_)
+        run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
+        return federation
+
+    def _take_over(self, federation: Federation[CooperativeSite]) -> None:
+        """Keep a federation that has learned."""
+        self.federation_ = federation
+        self.ledger_: Ledger = federation.ledger
+        self.features_ = {
+            name: site.fitted_scaler.features for name, site in federation.sites.items()
+        }
+        self.notes_ = site_notes(federation.sites, self.protocol(list(federation.sites)).policy)
 
     @property
     def sites_(self) -> Mapping[str, CooperativeSite]:
@@ -219,7 +186,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     @property
     def trained_(self) -> dict[str, int]:
-        """How many encoders, links and fusions the sites that are here have trained so far."""
+        """How many encoders, links and fusions the present sites have trained so far."""
         counts: dict[str, int] = {}
         for site in self.sites_.values():
             for kind, number in site.trained.items():
@@ -245,67 +212,55 @@ class CooperativeReconstruction(AbstractCompleter):
             new = views[name].take(site.view.positions(views[name].ids) < 0)
             ids = np.concatenate([site.view.ids, new.ids]) if len(new) else site.view.ids
             cells = np.concatenate([site.view.cells, new.cells])
-            sites[name] = site.with_(view=site.view.with_rows(ids, cells), refines=True)
-        trial = self._federation(sites, self.ledger_)
-        run_steps(fit_steps(self._settings()), [trial], progress=progress)
-        self.federation_ = self._federation(
-            {name: site.with_(refines=False) for name, site in trial.sites.items()}, trial.ledger
-        )
-        self._read()
+            sites[name] = site.with_(view=site.view.with_rows(ids, cells), is_refining=True)
+        federation = self._learn_again(sites, progress)
+        for name, site in federation.sites.items():
+            federation.sites[name] = site.with_(is_refining=False)
+        self._take_over(federation)
         return self
 
     def add_view(
         self, view: View, *, progress: Progress | None = None
     ) -> CooperativeReconstruction:
         """Let a site join: learns its autoencoder, the links from and to it, masks and fusions."""
-        check_is_fitted(self, "features_")
+        check_is_fitted(self)
         if view.name in self.sites_:
             raise DataError(f"there is a view {view.name!r} already; remove it first")
-        old = self.sites_
-        require_rows(MultiView([*(site.view for site in old.values()), view]))
-        one = next(iter(old.values()))
-        new = CooperativeSite(
-            view.name,
-            view,
-            one.settings,
-            one.seed,
-            one.secret,
-            others=tuple(old),
-            noise_key=_noise_key(one.seed, view.name),
+        require_rows(MultiView([*(site.view for site in self.sites_.values()), view]))
+        any_site = next(iter(self.sites_.values()))
+        protocol = replace(
+            self.protocol([*self.sites_, view.name]), settings=any_site.settings, seed=any_site.seed
         )
-        sites = {n: s.with_(others=(*s.others, view.name)) for n, s in old.items()}
-        trial = self._federation({**sites, view.name: new}, self.ledger_)
-        run_steps(fit_steps(self._settings()), [trial], progress=progress)
-        self.federation_ = trial
-        self.features_ = {**self.features_, view.name: view.features}
-        self._read()
+        (joining,) = protocol.start_site(LocalData(view.name, {view.name: view})).values()
+        sites = {
+            name: site.with_(peers=(*site.peers, view.name)) for name, site in self.sites_.items()
+        }
+        sites[view.name] = joining.with_(secret=any_site.secret)
+        self._take_over(self._learn_again(sites, progress))
         return self
 
     def remove_view(self, name: str) -> CooperativeReconstruction:
         """Let a site leave: no network is trained but the fusions that used its codes."""
-        check_is_fitted(self, "features_")
+        check_is_fitted(self)
         if name not in self.sites_:
             raise SettingError(f"there is no view {name!r}; there is {', '.join(self.sites_)}")
         if len(self.sites_) < 3:
             raise DataError("two views are left; one alone cannot be reconstructed")
-        sites = {}
-        for other, site in self.sites_.items():
-            if other != name:
-                sites[other] = site.with_(
-                    others=tuple(o for o in site.others if o != name),
-                    peer_codes={p: c for p, c in site.peer_codes.items() if p != name},
-                    peer_tokens={p: t for p, t in site.peer_tokens.items() if p != name},
-                )
-        trial = self._federation(sites, self.ledger_)
-        run_steps(fit_steps(self._settings()), [trial])
-        self.federation_ = trial
-        self.features_ = {n: f for n, f in self.features_.items() if n != name}
-        self._read()
+        sites = {
+            other: site.with_(
+                peers=tuple(peer for peer in site.peers if peer != name),
+                peer_codes={p: codes for p, codes in site.peer_codes.items() if p != name},
+                peer_tokens={p: tokens for p, tokens in site.peer_tokens.items() if p != name},
+            )
+            for other, site in self.sites_.items()
+            if other != name
+        }
+        self._take_over(self._learn_again(sites))
         return self
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file (safetensors and JSON); it holds no one's row."""
-        check_is_fitted(self, "features_")
+        check_is_fitted(self)
         save_sites(path, self.sites_, self.get_params(deep=False))
 
     @classmethod
@@ -313,42 +268,20 @@ class CooperativeReconstruction(AbstractCompleter):
         """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
         sites, parameters = load_sites(path)
         estimator = cls(**parameters)
-        estimator.federation_ = estimator._federation(sites)
-        estimator.features_ = {
-            name: site.scaler.features for name, site in sites.items() if site.scaler is not None
-        }
-        estimator._read()
+        estimator._take_over(estimator._federation(sites))
         return estimator
 
     # --- completing ---------------------------------------------------------------------------
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
         """Fill what is missing in `views`; individuals need not be those of `fit`."""
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
-        if self.interval is None or views.is_complete:
-            return super().complete(views, progress=progress)
-        answers, tokens = self._ask(views, progress), self._tokens(views)
-        made, lower, upper = self._filled(views, answers, tokens), {}, {}
-        for name, cells in made.items():
-            ends = self._ends(name, answers[name], tokens, self.interval)
-            lower[name], upper[name] = (np.where(np.isnan(cells), np.nan, end) for end in ends)
-        return Completed.merge(
-            views, made, method=self.name, lower=lower, upper=upper, notes=self.notes_
-        )
+        self._check_views(views)
+        if views.is_complete:
+            return Completed.merge(views, {}, method=self.name)
+        return self._completed(views, self._ask(views, progress=progress), self.interval)
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
-        return self._filled(views, self._ask(views, progress), self._tokens(views))
-
-    def _filled(
-        self, views: MultiView, answers: Mapping[str, Answer], tokens: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Return every view's cells by what the sites answered."""
-        hopeless = self._hopeless()
-        return {
-            name: self._settled(name, self._cells(name, answers[name], tokens), hopeless[name])
-            for name in views
-        }
+        return dict(self._completed(views, self._ask(views, progress=progress)).cells)
 
     def draw(
         self, views: MultiView, n_draws: int = 5, *, key: int | Sequence[int] = 0
@@ -358,19 +291,28 @@ class CooperativeReconstruction(AbstractCompleter):
         Analyse each result as if it were complete and pool the estimates by `rubin`. Numbers are
         predictions plus drawn residuals, coded cells are drawn from their probabilities.
         """
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
+        self._check_views(views)
         if n_draws < 1:
             raise SettingError(f"n_draws must be at least 1, got {n_draws}")
-        answers = self._ask(views, None)
-        rng = np.random.default_rng(key)
-        tokens = self._tokens(views)
-        done = []
+        expected = self._ask(views)
+        generator = np.random.default_rng(key)
+        draws = []
         for _ in range(n_draws):
-            drawn = {n: drawn_answer(self.sites_[n], answers[n], rng) for n in views}
-            made = self._filled(views, drawn, tokens)
-            done.append(Completed.merge(views, made, method=self.name, notes=self.notes_))
-        return done
+            rows = {n: draw_rows(self.sites_[n], expected[n], generator) for n in views}
+            draws.append(self._completed(views, rows))
+        return draws
+
+    def _completed(
+        self,
+        views: MultiView,
+        rows: Mapping[str, ReconstructedRows],
+        interval: float | None = None,
+    ) -> Completed:
+        """Return views whose gaps are filled with reconstructed rows."""
+        policy = replace(self.protocol(list(self.sites_)).policy, interval=interval)
+        sites = {name: self.sites_[name] for name in views}
+        tokens = self._tokens(views)
+        return completed_views(views, tokens, sites, rows, policy, self.name)
 
     def reconstruct(
         self, views: MultiView, name: str, *, masks: str | None = None
@@ -380,132 +322,77 @@ class CooperativeReconstruction(AbstractCompleter):
         The view's own rows are not used, so that the result can be compared with them. `masks`
         weighs the links in another way than at fit.
         """
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
-        return self._cells(name, self._without(views, name, masks), self._tokens(views))
+        self._check_views(views)
+        rows = self._ask_about(views, name, masks)
+        return decode_rows(self.sites_[name], rows, self._tokens(views))
 
     def intervals(
         self, views: MultiView, name: str, level: float = 0.9
     ) -> tuple[Float[np.ndarray, "individuals d"], Float[np.ndarray, "individuals d"]]:
-        """Return the ends of intervals around what `reconstruct` makes, in the user's units.
+        """Return the ends of intervals around what `reconstruct` returns, in the user's units.
 
         They hold a cell's true value with probability `level`, on average over rows that are
         missing as the known rows could have been. Coded and empty cells have none (NaN).
         """
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
+        self._check_views(views)
         if not 0 < level < 1:
             raise SettingError(f"level must be between 0 and 1, got {level}")
-        answer = self._without(views, name)
-        return self._ends(name, answer, self._tokens(views), level)
+        rows = self._ask_about(views, name)
+        return interval_ends(self.sites_[name], rows, self._tokens(views), level)
 
-    def _without(self, views: MultiView, name: str, masks: str | None = None) -> Answer:
-        """Return what the other views' codes say about everyone's row in one view."""
-        without = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
-        return self._ask(without, None, masks=masks, only=name)[name]
-
-    def _ask(
-        self,
-        views: MultiView,
-        progress: Progress | None,
-        *,
-        masks: str | None = None,
-        only: str | None = None,
-    ) -> dict[str, Answer]:
-        """Run the asking half of the protocol over these views."""
-        sites = {}
-        for name, site in self.sites_.items():
-            settings = site.settings if masks is None else replace(site.settings, masks=masks)
-            asks = only is None or name == only
-            sites[name] = site.with_(
-                view=views[name],
-                settings=settings,
-                others=site.others if asks else (),
-                model=site.model if asks else replace(site.model, links={}),
-            )
-        if only is not None:
-            sites = {n: s.with_(others=(only,) if n != only else ()) for n, s in sites.items()}
-        trial = self._federation(sites, Ledger(list(self.ledger_)))
-        run_steps(ASKING, [trial], progress=progress)
-        self.ledger_ = trial.ledger
-        self.federation_.ledger = trial.ledger
-        for name, site in self.sites_.items():
-            if trial.sites[name].noised is not site.noised:
-                self.federation_.sites[name] = site.with_(noised=trial.sites[name].noised)
-        return {
-            name: site.answer or Answer(no_tokens(), np.zeros((0, 0)))
-            for name, site in trial.sites.items()
-        }
-
-    def _settled(self, name: str, cells: np.ndarray, hopeless: np.ndarray) -> np.ndarray:
-        """Empty the features that cannot be reconstructed, or fill every cell when so asked."""
-        if self.on_unreconstructable != "fill":
-            cells[:, hopeless] = np.nan
-            return cells
-        typical, scaler = self.sites_[name].typical, self.sites_[name].fitted_scaler
-        if typical is None:
-            return cells
-        whole = np.array([f.is_integer for f in scaler.features])
-        return np.where(np.isnan(cells), np.where(whole, np.rint(typical), typical), cells)
+    def _check_views(self, views: MultiView) -> None:
+        check_is_fitted(self)
+        self._check_schema(views)
 
     def _tokens(self, views: MultiView) -> np.ndarray:
         """Blind everyone's ids, once for all views: the sites share one secret."""
         return blind(views.ids, next(iter(self.sites_.values())).secret)
 
-    def _cells(self, name: str, answer: Answer, tokens: np.ndarray) -> np.ndarray:
-        """Return cells in the user's units for tokens, NaN for those nobody answered."""
-        scaler = self.sites_[name].fitted_scaler
-        cells = np.full((len(tokens), len(scaler.features)), np.nan)
-        at = rows_of(answer.tokens, tokens)
-        there = at >= 0
-        if there.any():
-            cells[there] = scaler.decode(answer.expected[at[there]], clip=True)
-        return cells
+    def _ask_about(
+        self, views: MultiView, name: str, masks: str | None = None
+    ) -> ReconstructedRows:
+        """Return what the other views' codes tell about everyone's row in one view."""
+        hidden = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
+        sites = {}
+        for other, site in self.sites_.items():
+            if other != name:  # it announces its individuals to the one site, and asks nothing
+                sites[other] = site.with_(peers=(name,), model=replace(site.model, links={}))
+            else:
+                settings = site.settings if masks is None else replace(site.settings, masks=masks)
+                sites[other] = site.with_(peers=(), settings=settings)
+        return self._ask(hidden, sites)[name]
 
-    def _ends(
-        self, name: str, answer: Answer, tokens: np.ndarray, level: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of intervals for tokens, NaN for those nobody answered."""
-        found = interval_ends(self.sites_[name], answer.expected, level)
-        at = rows_of(answer.tokens, tokens)
-        there = at >= 0
-        ends = np.full((2, len(tokens), found[0].shape[1]), np.nan)
-        for end, values in zip(ends, found, strict=True):
-            end[there] = values[at[there]]
-        return ends[0], ends[1]
+    def _ask(
+        self,
+        views: MultiView,
+        sites: Mapping[str, CooperativeSite] | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, ReconstructedRows]:
+        """Run the asking half of the protocol over these views."""
+        asking = {n: s.with_(view=views[n]) for n, s in (sites or self.sites_).items()}
+        protocol = self.protocol(list(asking))
+        federation = self._federation(asking, protocol.asking.start, self.ledger_)
+        run_protocol(protocol, [federation], progress=progress)
+        self.ledger_ = self.federation_.ledger = federation.ledger
+        for name, site in self.sites_.items():
+            noisy_codes = federation.sites[name].noisy_codes
+            if noisy_codes is not site.noisy_codes:
+                self.federation_.sites[name] = site.with_(noisy_codes=noisy_codes)
+        return {name: reconstructed_rows(site) for name, site in federation.sites.items()}
 
     # --- what was learned ---------------------------------------------------------------------
 
     @property
     def masks_(self) -> Any:
         """Weight of each source view in each feature: view, source, feature, weight."""
-        check_is_fitted(self, "features_")
+        check_is_fitted(self)
         return masks_table(self.sites_.values())
 
     @property
     def reconstructability_(self) -> Any:
         """Out-of-sample R² of each feature, by all sources together and by each alone."""
-        check_is_fitted(self, "features_")
+        check_is_fitted(self)
         return reconstructability_table(self.sites_.values())
-
-    def _hopeless(self) -> dict[str, np.ndarray]:
-        """Which features of each view cannot be reconstructed."""
-        return {name: feature_r2(site) < self.threshold for name, site in self.sites_.items()}
-
-
-FIT = (ENCODE, ANNOUNCE, SEND_CODES, LEARN)
-ASKING = (ANNOUNCE, ASK, ANSWER, COMPLETE)
-_WITH_PILOT = (ENCODE, ANNOUNCE, SEND_PILOT, STATE_NEEDS, NARROW, SEND_CODES, LEARN)
-
-
-def fit_steps(settings: CooperativeSettings) -> tuple[Step[CooperativeSite], ...]:
-    """Return the learning half of the protocol: with a pilot where the defence has one."""
-    return _WITH_PILOT if settings.defence.pilot else FIT
-
-
-def _noise_key(seed: int, name: str) -> bytes:
-    """Return a site's key of noise for runs that can be repeated."""
-    return np.random.default_rng([seed, 0xA015E, *name.encode()]).bytes(32)
 
 
 def fit_many(
@@ -523,16 +410,18 @@ def fit_many(
         raise SettingError(
             f"there must be one MultiView per estimator, got {len(views)} for {len(estimators)}"
         )
-    for given in views:
-        require_rows(given)
-    federations = [e._start(v) for e, v in zip(estimators, views, strict=True)]
-    kinds: dict[tuple[Step[CooperativeSite], ...], list[Federation[CooperativeSite]]] = {}
+    for multi_view in views:
+        require_rows(multi_view)
+    federations = [e.start(v) for e, v in zip(estimators, views, strict=True)]
+    # Federations with a pilot take other steps than those without.
+    by_steps: dict[tuple[Step[Any], ...], list[Federation[CooperativeSite]]] = {}
+    protocols = {}
     for estimator, federation in zip(estimators, federations, strict=True):
-        kinds.setdefault(fit_steps(estimator._settings()), []).append(federation)
-    for steps, alike in kinds.items():
-        run_steps(steps, alike, progress=progress)
+        protocol = estimator.protocol(list(federation.sites))
+        by_steps.setdefault(protocol.steps, []).append(federation)
+        protocols[protocol.steps] = protocol
+    for steps, alike in by_steps.items():
+        end = protocols[steps].learning.stop
+        run_protocol(protocols[steps], alike, progress=progress, until=end)
     for estimator, federation in zip(estimators, federations, strict=True):
-        estimator.federation_ = federation
-    for estimator, given in zip(estimators, views, strict=True):
-        estimator.features_ = {name: view.features for name, view in given.items()}
-        estimator._read()
+        estimator._take_over(federation)

@@ -1,7 +1,7 @@
-"""The Masked Weighting Method: how much of each source's guess goes into each feature.
+"""The Masked Weighting Method: how much of each source's output goes into each feature.
 
 Paper CRS, section IV-D. The weights of feature k minimise the squared error of
-``Σ_j w_j x_j`` (Eq. 4–5), which depends on the guesses only through the Gram matrix of the sources
+``Σ_j w_j x_j`` (Eq. 4–5), which depends on the outputs only through the Gram matrix of the sources
 and its right-hand side, per feature. From these statistics come the gradient (Eq. 6–7), the
 iteration (Eq. 8), the closed form that both converge to, the weights for every pattern of
 available sources, and the update when rows arrive or a source leaves: none needs the rows again.
@@ -21,17 +21,17 @@ from cofill.errors import SettingError
 
 __all__ = [
     "MaskStatistics",
-    "by_gradient",
-    "by_iteration",
-    "closed_form",
-    "closed_forms",
-    "equal_weights",
+    "equal_masks",
+    "masks_by_gradient",
+    "masks_by_iteration",
+    "masks_for_patterns",
+    "masks_in_closed_form",
 ]
 
-_TRACE = 1e-9
-_LEAST = 0.02  # smallest eigenvalue of correlations from different rows
-_AT_ONCE = 256  # patterns solved together
-_ROWS = 1 << 15  # rows summed up together
+_PULL = 1e-9  # to equal weights; only decides where several masks are equally good
+_LEAST_EIGENVALUE = 0.02  # of correlations from different rows
+_PATTERNS_AT_ONCE = 256
+_ROWS_AT_ONCE = 1 << 15  # larger temporary arrays cost more than the sums
 
 
 @storable
@@ -39,7 +39,7 @@ _ROWS = 1 << 15  # rows summed up together
 class MaskStatistics:
     """Sums over rows from which masks are made; those of more rows are simply added.
 
-    Where every row has every source the Gram matrix of the guesses is their sum of products. Where
+    Where every row has every source the Gram matrix of the outputs is their sum of products. Where
     rows lack some sources, each entry comes from the rows that can give it, and entries from
     different rows need not fit together: heavy tails alone make sums of squares over two sets of
     rows differ by far, and weights that play off such differences are without bounds. So every
@@ -72,21 +72,22 @@ class MaskStatistics:
     @classmethod
     def of(
         cls,
-        guesses: Float[np.ndarray, "sources rows features"],
+        outputs: Float[np.ndarray, "sources rows features"],
         truth: Float[np.ndarray, "rows features"],
         present: Bool[np.ndarray, "rows sources"] | None = None,
     ) -> MaskStatistics:
-        """Sum up rows; NaN in `truth` is a cell not known, `present` says who guessed at all."""
-        sources, rows, _ = guesses.shape
-        there = np.ones((rows, sources), bool) if present is None else present
-        if rows > _ROWS:  # large temporary arrays cost more than the sums
-            parts = [slice(start, start + _ROWS) for start in range(0, rows, _ROWS)]
-            return reduce(add, (cls.of(guesses[:, at], truth[at], there[at]) for at in parts))
+        """Return the sums over rows; NaN in `truth` is an unknown cell, `present` who predicts."""
+        sources, rows, _ = outputs.shape
+        if present is None:
+            present = np.ones((rows, sources), bool)
+        if rows > _ROWS_AT_ONCE:
+            parts = [slice(start, start + _ROWS_AT_ONCE) for start in range(0, rows, _ROWS_AT_ONCE)]
+            return reduce(add, (cls.of(outputs[:, at], truth[at], present[at]) for at in parts))
         known = ~np.isnan(truth)
         y = np.where(known, truth, 0.0).astype(np.float64)
-        # (rows, sources, features): a guess counts where its source is there and the truth known.
-        counts = (there[:, :, None] & known[:, None, :]).astype(np.float64)
-        x = np.where(counts > 0, guesses.transpose(1, 0, 2), 0.0)
+        # (rows, sources, features): an output counts where there is one and the truth is known.
+        counts = (present[:, :, None] & known[:, None, :]).astype(np.float64)
+        x = np.where(counts > 0, outputs.transpose(1, 0, 2), 0.0)
         return cls(
             np.einsum("rjf,rlf->fjl", x, x, optimize=True),
             np.einsum("rjf,rlf->fjl", x**2, counts, optimize=True),
@@ -119,30 +120,30 @@ class MaskStatistics:
 
     @property
     def gram(self) -> Float[np.ndarray, "features sources sources"]:
-        """Mean product of the guesses of two sources."""
+        """Mean product of the outputs of two sources."""
         if not self._is_ragged:
             return self.products / np.maximum(self.rows, 1)[:, None, None]
-        size = np.sqrt(np.einsum("fjj->fj", self.squares) / self._own)
+        size = np.sqrt(np.einsum("fjj->fj", self.squares) / self._truth_power)
         both = np.sqrt(self.squares * self.squares.transpose(0, 2, 1))
         together = self.products / np.where(both > 0, both, 1.0)
         # x = y + e with unrelated errors: E[x_j x_l] = E[x_j y] + E[x_l y] − E[y²].
-        agreed = self.cross / self._own
-        unmet = agreed[:, :, None] + agreed[:, None, :] - 1.0
+        agreement = self.cross / self._truth_power
+        apart = agreement[:, :, None] + agreement[:, None, :] - 1.0
         sizes = size[:, :, None] * size[:, None, :]
-        unmet = np.clip(unmet / np.where(sizes > 0, sizes, 1.0), -1.0, 1.0)
-        together = _shrunk(np.where(self.pairs > 0, together, unmet))
+        apart = np.clip(apart / np.where(sizes > 0, sizes, 1.0), -1.0, 1.0)
+        together = _shrunk(np.where(self.pairs > 0, together, apart))
         return together * sizes * self._scale[:, None, None]
 
     @property
     def right(self) -> Float[np.ndarray, "features sources"]:
-        """Mean product of a source's guess with the truth."""
+        """Mean product of a source's output with the truth."""
         if not self._is_ragged:
             return self.cross / np.maximum(self.rows, 1)[:, None]
-        return self.cross / self._own * self._scale[:, None]
+        return self.cross / self._truth_power * self._scale[:, None]
 
     @property
-    def _own(self) -> Float[np.ndarray, "features sources"]:
-        """Sum of squares of the truth on a source's own rows."""
+    def _truth_power(self) -> Float[np.ndarray, "features sources"]:
+        """Sum of squares of the truth on the rows of each source."""
         return np.where(self.truths > 0, self.truths, 1.0)
 
     @property
@@ -153,62 +154,45 @@ class MaskStatistics:
     def _is_ragged(self) -> bool:
         return bool((self.pairs != self.rows[:, None, None]).any())
 
-    def error_gradient(
-        self, weights: Float[np.ndarray, "sources features"]
-    ) -> Float[np.ndarray, "sources features"]:
-        """Return the derivative of the error in each weight, Eq. 6."""
-        return 2 * (np.einsum("fjl,lf->jf", self.gram, weights) - self.right.T)
-
 
 def _shrunk(correlations: np.ndarray) -> np.ndarray:
-    """Pull correlations towards none until the smallest eigenvalue is at least `_LEAST`."""
+    """Return correlations pulled towards none until no eigenvalue is too small."""
     sources = correlations.shape[-1]
     unit = np.eye(sources)
     correlations = np.where(unit > 0, 1.0, correlations)
     least = np.linalg.eigvalsh(correlations)[:, 0]
-    share = np.clip((_LEAST - least) / np.maximum(1.0 - least, _LEAST), 0.0, 1.0)[:, None, None]
+    share = np.clip(
+        (_LEAST_EIGENVALUE - least) / np.maximum(1.0 - least, _LEAST_EIGENVALUE), 0.0, 1.0
+    )[:, None, None]
     return (1 - share) * correlations + share * unit
 
 
-def equal_weights(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
+def equal_masks(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
     """Return the weights to start from: 1/(N − 1) each, for N − 1 sources.
 
     Examples
     --------
-    >>> equal_weights(2, 1).ravel()
+    >>> equal_masks(2, 1).ravel()
     array([0.5, 0.5])
     """
     return np.full((sources, features), 1.0 / max(sources, 1))
 
 
-def closed_form(
-    statistics: MaskStatistics, *, ridge: float = 0.0
-) -> Float[np.ndarray, "sources features"]:
+def masks_in_closed_form(statistics: MaskStatistics) -> Float[np.ndarray, "sources features"]:
     """Return the weights of least error, those of least norm where several are as good.
-
-    Parameters
-    ----------
-    statistics
-        Of the sources to weigh.
-    ridge
-        Pull towards equal weights, relative to the mean square of the guesses; 0 for none.
 
     Examples
     --------
-    >>> guesses = np.array([[[1.0], [0.0], [2.0]], [[0.0], [1.0], [0.0]]])
-    >>> closed_form(MaskStatistics.of(guesses, np.array([[1.0], [0.5], [2.0]]))).ravel().round(3)
+    >>> outputs = np.array([[[1.0], [0.0], [2.0]], [[0.0], [1.0], [0.0]]])
+    >>> statistics = MaskStatistics.of(outputs, np.array([[1.0], [0.5], [2.0]]))
+    >>> masks_in_closed_form(statistics).ravel().round(3)
     array([1. , 0.5])
     """
-    gram = statistics.gram
-    features, sources, _ = gram.shape
-    start = equal_weights(sources, features)
-    size = np.einsum("fjj->f", gram) / max(sources, 1)
-    pulled = gram + ridge * size[:, None, None] * np.eye(sources)
-    right = statistics.right + ridge * size[:, None] * start.T
-    return np.einsum("fjl,fl->jf", np.linalg.pinv(pulled, hermitian=True, rcond=1e-10), right)
+    inverse = np.linalg.pinv(statistics.gram, hermitian=True, rcond=1e-10)
+    return np.einsum("fjl,fl->jf", inverse, statistics.right)
 
 
-def closed_forms(
+def masks_for_patterns(
     statistics: MaskStatistics, patterns: Bool[np.ndarray, "patterns sources"]
 ) -> Float[np.ndarray, "patterns sources features"]:
     """Return the closed form for many patterns of available sources, zero for the absent ones.
@@ -219,27 +203,26 @@ def closed_forms(
     gram, right = statistics.gram, statistics.right
     features, sources, _ = gram.shape
     size = np.einsum("fjj->f", gram) / max(sources, 1)
-    # A trace of a pull to equal weights chooses among solutions that are as good.
-    gram = gram + (_TRACE * np.where(size > 0, size, 1.0))[:, None, None] * np.eye(sources)
-    made = np.empty((len(patterns), sources, features))
-    for start in range(0, len(patterns), _AT_ONCE):
-        there = patterns[start : start + _AT_ONCE].astype(np.float64)
-        square = there[:, None, :, None] * there[:, None, None, :]
-        absent = (1 - there)[:, None, :, None] * np.eye(sources)
-        wanted = (right[None] * there[:, None, :])[..., None]
-        solved = np.linalg.solve(gram[None] * square + absent, wanted)[..., 0]
-        made[start : start + _AT_ONCE] = solved.transpose(0, 2, 1)
-    return made
+    gram = gram + (_PULL * np.where(size > 0, size, 1.0))[:, None, None] * np.eye(sources)
+    masks = np.empty((len(patterns), sources, features))
+    for start in range(0, len(patterns), _PATTERNS_AT_ONCE):
+        present = patterns[start : start + _PATTERNS_AT_ONCE].astype(np.float64)
+        pairs = present[:, None, :, None] * present[:, None, None, :]
+        absent = (1 - present)[:, None, :, None] * np.eye(sources)
+        right_sides = (right[None] * present[:, None, :])[..., None]
+        solved = np.linalg.solve(gram[None] * pairs + absent, right_sides)[..., 0]
+        masks[start : start + _PATTERNS_AT_ONCE] = solved.transpose(0, 2, 1)
+    return masks
 
 
-def by_gradient(
+def masks_by_gradient(
     statistics: MaskStatistics,
     *,
     learning_rate: float | None = None,
     threshold: float = 1e-6,
     max_iterations: int = 100_000,
 ) -> tuple[Float[np.ndarray, "sources features"], int]:
-    """Descend from equal weights until the update is small (Eq. 6–7); also return the iterations.
+    """Return the masks to which descent from equal weights leads (Eq. 6–7), and its iterations.
 
     Parameters
     ----------
@@ -255,9 +238,9 @@ def by_gradient(
     """
     if learning_rate is not None and learning_rate <= 0:
         raise SettingError(f"learning_rate must be above 0, got {learning_rate}")
-    gram, right = statistics.gram, statistics.right.T
+    gram, right = statistics.gram, statistics.right
     features, sources, _ = gram.shape
-    weights = equal_weights(sources, features)
+    weights = equal_masks(sources, features)
     if learning_rate is None:
         largest = np.linalg.eigvalsh(gram)[:, -1]
         rate = 0.5 / np.where(largest > 0, largest, 1.0)
@@ -265,21 +248,30 @@ def by_gradient(
         rate = np.full(features, learning_rate)
     for iteration in range(1, max_iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):
-            update = rate * 2 * (np.einsum("fjl,lf->jf", gram, weights) - right)  # Eq. 6
+            update = rate * _error_gradient(gram, right, weights)
             weights = weights - update  # Eq. 7
         if not np.isfinite(weights).all():
             raise SettingError(
-                f"learning_rate must be smaller for these guesses to converge, got {learning_rate}"
+                f"learning_rate must be smaller for these outputs to converge, got {learning_rate}"
             )
         if np.linalg.norm(update, axis=0).max(initial=0.0) < threshold:
             return weights, iteration
     return weights, max_iterations
 
 
-def by_iteration(
+def _error_gradient(
+    gram: Float[np.ndarray, "features sources sources"],
+    right: Float[np.ndarray, "features sources"],
+    weights: Float[np.ndarray, "sources features"],
+) -> Float[np.ndarray, "sources features"]:
+    """Return the derivative of the error in each weight, Eq. 6."""
+    return 2 * (np.einsum("fjl,lf->jf", gram, weights) - right.T)
+
+
+def masks_by_iteration(
     statistics: MaskStatistics, *, threshold: float = 1e-8, max_iterations: int = 100_000
 ) -> tuple[Float[np.ndarray, "sources features"], int]:
-    """Set each weight to its best value given the others until none moves (Eq. 8).
+    """Return the masks when no weight moves given the others (Eq. 8), and the iterations.
 
     The paper takes all other weights from the last round, which need not converge when three or
     more sources agree much; each weight is used here as soon as it is known, which converges to
@@ -287,15 +279,13 @@ def by_iteration(
     """
     gram, right = statistics.gram, statistics.right
     features, sources, _ = gram.shape
-    weights = equal_weights(sources, features)
+    weights = equal_masks(sources, features)
     for iteration in range(1, max_iterations + 1):
         moved = 0.0
         for j in range(sources):
             square = gram[:, j, j]
-            others = np.einsum("fl,lf->f", gram[:, j], weights) - square * weights[j]
-            best = np.where(
-                square > 0, (right[:, j] - others) / np.where(square > 0, square, 1), 0.0
-            )
+            rest = np.einsum("fl,lf->f", gram[:, j], weights) - square * weights[j]
+            best = np.where(square > 0, (right[:, j] - rest) / np.where(square > 0, square, 1), 0.0)
             moved = max(moved, float(np.abs(best - weights[j]).max(initial=0.0)))
             weights[j] = best
         if moved < threshold:

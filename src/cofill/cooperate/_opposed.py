@@ -6,7 +6,6 @@ nothing of them, the leading components of its own rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,23 +15,18 @@ from jaxtyping import Float
 from cofill.cooperate._site import CooperativeSite, named_seed
 from cofill.nets import MLP, Autoencoder, Block, CellLoss, OpposedEncoder, Task, recipe
 
-__all__ = ["OpposedTask", "opposed_loss", "opposed_task", "without_opponent"]
-
-
-@dataclass(frozen=True, eq=False)
-class OpposedTask:
-    """A network to train, and how many columns its helper and its opponent make."""
-
-    task: Task
-    outputs: tuple[int, int]
+__all__ = ["join_networks", "opposed_task", "remove_opponent"]
 
 
 def opposed_task(
     site: CooperativeSite,
     wanted: Float[np.ndarray, "rows wanted"] | None = None,
     width: int | None = None,
-) -> OpposedTask:
-    """Return the training of a site's encoder against an opponent.
+) -> tuple[Task, CellLoss]:
+    """Return the training of a site's encoder against an opponent, and its loss.
+
+    The loss has squared errors of the wanted columns and the mean squared error of the row. Coded
+    cells count by their squared errors too: an attacker is no worse for it.
 
     Parameters
     ----------
@@ -42,50 +36,39 @@ def opposed_task(
         What the code should carry of each row; the opponent then decodes the whole row. None for
         the leading components; the opponent then decodes what they leave.
     width
-        Of the code; as the settings say for None.
+        Of the code; None for the settings' width.
     """
     rows = site.encoded()
-    full = np.nan_to_num(rows)
+    filled = np.nan_to_num(rows)
     widths = (rows.shape[1], *site.settings.widths(rows.shape[1]).encoder)
     if width is not None:
         widths = (*widths[:-1], width)
-    hidden = rows
+    opposed = rows
     if wanted is None:
-        wanted, hidden = _components(full, rows, widths[-1])
+        wanted, opposed = _split_components(filled, rows, widths[-1])
     outputs = (wanted.shape[1], rows.shape[1])
     strength = site.settings.defence.cost_of_leak
     task = Task(
         recipe(OpposedEncoder, widths, outputs, strength=strength),
-        full.astype(np.float32),
-        np.hstack([wanted, hidden]).astype(np.float32),
+        filled.astype(np.float32),
+        np.hstack([wanted, opposed]).astype(np.float32),
         key=jax.random.key(named_seed(site.seed, "opposed encoder", site.name)),
         name=f"opposed encoder of {site.name!r}",
     )
-    return OpposedTask(task, outputs)
+    wanted_block = Block("squared", 0, outputs[0])
+    row_block = Block("squared", outputs[0], sum(outputs), weight=1.0 / outputs[1])
+    return task, CellLoss((wanted_block, row_block))
 
 
-def opposed_loss(wanted: int, row: int) -> CellLoss:
-    """Return the loss: squared errors of the wanted columns, and the row's mean squared error.
-
-    Coded cells count by their squared errors too: an attacker is no worse for it.
-    """
-    return CellLoss(
-        (
-            Block("squared", 0, wanted),
-            Block("squared", wanted, wanted + row, weight=1.0 / row),
-        )
-    )
-
-
-def without_opponent(network: Any) -> Any:
-    """Return an opposed encoder as an autoencoder, its opponent as the decoder; others as is."""
+def remove_opponent(network: Any) -> Any:
+    """Return an opposed encoder as an autoencoder that has its opponent as decoder."""
     if not isinstance(network, OpposedEncoder):
         return network
-    return joined(network.encoder, network.opponent)
+    return join_networks(network.encoder, network.opponent)
 
 
-def joined(encoder: MLP, decoder: MLP) -> Autoencoder:
-    """Return an encoder and a decoder, each of its own making, as one autoencoder."""
+def join_networks(encoder: MLP, decoder: MLP) -> Autoencoder:
+    """Return an encoder and a decoder that were made apart as one autoencoder."""
     widths = (encoder.weights[0].shape[1], *(b.shape[0] for b in encoder.biases))
     network = Autoencoder(widths, key=jax.random.key(0), activation=encoder.activation)
     object.__setattr__(network, "encoder", encoder)
@@ -93,12 +76,12 @@ def joined(encoder: MLP, decoder: MLP) -> Autoencoder:
     return network
 
 
-def _components(
-    full: Float[np.ndarray, "rows columns"], rows: Float[np.ndarray, "rows columns"], count: int
+def _split_components(
+    filled: Float[np.ndarray, "rows columns"], rows: Float[np.ndarray, "rows columns"], count: int
 ) -> tuple[Float[np.ndarray, "rows components"], Float[np.ndarray, "rows columns"]]:
     """Return the leading components, by their share of the variance, and what they leave."""
-    centred = full - full.mean(axis=0)
-    _, _, turn = np.linalg.svd(centred, full_matrices=False)
-    leading = turn[:count]
-    kept = centred @ leading.T
-    return kept / np.sqrt(full.shape[1]), rows - kept @ leading
+    centred = filled - filled.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    leading = directions[:count]
+    components = centred @ leading.T
+    return components / np.sqrt(filled.shape[1]), rows - components @ leading

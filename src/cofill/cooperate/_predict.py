@@ -1,133 +1,114 @@
-"""From codes to cells: the guesses of links, their masked sum, or the fusion, for any pattern."""
+"""From codes to cells: outputs of links, their masked sum, or the fusion, for any pattern."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.cooperate._encode import codes_for
+from cofill.cooperate._encode import announced_tokens, make_codes
 from cofill.cooperate._masks import (
     MaskStatistics,
-    by_gradient,
-    by_iteration,
-    closed_form,
-    closed_forms,
-    equal_weights,
+    equal_masks,
+    masks_by_gradient,
+    masks_by_iteration,
+    masks_for_patterns,
+    masks_in_closed_form,
 )
 from cofill.cooperate._settings import CooperativeSettings
-from cofill.cooperate._site import Answer, CooperativeSite, Link, gathered
+from cofill.cooperate._site import (
+    CooperativeSite,
+    Link,
+    ReconstructedRows,
+    gather_codes,
+    site_step,
+)
 from cofill.errors import DataError
 from cofill.nets import forward, patterns_of
-from cofill.privacy import BlindedIds, Codes, Release, in_order, rows_of, union
-from cofill.protocol import Step
+from cofill.privacy import BlindedIds, Codes, in_order, no_tokens, rows_of, union
+from cofill.protocol import Inbox, Outbox
 
-__all__ = ["ANSWER", "ASK", "COMPLETE", "link_guess", "masked_sum", "masks_of"]
+__all__ = ["ANSWER", "ASK", "COMPLETE", "link_output", "masked_sum", "masks_of"]
 
 
-def _ask(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[tuple[Release, ...]],
-    report_progress: Callable[[float], None],
-) -> list[tuple[CooperativeSite, list[Release]]]:
+def _ask(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Ask each peer for the codes of individuals it has and this site lacks, or knows in part."""
-    out = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        heard = {r.sender: r.tokens for r in inbox if isinstance(r, BlindedIds)}
-        tokens = site.tokens
-        whole = tokens[~np.isnan(site.view.cells).any(axis=1)]
-        asked: list[Release] = []
-        for peer in site.model.links:
-            wanted = heard.get(peer, tokens[:0])
-            wanted = in_order(wanted[rows_of(whole, wanted) < 0])
-            if len(wanted):
-                asked.append(
-                    BlindedIds(sender=site.name, receiver=peer, tokens=wanted, purpose="ask")
-                )
-        out.append((site.with_(peer_tokens=heard, answer=None), asked))
-    return out
+    announced = announced_tokens(inbox)
+    complete = site.tokens[~np.isnan(site.view.cells).any(axis=1)]
+    requests = []
+    for peer in site.model.links:
+        wanted = announced.get(peer, no_tokens())
+        wanted = in_order(wanted[rows_of(complete, wanted) < 0])
+        if len(wanted):
+            requests.append(
+                BlindedIds(sender=site.name, receiver=peer, tokens=wanted, purpose="ask")
+            )
+    return site.with_(peer_tokens=announced, reconstructed=None), requests
 
 
-def _answer(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[tuple[Release, ...]],
-    report_progress: Callable[[float], None],
-) -> list[tuple[CooperativeSite, list[Release]]]:
+def _answer(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Send the codes that were asked for, of individuals this site has."""
-    out = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        tokens = site.tokens
-        sent: list[Release] = []
-        for request in inbox:
-            if not isinstance(request, BlindedIds) or site.encoder is None:
-                continue
-            rows = rows_of(tokens, request.tokens)
-            site, codes = codes_for(site, rows[rows >= 0], request.sender)
-            sent.append(codes)
-        out.append((site, sent))
-    return out
+    answers = []
+    for peer, wanted in announced_tokens(inbox).items():
+        if site.encoder is not None:
+            rows = rows_of(site.tokens, wanted)
+            site, codes = make_codes(site, rows[rows >= 0], peer)
+            answers.append(codes)
+    return site, answers
 
 
-def _complete(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[tuple[Release, ...]],
-    report_progress: Callable[[float], None],
-) -> list[tuple[CooperativeSite, list[Release]]]:
+def _complete(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Reconstruct the rows that were asked about."""
-    out: list[tuple[CooperativeSite, list[Release]]] = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        codes: dict[str, Codes] = {}
-        for release in inbox:
-            if isinstance(release, Codes):
-                link = site.model.links.get(release.sender)
-                if link is None:
-                    raise DataError(
-                        f"codes from {release.sender!r} to {site.name!r} are of a view that is "
-                        "not known here; refused"
-                    )
-                release.check(link.spec)
-                codes[release.sender] = release
-        out.append((site.with_(answer=reconstruct(site, codes)), []))
-    return out
+    codes: dict[str, Codes] = {}
+    for release in inbox:
+        if isinstance(release, Codes):
+            link = site.model.links.get(release.sender)
+            if link is None:
+                raise DataError(
+                    f"codes from {release.sender!r} to {site.name!r} are of a view that is "
+                    "not known here; refused"
+                )
+            release.check(link.spec)
+            codes[release.sender] = release
+    return site.with_(reconstructed=reconstruct_rows(site, codes)), []
 
 
-ASK = Step("ask", _ask)
-ANSWER = Step("answer", _answer)
-COMPLETE = Step("complete", _complete)
+ASK = site_step("ask", _ask)
+ANSWER = site_step("answer", _answer)
+COMPLETE = site_step("complete", _complete)
 
 
-def reconstruct(site: CooperativeSite, codes: dict[str, Codes]) -> Answer:
+def reconstruct_rows(site: CooperativeSite, codes: Mapping[str, Codes]) -> ReconstructedRows:
     """Return expected cells of everyone for whom some peer sent a code."""
-    wanted = union(c.tokens for c in codes.values())
+    tokens = union(release.tokens for release in codes.values())
     width = site.scaler.width if site.scaler is not None else 0
-    if not len(wanted):
-        return Answer(wanted, np.zeros((0, width)))
-    parts, present = [], []
-    for peer, link in site.model.links.items():
-        columns, there = gathered(codes.get(peer), link, wanted)
-        parts.append(columns)
-        present.append(there)
-    there = np.stack(present, axis=1)
+    if not len(tokens):
+        return ReconstructedRows(tokens, np.zeros((0, width)))
     model = site.model
+    parts, is_sent = [], []
+    for peer, link in model.links.items():
+        peer_codes, is_sent_by_peer = gather_codes(codes.get(peer), link, tokens)
+        parts.append(peer_codes)
+        is_sent.append(is_sent_by_peer)
+    present = np.stack(is_sent, axis=1)
     if model.use_fusion and model.fusion is not None:
-        expected = model.fusion.predict(np.hstack(parts), there)
-    elif model.statistics is not None:
-        guesses = np.zeros((len(parts), len(wanted), width))
-        for j, (link, columns) in enumerate(zip(model.links.values(), parts, strict=True)):
-            rows = there[:, j]
-            guesses[j, rows] = link_guess(link, columns[rows])
-        expected = masked_sum(guesses, model.statistics, there, site.settings)
-    else:
-        expected = np.full((len(wanted), width), np.nan)
-    return Answer(wanted, expected)
+        return ReconstructedRows(tokens, model.fusion.predict(np.hstack(parts), present))
+    if model.statistics is None:
+        return ReconstructedRows(tokens, np.full((len(tokens), width), np.nan))
+    outputs = np.zeros((len(parts), len(tokens), width))
+    for number, (link, peer_codes) in enumerate(zip(model.links.values(), parts, strict=True)):
+        rows = present[:, number]
+        outputs[number, rows] = link_output(link, peer_codes[rows])
+    expected = masked_sum(outputs, model.statistics, present, site.settings)
+    return ReconstructedRows(tokens, expected)
 
 
-def link_guess(
+def link_output(
     link: Link, codes: Float[np.ndarray, "rows code"]
 ) -> Float[np.ndarray, "rows width"]:
-    """Return what a link makes of (scaled) codes."""
+    """Return the cells that a link predicts from standardised codes."""
     if link.fusion is not None:
         return link.fusion.predict(codes, np.ones((len(codes), 1), bool))
     return forward(link.network, codes).astype(np.float64)
@@ -138,30 +119,30 @@ def masks_of(
 ) -> Float[np.ndarray, "sources features"]:
     """Return the masks of all sources by the method that the settings name."""
     if settings.masks == "gradient":
-        return by_gradient(statistics)[0]
+        return masks_by_gradient(statistics)[0]
     if settings.masks == "iteration":
-        return by_iteration(statistics)[0]
+        return masks_by_iteration(statistics)[0]
     if settings.masks == "equal":
-        return equal_weights(statistics.cross.shape[1], len(statistics.cross))
-    return closed_form(statistics)
+        return equal_masks(statistics.cross.shape[1], len(statistics.cross))
+    return masks_in_closed_form(statistics)
 
 
 def masked_sum(
-    guesses: Float[np.ndarray, "sources rows features"],
+    outputs: Float[np.ndarray, "sources rows features"],
     statistics: MaskStatistics,
     present: Bool[np.ndarray, "rows sources"],
     settings: CooperativeSettings,
 ) -> Float[np.ndarray, "rows features"]:
-    """Return the weighted sum of the guesses (Eq. 4), with masks for each row's own pattern."""
-    made = np.zeros(guesses.shape[1:])
-    found = list(patterns_of(present))
-    if settings.masks == "closed" and len(found) > 1:
-        many = closed_forms(statistics, np.array([pattern for pattern, _ in found]))
-        for weights, (_, rows) in zip(many, found, strict=True):
-            made[rows] = np.einsum("jf,jrf->rf", weights, guesses[:, rows])
-        return made
-    for pattern, rows in found:
+    """Return the weighted sum of the outputs (Eq. 4), with masks for each row's own pattern."""
+    sums = np.zeros(outputs.shape[1:])
+    patterns = list(patterns_of(present))
+    if settings.masks == "closed" and len(patterns) > 1:
+        masks = masks_for_patterns(statistics, np.array([pattern for pattern, _ in patterns]))
+        for weights, (_, rows) in zip(masks, patterns, strict=True):
+            sums[rows] = np.einsum("jf,jrf->rf", weights, outputs[:, rows])
+        return sums
+    for pattern, rows in patterns:
         if pattern.any():
             weights: Any = masks_of(statistics.only(pattern), settings)
-            made[rows] = np.einsum("jf,jrf->rf", weights, guesses[pattern][:, rows])
-    return made
+            sums[rows] = np.einsum("jf,jrf->rf", weights, outputs[pattern][:, rows])
+    return sums

@@ -16,8 +16,8 @@ from cofill.codec import storable
 
 __all__ = ["Residuals"]
 
-_MOST = 4096
-_ENOUGH = 1 << 17  # rows, of which the order statistics of more are taken
+_MOST_RANKS = 4096
+_MOST_ROWS = 1 << 17  # a sample of so many tells the distribution, and sorts in a moment
 
 
 @storable
@@ -45,25 +45,25 @@ class Residuals:
 
     @classmethod
     def of(
-        cls, made: Float[np.ndarray, "rows width"], truth: Float[np.ndarray, "rows width"]
+        cls, predicted: Float[np.ndarray, "rows width"], truth: Float[np.ndarray, "rows width"]
     ) -> Residuals:
-        """Compare predictions with the truth, NaN where it is not known."""
+        """Return the residuals of predictions; NaN in `truth` is a cell that is not known."""
         known = ~np.isnan(truth)
-        left = np.where(known, truth - made, np.nan)
+        residuals = np.where(known, truth - predicted, np.nan)
         y = np.where(known, truth, 0.0)
         return cls(
-            _thinned(np.sort(_some(left), axis=0)),
-            _correlation(left),
+            _thinned(np.sort(_sample(residuals), axis=0)),
+            _correlation(residuals),
             known.sum(axis=0).astype(float),
             y.sum(axis=0),
             (y**2).sum(axis=0),
-            np.nansum(left**2, axis=0),
+            np.nansum(residuals**2, axis=0),
         )
 
     def __add__(self, other: Residuals) -> Residuals:
         """Return the residuals of the rows of both."""
-        mine, theirs = self.count.sum(), other.count.sum()
-        share = mine / max(mine + theirs, 1)
+        count, other_count = self.count.sum(), other.count.sum()
+        share = count / max(count + other_count, 1)
         return Residuals(
             _thinned(np.sort(np.vstack([self.ordered, other.ordered]), axis=0)),
             share * self.correlation + (1 - share) * other.correlation,
@@ -81,12 +81,8 @@ class Residuals:
         varies = spread > 1e-12 * np.maximum(self.square, 1e-300)
         return np.where(varies, 1 - self.wrong / np.where(varies, spread, 1.0), 0.0)
 
-    def absolute(self) -> Float[np.ndarray, "rows width"]:
-        """Return the sizes of the residuals, NaN where not known."""
-        return np.abs(self.ordered)
-
     def draw(self, rng: np.random.Generator, rows: int) -> Float[np.ndarray, "rows width"]:
-        """Draw residuals for so many rows, with each column's distribution and their correlation.
+        """Return drawn residuals with each column's distribution and their correlation.
 
         A Gaussian copula: normal scores with the residuals' correlation are turned into ranks, and
         ranks into residuals.
@@ -96,29 +92,31 @@ class Residuals:
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         ranks = ndtr(rng.standard_normal((rows, width)) @ root.T)
         known = (~np.isnan(self.ordered)).sum(axis=0)
-        at = np.minimum((ranks * known).astype(int), np.maximum(known - 1, 0))
-        drawn = np.take_along_axis(self.ordered, at, axis=0) if len(self.ordered) else ranks * 0
-        return np.where(known > 0, drawn, 0.0)
+        positions = np.minimum((ranks * known).astype(int), np.maximum(known - 1, 0))
+        if not len(self.ordered):
+            return np.zeros((rows, width))
+        return np.where(known > 0, np.take_along_axis(self.ordered, positions, axis=0), 0.0)
 
 
-def _some(left: np.ndarray) -> np.ndarray:
-    """Return rows enough to know the distribution of the residuals, drawn at random."""
-    if len(left) <= _ENOUGH:
-        return left
-    return left[np.random.default_rng(len(left)).choice(len(left), _ENOUGH, replace=False)]
+def _sample(rows: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "some width"]:
+    if len(rows) <= _MOST_ROWS:
+        return rows
+    return rows[np.random.default_rng(len(rows)).choice(len(rows), _MOST_ROWS, replace=False)]
 
 
 def _thinned(ordered: np.ndarray) -> np.ndarray:
     """Keep at most so many order statistics, evenly spread, extremes included."""
-    if len(ordered) <= _MOST:
+    if len(ordered) <= _MOST_RANKS:
         return ordered
-    return ordered[np.linspace(0, len(ordered) - 1, _MOST).round().astype(int)]
+    return ordered[np.linspace(0, len(ordered) - 1, _MOST_RANKS).round().astype(int)]
 
 
-def _correlation(left: np.ndarray) -> np.ndarray:
-    filled = np.nan_to_num(left - np.nanmean(left, axis=0)) if len(left) else left
+def _correlation(residuals: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "width width"]:
+    filled = residuals
+    if len(residuals):
+        filled = np.nan_to_num(residuals - np.nanmean(residuals, axis=0))
     spread = np.sqrt((filled**2).sum(axis=0))
     spread = np.where(spread > 0, spread, 1.0)
-    together = (filled.T @ filled) / np.outer(spread, spread)
-    np.fill_diagonal(together, 1.0)
-    return together
+    correlation = (filled.T @ filled) / np.outer(spread, spread)
+    np.fill_diagonal(correlation, 1.0)
+    return correlation

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cofill.codec import storable
 from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
-from cofill.nets import FusionSettings, TrainSettings
+from cofill.nets import DPSettings, FusionSettings, TrainSettings
+from cofill.privacy import Budget
+from cofill.protocol import tuples_in
 
-__all__ = ["ARCHITECTURES", "METHODS", "Architecture", "CooperativeSettings"]
+__all__ = ["ARCHITECTURES", "Architecture", "CooperativeSettings", "settings_from_json"]
 
 METHODS = ("auto", "masked", "fused", "faithful")
 MASKS = ("closed", "gradient", "iteration", "equal")
@@ -56,14 +60,14 @@ class CooperativeSettings:
         ``"equal"`` weights.
     mask_folds
         For ``"faithful"``: into so many folds the shared rows are split, so that masks weigh what
-        links without a fold say of its rows; 0, as in the paper, weighs what links say of the rows
-        they have learned from. The other methods always do the former.
+        links fitted without a fold predict of its rows; 0, as in the paper, weighs what links
+        predict of the rows they have learned from. The other methods always do the former.
     architecture
         A name of Table I, an `Architecture`, or None to choose widths by the number of features.
     scale
         ``"standard"``, or ``"robust"`` for heavy tails.
     min_overlap
-        A link needs so many shared individuals; with fewer it is left out, and said so.
+        A link needs so many shared individuals; with fewer it is left out, with a note.
     encoder_training, link_training
         The training loop for autoencoders, and for the paper's links.
     fusion
@@ -130,13 +134,13 @@ class CooperativeSettings:
 
         A defence's width is that of the code. A pilot starts from codes of the usual width.
         """
-        found = self._undefended(features)
-        narrow = None if self.defence.pilot else self.defence.code_width(features)
-        if narrow is None:
-            return found
-        return Architecture((*found.encoder[:-1], narrow), found.link)
+        widths = self._undefended_widths(features)
+        code_width = None if self.defence.pilot else self.defence.code_width(features)
+        if code_width is None:
+            return widths
+        return Architecture((*widths.encoder[:-1], code_width), widths.link)
 
-    def _undefended(self, features: int) -> Architecture:
+    def _undefended_widths(self, features: int) -> Architecture:
         if isinstance(self.architecture, str):
             return ARCHITECTURES[self.architecture]
         if self.architecture is not None:
@@ -145,3 +149,30 @@ class CooperativeSettings:
             wide = min(features + (features + 1) // 2, 200)
             return Architecture((wide,), (wide,))
         return Architecture((min(max(features, 4), 128),), ())
+
+
+_SETTING_TYPES: Mapping[str, Any] = {
+    "architecture": Architecture,
+    "budget": Budget,
+    "defence": CodeDefence,
+    "dp": DPSettings,
+    "encoder_training": TrainSettings,
+    "fusion": FusionSettings,
+    "link_training": TrainSettings,
+}
+
+
+def settings_from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with objects where a file has tables of plain values.
+
+    Examples
+    --------
+    >>> settings_from_json({"seed": 3, "architecture": {"encoder": [4], "link": []}})
+    {'seed': 3, 'architecture': Architecture(encoder=(4,), link=())}
+    """
+    return {
+        name: _SETTING_TYPES[name](**settings_from_json(tuples_in(value)))
+        if isinstance(value, Mapping) and name in _SETTING_TYPES
+        else value
+        for name, value in settings.items()
+    }

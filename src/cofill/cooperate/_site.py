@@ -1,9 +1,9 @@
-"""A site that cooperates: its view, what it has learned, and what others have sent it."""
+"""A site that cooperates: its view, what it has learned, and what its peers have sent it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,9 +18,21 @@ from cofill.cooperate._settings import CooperativeSettings
 from cofill.errors import DataError
 from cofill.nets import Fusion
 from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
+from cofill.protocol import Inbox, Outbox, Step
 from cofill.views import Scaler, View
 
-__all__ = ["Answer", "CooperativeSite", "Encoder", "Link", "Model"]
+__all__ = [
+    "CooperativeSite",
+    "Link",
+    "PsiState",
+    "ReconstructedRows",
+    "ViewEncoder",
+    "ViewModel",
+    "fit_in_groups",
+    "gather_codes",
+    "named_seed",
+    "site_step",
+]
 
 # A view never changes, and hashing a million ids takes seconds: each view is blinded once.
 _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
@@ -28,10 +40,10 @@ _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Encoder:
-    """A site's autoencoder, and what others need to know of its codes.
+class ViewEncoder:
+    """A site's autoencoder, and what receivers need to know of its codes.
 
-    ``awaits_needs`` while a pilot has not yet told which directions of the code others need.
+    ``awaits_needs`` until a pilot has shown which directions of the code its receivers need.
     """
 
     network: Any
@@ -42,9 +54,10 @@ class Encoder:
 @storable
 @dataclass(frozen=True, eq=False)
 class Link:
-    """What makes local cells of one peer's codes: the paper's network, or a one-group fusion.
+    """A model from one peer's codes to local cells: the paper's network, or a one-group fusion.
 
-    ``out_of_fold`` are guesses for the rows it was learned from by others that had not seen them.
+    ``out_of_fold`` holds predictions for the rows it was learned from, by models fitted without
+    those rows.
     """
 
     spec: CodeSpec
@@ -54,8 +67,11 @@ class Link:
     fusion: Fusion | None = None
     out_of_fold: Float[np.ndarray, "rows cells"] | None = None
 
-    def scaled(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
-        """Return codes as the link's learner saw them."""
+    def standardise(
+        self, codes: Float[np.ndarray, "rows width"]
+    ) -> Float[np.ndarray, "rows width"]:
+        """Return codes as the link was trained on them."""
+        # The paper's links take codes as they are; skipping the arithmetic keeps them float32.
         if not self.center.any() and (self.scale == 1).all():
             return codes
         return (codes - self.center) / self.scale
@@ -63,7 +79,7 @@ class Link:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Model:
+class ViewModel:
     """What a site has learned to reconstruct its view from its peers' codes.
 
     Attributes
@@ -71,8 +87,8 @@ class Model:
     links
         A link per usable peer.
     statistics
-        Of the links' guesses, from which masks for any pattern are made; sources in the links'
-        order. None when nothing can be reconstructed or only a fusion was learned.
+        Of the links' outputs, from which masks for any pattern of peers are made; sources in the
+        order of `links`. None when nothing can be reconstructed or only a fusion was learned.
     fusion
         One fusion over all codes, or None.
     use_fusion
@@ -81,6 +97,8 @@ class Model:
         Of predictions for the site's linked rows by a model that had not seen them (in-sample for
         the paper's method without `mask_folds`, which has no others). None when nothing can be
         reconstructed.
+    link_residuals
+        The same for each link alone.
     seen
         Tokens of the rows that the model was learned from.
     """
@@ -96,57 +114,78 @@ class Model:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a site has reconstructed: a row for everyone of whom some peer sent a code.
+class ReconstructedRows:
+    """A row for every individual of whom some peer sent a code.
 
-    Attributes
-    ----------
-    tokens
-        The individuals.
-    expected
-        Encoded cells: numbers, and probabilities of coded cells.
+    ``expected`` holds encoded cells: numbers, and probabilities of coded cells.
     """
 
     tokens: np.ndarray
     expected: Float[np.ndarray, "rows width"]
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class PsiState:
+    """A site's key of the private set intersection, and per peer the tokens both can name."""
+
+    key: bytes = field(repr=False)
+    common: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class CooperativeSite:
     """One party of the protocol. A value: steps return changed copies.
 
-    It holds one view, and of the others only what they sent: blinded ids and codes. ``noise_key``
-    starts the noise on its codes and never leaves it; ``noised`` is every noisy code it has drawn,
-    which it sends again when asked again.
+    It holds one view, and of its peers only what they sent: blinded ids and codes.
+
+    Attributes
+    ----------
+    secret
+        Blinds ids; at first the site's own part of it, after the agreement the common one.
+    people
+        Ids that the site may name although its view has no row of them, or None.
+    psi
+        State of the private set intersection; None where ids are aligned by hashes alone.
+    sent_tokens
+        By peer, whose codes it has already.
+    noise_key
+        Starts the noise on codes and never leaves the site.
+    noisy_codes
+        Every noisy code drawn so far, which is sent again when it is asked for again.
+    trained
+        How many networks of each kind were trained.
     """
 
     name: str
     view: View
     settings: CooperativeSettings
     seed: int
-    secret: bytes
-    others: tuple[str, ...] = ()
+    secret: bytes = field(repr=False)
+    peers: tuple[str, ...] = ()
+    people: np.ndarray | None = None
+    psi: PsiState | None = None
     scaler: Scaler | None = None
     typical: Float[np.ndarray, " features"] | None = None
-    encoder: Encoder | None = None
-    model: Model = field(default_factory=Model)
+    encoder: ViewEncoder | None = None
+    model: ViewModel = field(default_factory=ViewModel)
     peer_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     peer_codes: Mapping[str, Codes] = field(default_factory=dict)
-    sent: Mapping[str, np.ndarray] = field(default_factory=dict)
-    answer: Answer | None = None
+    sent_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
+    reconstructed: ReconstructedRows | None = None
     notes: tuple[str, ...] = ()
-    refines: bool = False
+    is_refining: bool = False
     trained: Mapping[str, int] = field(default_factory=dict)
     noise_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
-    noised: Codes | None = None
+    noisy_codes: Codes | None = None
 
     @property
     def tokens(self) -> np.ndarray:
         """Blinded ids of the view's rows, in the view's order."""
-        known = _TOKENS.setdefault(self.view, {})
-        if self.secret not in known:
-            known[self.secret] = blind(self.view.ids, self.secret)
-        return known[self.secret]
+        by_secret = _TOKENS.setdefault(self.view, {})
+        if self.secret not in by_secret:
+            by_secret[self.secret] = blind(self.view.ids, self.secret)
+        return by_secret[self.secret]
 
     @property
     def fitted_scaler(self) -> Scaler:
@@ -154,6 +193,13 @@ class CooperativeSite:
         if self.scaler is None:
             raise DataError(f"site {self.name!r} has not been fitted; fit it first")
         return self.scaler
+
+    @property
+    def fitted_encoder(self) -> ViewEncoder:
+        """The encoder, or a `DataError` before it was trained."""
+        if self.encoder is None:
+            raise DataError(f"site {self.name!r} has no encoder; fit it first")
+        return self.encoder
 
     def encoded(
         self, rows: Int[np.ndarray, " rows"] | None = None
@@ -168,10 +214,23 @@ class CooperativeSite:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
-    def counted(self, **more: int) -> CooperativeSite:
-        """Return a copy that remembers having trained more networks of some kinds."""
-        counts = {k: self.trained.get(k, 0) + n for k, n in more.items()}
-        return replace(self, trained={**self.trained, **counts})
+    def count_trained(self, **counts: int) -> CooperativeSite:
+        """Return a copy that has trained so many more networks of some kinds."""
+        sums = {kind: self.trained.get(kind, 0) + count for kind, count in counts.items()}
+        return replace(self, trained={**self.trained, **sums})
+
+
+def site_step(
+    name: str, run_site: Callable[[CooperativeSite, Inbox], tuple[CooperativeSite, Outbox]]
+) -> Step[CooperativeSite]:
+    """Return the step that runs a function of one site and its inbox at every site."""
+
+    def run(
+        sites: Sequence[CooperativeSite], inboxes: Sequence[Inbox], report_progress: Any
+    ) -> list[tuple[CooperativeSite, Outbox]]:
+        return [run_site(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
+
+    return Step(name, run)
 
 
 def named_seed(seed: int, *names: str) -> int:
@@ -180,17 +239,43 @@ def named_seed(seed: int, *names: str) -> int:
     return int(np.random.SeedSequence([seed, *words]).generate_state(1)[0] >> 1)
 
 
-def gathered(
-    codes: Codes | None, link: Link, wanted: np.ndarray
+def gather_codes(
+    codes: Codes | None, link: Link, tokens: np.ndarray
 ) -> tuple[Float[np.ndarray, "rows width"], Bool[np.ndarray, " rows"]]:
-    """Return scaled codes for tokens, zero where the peer sent none, and which it sent."""
+    """Return standardised codes for tokens, zero where the peer sent none, and which it sent."""
     if codes is None:
-        return np.zeros((len(wanted), link.spec.width)), np.zeros(len(wanted), bool)
-    at = rows_of(codes.tokens, wanted)
-    there = at >= 0
-    if there.all():
-        return link.scaled(codes.codes[at]), there
-    known = link.scaled(codes.codes[at[there]])
-    out = np.zeros((len(wanted), link.spec.width), known.dtype)
-    out[there] = known
-    return out, there
+        return np.zeros((len(tokens), link.spec.width)), np.zeros(len(tokens), bool)
+    positions = rows_of(codes.tokens, tokens)
+    is_sent = positions >= 0
+    if is_sent.all():
+        return link.standardise(codes.codes[positions]), is_sent
+    sent = link.standardise(codes.codes[positions[is_sent]])
+    rows = np.zeros((len(tokens), link.spec.width), sent.dtype)
+    rows[is_sent] = sent
+    return rows, is_sent
+
+
+def fit_in_groups(
+    items: Sequence[Any],
+    key: Callable[[Any], Hashable],
+    fit: Callable[[list[Any], Any, Callable[[float], None]], Sequence[Any]],
+    report_progress: Callable[[float], None],
+) -> list[Any]:
+    """Return what `fit` makes of each item; items with equal keys are fitted in one call.
+
+    Networks with equal training settings train as one program, which is what makes sites and
+    repeats cheap.
+    """
+    groups: dict[Any, list[int]] = {}
+    for position, item in enumerate(items):
+        groups.setdefault(key(item), []).append(position)
+    results: list[Any] = [None] * len(items)
+    for number, (group_key, positions) in enumerate(groups.items()):
+
+        def report_share(share: float, before: int = number) -> None:
+            report_progress((before + share) / len(groups))
+
+        fitted = fit([items[position] for position in positions], group_key, report_share)
+        for position, result in zip(positions, fitted, strict=True):
+            results[position] = result
+    return results

@@ -20,15 +20,12 @@ def masks_table(sites: Iterable[CooperativeSite]) -> Any:
     """Return a data frame with the weight of each source in each feature of each view."""
     rows: list[tuple[Any, ...]] = []
     for site in sites:
-        if site.model.statistics is None:
-            continue
-        names = _column_names(site.fitted_scaler)
-        weights = masks_of(site.model.statistics, site.settings)
-        for source, row in zip(site.model.links, weights, strict=True):
-            rows += [
-                (site.name, source, feature, float(weight))
-                for feature, weight in zip(names, row, strict=True)
-            ]
+        if site.model.statistics is not None:
+            names = _column_names(site.fitted_scaler)
+            masks = masks_of(site.model.statistics, site.settings)
+            for source, weights in zip(site.model.links, masks.tolist(), strict=True):
+                pairs = zip(names, weights, strict=True)
+                rows += [(site.name, source, feature, weight) for feature, weight in pairs]
     return _frame(("view", "source", "feature", "weight"), rows)
 
 
@@ -38,13 +35,11 @@ def reconstructability_table(sites: Iterable[CooperativeSite]) -> Any:
     for site in sites:
         scaler = site.fitted_scaler
         scores = {"all": feature_r2(site)}
-        for source, left in site.model.link_residuals.items():
-            scores[source] = _per_feature(scaler, left.r2)
+        for source, residuals in site.model.link_residuals.items():
+            scores[source] = _per_feature(scaler, residuals.r2)
         for source, values in scores.items():
-            rows += [
-                (site.name, feature.name, source, float(value))
-                for feature, value in zip(scaler.features, values, strict=True)
-            ]
+            pairs = zip(scaler.features, values.tolist(), strict=True)
+            rows += [(site.name, feature.name, source, value) for feature, value in pairs]
     return _frame(("view", "feature", "source", "r2"), rows)
 
 
@@ -67,9 +62,11 @@ def _column_names(scaler: Scaler) -> list[str]:
     return names
 
 
-def _per_feature(scaler: Scaler, columns: np.ndarray) -> np.ndarray:
+def _per_feature(
+    scaler: Scaler, columns: Float[np.ndarray, " columns"]
+) -> Float[np.ndarray, " features"]:
     """Average encoded columns to one value per feature."""
-    return np.array([columns[b.start : b.stop].mean() for b in scaler.blocks])
+    return np.array([columns[block.start : block.stop].mean() for block in scaler.blocks])
 
 
 def _frame(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -140,7 +140,7 @@ def run_protocol(
     federations
         All of the same protocol; seeds and data may differ.
     progress
-        Called with a step's name and the share done.
+        Called with a step's name and the share done of the steps that this call runs.
     after_step
         Called with the number of a step that has ended and a federation, for checkpoints.
     until
@@ -149,6 +149,7 @@ def run_protocol(
     steps = protocol.steps
     end = len(steps) if until is None else until
     copies = [federation._copy() for federation in federations]
+    start = min((copy.next_step for copy in copies), default=end)
     while any(copy.next_step < end for copy in copies):
         number = min(copy.next_step for copy in copies)
         step = steps[number]
@@ -156,7 +157,7 @@ def run_protocol(
 
         def report_progress(share: float, at: int = number, name: str = step.name) -> None:
             if progress is not None:
-                progress(name, (at + share) / len(steps))
+                progress(name, (at - start + share) / (end - start))
 
         report_progress(0.0)
         _run_step(step, number, acting, report_progress)

@@ -1,0 +1,227 @@
+"""Cooperation as one protocol object, driven in a process and over a network alike (paper CRS)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from cofill.cooperate._completion import (
+    CompletionPolicy,
+    apply_policy,
+    completed_views,
+    decode_rows,
+    reconstructed_rows,
+    unreconstructable,
+)
+from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
+from cofill.cooperate._learn import LEARN
+from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
+from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
+from cofill.cooperate._psi import INTERSECT, new_psi_state
+from cofill.cooperate._secret import AGREE, OFFER
+from cofill.cooperate._settings import CooperativeSettings, settings_from_json
+from cofill.cooperate._site import CooperativeSite
+from cofill.cooperate._tables import feature_r2
+from cofill.errors import SettingError, StoreError
+from cofill.privacy import RunFigures, blind, rows_of
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+)
+from cofill.views import MultiView, View, to_table
+
+__all__ = ["ALIGNMENTS", "CooperativeProtocol"]
+
+ALIGNMENTS = ("hash", "psi")
+
+# Read from the site's own files, or made from the order, when a run goes on.
+_NOT_IN_STATE = ("name", "view", "settings", "people")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CooperativeProtocol(AbstractProtocol):
+    """Split by view: each site reconstructs the rows it lacks from codes of its peers.
+
+    The sites agree on a secret and, if asked to, find their common individuals; each trains its
+    encoder, sends codes and learns links (`learning`); then each asks for codes of the individuals
+    it lacks and completes them (`asking`).
+
+    Parameters
+    ----------
+    members
+        The site of each view; a party is a view.
+    settings
+        What all sites do alike.
+    policy
+        What a site does with features that cannot be reconstructed.
+    seed
+        Start of the randomness in training.
+    alignment
+        ``"hash"`` (blinded ids), or ``"psi"`` (private set intersection first).
+    is_reproducible
+        Whether secrets and noise keys follow from the seed, for repeatable results in one process.
+        Between organisations they must not: whoever knows the seed could take the noise off.
+    """
+
+    name = "cooperate"
+
+    members: Membership
+    settings: CooperativeSettings = field(default_factory=CooperativeSettings)
+    policy: CompletionPolicy = field(default_factory=CompletionPolicy)
+    seed: int = 0
+    alignment: str = "hash"
+    is_reproducible: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.members.is_by_view:
+            raise SettingError(
+                "cooperate needs sites that hold a view of their own each, and federation.toml "
+                "has sites with none; run federate, cluster or mean"
+            )
+        if self.alignment not in ALIGNMENTS:
+            raise SettingError(
+                f"alignment must be one of {', '.join(ALIGNMENTS)}, got {self.alignment!r}"
+            )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> CooperativeProtocol:
+        """Return the protocol with parameters of `CooperativeReconstruction`, and `alignment`."""
+        shared = [f.name for f in fields(CooperativeSettings)]
+        local = [f.name for f in fields(CompletionPolicy)]
+        cls.require_known(settings, [*shared, *local, "seed", "alignment"])
+        try:
+            values = {k: v for k, v in settings_from_json(settings).items() if v is not None}
+            return cls(
+                members=members,
+                settings=CooperativeSettings(**{k: v for k, v in values.items() if k in shared}),
+                policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
+                seed=int(values.get("seed", 0)),
+                alignment=values.get("alignment", "hash"),
+            )
+        except (TypeError, KeyError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of cooperate must have the types of CooperativeReconstruction's "
+                f"parameters; got {', '.join(settings)}"
+            ) from None
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        """The steps of agreement, learning and asking."""
+        return (*self._agreement, *self._learning, ANNOUNCE, ASK, ANSWER, COMPLETE)
+
+    @property
+    def _agreement(self) -> tuple[Step[CooperativeSite], ...]:
+        return (OFFER, AGREE, *(INTERSECT if self.alignment == "psi" else ()))
+
+    @property
+    def _learning(self) -> tuple[Step[CooperativeSite], ...]:
+        pilot = (SEND_PILOT, STATE_NEEDS, NARROW) if self.settings.defence.pilot else ()
+        return (ENCODE, ANNOUNCE, *pilot, SEND_CODES, LEARN)
+
+    @property
+    def learning(self) -> range:
+        """Numbers of the steps from training encoders to training links."""
+        start = len(self._agreement)
+        return range(start, start + len(self._learning))
+
+    @property
+    def asking(self) -> range:
+        """Numbers of the steps from announcing individuals to completing rows."""
+        return range(self.learning.stop, len(self.steps))
+
+    # --- parties --------------------------------------------------------------------------------
+
+    @property
+    def party_sites(self) -> Mapping[str, str]:
+        """The site of each view."""
+        return self.members.view_sites
+
+    def start_site(self, data: LocalData) -> dict[str, CooperativeSite]:
+        """Return a party for each view that the site holds."""
+        names = [name for name in data.views if name in self.members.view_sites]
+        return {name: self._start_party(name, data) for name in names}
+
+    def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
+        secret, noise_key = os.urandom(32), os.urandom(32)
+        if self.is_reproducible:
+            secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
+            noise_key = np.random.default_rng([self.seed, 0xA015E, *name.encode()]).bytes(32)
+        return CooperativeSite(
+            name=name,
+            view=data.views[name],
+            settings=self.settings,
+            seed=self.seed,
+            secret=secret,
+            peers=tuple(view for view in self.members.view_sites if view != name),
+            people=data.people,
+            psi=new_psi_state() if self.alignment == "psi" else None,
+            noise_key=noise_key,
+        )
+
+    def state_of(self, party: CooperativeSite) -> dict[str, Any]:
+        """Return what a party has learned and received, without the rows it can read again."""
+        return {
+            f.name: getattr(party, f.name) for f in fields(party) if f.name not in _NOT_IN_STATE
+        }
+
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> CooperativeSite:
+        """Return the party of a view with a state."""
+        view = None if data is None else data.views.get(name)
+        if data is None or view is None:
+            raise StoreError(f"view {name!r} is not at this site any more; start a new run")
+        return CooperativeSite(
+            name=name, view=view, settings=self.settings, people=data.people, **state
+        )
+
+    # --- results --------------------------------------------------------------------------------
+
+    def finish(self, party: CooperativeSite, data: LocalData) -> SiteResult:
+        """Return the completed view, the origin of its cells, and rows that the site cannot name.
+
+        People on the site's list are completed beside those of its view. Rows of individuals whom
+        it cannot name have a token for an id.
+        """
+        name, view, policy = party.name, party.view, self.policy
+        views = [view]
+        if data.people is not None and len(data.people):
+            # A second view only makes these people known by their ids.
+            views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
+        source = MultiView(views)
+        tokens = blind(source.ids, party.secret)
+        rows = reconstructed_rows(party)
+        done = completed_views(
+            source, tokens, {name: party}, {name: rows}, policy, method="cooperative"
+        )
+        tables = {name: done.table(name), f"{name}_origin": done.origin_table(name)}
+        unnamed = rows.tokens[rows_of(tokens, rows.tokens) < 0]
+        if len(unnamed):
+            cells = apply_policy(party, decode_rows(party, rows, unnamed), policy)
+            unnamed_view = View(name, unnamed.astype(str), cells, view.features, id_name="token")
+            tables[f"{name}_unnamed"] = to_table(unnamed_view)
+        counts = done.counts(name)
+        figures = RunFigures(
+            sender=name,
+            receiver=COORDINATOR,
+            rows=counts["observed_rows"],
+            figures={
+                **{key: int(count) for key, count in counts.items()},
+                "unnamed_rows": len(unnamed),
+                "reconstructable_features": int((~unreconstructable(party, policy)).sum()),
+                "links": len(party.model.links),
+                "mean_r2": float(np.mean(np.clip(feature_r2(party), 0.0, 1.0))),
+            },
+        )
+        notes = "".join(f"{note}\n" for note in done.notes)
+        return SiteResult(tables, {f"{name}_notes.txt": notes}, figures)

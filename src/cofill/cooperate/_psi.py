@@ -1,0 +1,133 @@
+"""Private set intersection before alignment: a site hears only of people whom it can name.
+
+With keyed hashing a site learns the tokens of everybody at its peers and could test any id it can
+think of. Here each site first finds, by openmined-psi (Diffie–Hellman, semi-honest), which of its
+individuals a peer can name: those in the peer's view or on its list of people. It learns nothing of
+the peer's other people but their number, and announces only the common ones. A token then tells its
+receiver nothing that the intersection did not, and codes are only asked for people it can name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cofill.cooperate._site import CooperativeSite, PsiState, site_step
+from cofill.errors import DataError, SettingError
+from cofill.privacy import EncryptedIds
+from cofill.protocol import Inbox, Outbox
+
+__all__ = ["INTERSECT", "new_psi_state"]
+
+_FALSE_POSITIVES = 1e-9
+
+
+def new_psi_state() -> PsiState:
+    """Return the state of a site that has met nobody yet, with a fresh key."""
+    return PsiState(_library().client.CreateWithNewKey(True).GetPrivateKeyBytes())
+
+
+def _library() -> Any:
+    try:
+        import private_set_intersection.python as library
+    except ImportError:
+        raise SettingError(
+            "alignment 'psi' needs openmined-psi at every site; install it with: "
+            "pip install 'cofill[psi]'"
+        ) from None
+    return library
+
+
+def _key(site: CooperativeSite) -> bytes:
+    if site.psi is None:
+        raise SettingError(f"site {site.name!r} has no key of an intersection; start a new run")
+    return site.psi.key
+
+
+def _sending_order(site: CooperativeSite) -> np.ndarray:
+    """Return the order in which the view's ids are sent: the order of rows stays private."""
+    seed = int.from_bytes(_key(site), "little")
+    return np.random.default_rng(seed).permutation(len(site.view))
+
+
+def _texts(ids: np.ndarray) -> list[str]:
+    return [f"{type(value).__name__}:{value}" for value in ids.tolist()]
+
+
+def _request(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
+    """Send every peer this site's ids under its own key."""
+    ids = site.view.ids[_sending_order(site)]
+    client = _library().client.CreateFromKey(_key(site), True)
+    content = client.CreateRequest(_texts(ids)).SerializeToString()
+    return site, [
+        EncryptedIds(
+            sender=site.name, receiver=peer, purpose="ask", content=content, individuals=len(ids)
+        )
+        for peer in site.peers
+    ]
+
+
+def _reply(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
+    """Encrypt the requested ids once more, and the ids that this site can name."""
+    library = _library()
+    ids = site.view.ids
+    if site.people is not None and len(site.people):
+        ids = np.union1d(ids, site.people)
+    replies = []
+    for request in inbox:
+        if not isinstance(request, EncryptedIds):
+            continue
+        server = library.server.CreateWithNewKey(True)
+        setup = server.CreateSetupMessage(
+            _FALSE_POSITIVES, max(request.individuals, 1), _texts(ids), library.DataStructure.RAW
+        )
+        try:
+            message = library.Request()
+            message.ParseFromString(request.content)
+            content = server.ProcessRequest(message).SerializeToString()
+        except Exception:  # noqa: BLE001  the library raises many kinds
+            raise DataError(
+                f"the request of {request.sender!r} for an intersection is malformed; refused"
+            ) from None
+        replies.append(
+            EncryptedIds(
+                sender=site.name,
+                receiver=request.sender,
+                purpose="answer",
+                content=content,
+                answering_ids=setup.SerializeToString(),
+                individuals=len(ids),
+            )
+        )
+    return site, replies
+
+
+def _intersect(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
+    """Keep, per peer, the tokens of the individuals that both can name."""
+    library = _library()
+    client = library.client.CreateFromKey(_key(site), True)
+    order, tokens = _sending_order(site), site.tokens
+    common = {}
+    for reply in inbox:
+        if not isinstance(reply, EncryptedIds):
+            continue
+        try:
+            setup, response = library.ServerSetup(), library.Response()
+            setup.ParseFromString(reply.answering_ids)
+            response.ParseFromString(reply.content)
+            positions = np.array(sorted(client.GetIntersection(setup, response)), dtype=np.int64)
+            common[reply.sender] = tokens[np.sort(order[positions])]
+        except Exception:  # noqa: BLE001  the library raises many kinds
+            raise DataError(
+                f"the intersection with {reply.sender!r} is malformed; refused"
+            ) from None
+    return site.with_(psi=PsiState(_key(site), common)), []
+
+
+INTERSECT = (
+    site_step("ask for common ids", _request),
+    site_step("answer with common ids", _reply),
+    site_step("find common ids", _intersect),
+)
+"""The steps that follow the agreement on the secret."""
