@@ -108,7 +108,7 @@ def test_nobody_both_chooses_and_is_reported_on():
 
 
 def test_codes_rows_and_ids_are_of_the_same_people():
-    site = CooperativeReconstruction()._start(views_of()).sites["lab"]
+    site = CooperativeReconstruction().start(views_of()).sites["lab"]
     site = site.with_(scaler=Scaler.fit(site.view))
     told = told_by(site, site.tokens, site.view.cells)
     at = site.view.positions(told.ids)

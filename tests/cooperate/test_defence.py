@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
-from cofill.cooperate._encode import encode_rows
-from cofill.cooperate._estimator import FIT
-from cofill.cooperate._needs import best_directions
+from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES, encode_rows
+from cofill.cooperate._needs import NARROW, best_directions
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2_per_feature
 from cofill.nets import TrainSettings
@@ -197,14 +196,12 @@ def test_a_pilot_goes_first_and_needs_come_back(fitted):
 
 
 def test_codes_do_not_leave_before_the_pilot(quick, views):
-    model = quick(defence=CodeDefence(pilot=40))
+    started = quick(defence=CodeDefence(pilot=40)).start(views)
     with pytest.raises(SettingError, match="may not send codes before its pilot"):
-        run_steps(FIT, [model._start(views)])
+        run_steps((ENCODE, ANNOUNCE, SEND_CODES), [started])
 
 
 def test_needs_of_other_codes_are_refused(fitted):
-    from cofill.cooperate._needs import NARROW
-
     model = fitted["needs"]
     site = model.sites_["a"]
     site = site.with_(encoder=replace(site.encoder, awaits_needs=True))

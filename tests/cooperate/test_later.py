@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from cofill import codec
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._residuals import Residuals
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.nets import save
 
 METHODS = ["masked", "fused", "auto", "faithful"]
 
@@ -142,6 +142,12 @@ def test_a_saved_model_completes_alike_and_holds_no_row(quick, related, tmp_path
         for row in (site.view.cells[40], site.encoded()[40]):
             assert row.astype(np.float64).tobytes() not in content
             assert row.astype(np.float32).tobytes() not in content
+        assert site.tokens[40] not in content
+        for link in site.model.links.values():
+            if link.out_of_fold is not None:
+                assert link.out_of_fold[40].tobytes() not in content
+        if site.model.fusion is not None:
+            assert site.model.fusion.out_of_fold[40].tobytes() not in content
     with pytest.raises(DataError, match="loaded without its rows"):
         loaded.partial_fit(holes)
 
@@ -153,19 +159,28 @@ def test_damaged_and_foreign_models_are_refused(quick, related, tmp_path):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreError):
         CooperativeReconstruction.load(path)
-    save(path, {"x": np.ones(3)}, {"kind": "something else"})
-    with pytest.raises(StoreError, match="no cooperative model"):
+    flipped = bytearray(whole)
+    flipped[-5] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(StoreError, match="damaged"):
         CooperativeReconstruction.load(path)
-    save(path, {"x": np.ones(3)}, {"kind": "cofill.cooperative", "kind_version": 99})
-    with pytest.raises(StoreError, match="format 99"):
-        CooperativeReconstruction.load(path)
+    for content, format_name, version, words in (
+        ({"x": np.ones(3)}, "something else", 2, "hold 'something else'"),
+        ({"x": np.ones(3)}, "cofill.cooperative", 99, "is in version 99"),
+        ({"x": np.ones(3)}, "cofill.cooperative", 2, "no complete cooperative model"),
+        ({"sites": {"a": {"seed": 1}}}, "cofill.cooperative", 2, "no complete cooperative model"),
+    ):
+        codec.save(path, content, format=format_name, version=version)
+        with pytest.raises(StoreError, match=words) as caught:
+            CooperativeReconstruction.load(path)
+        assert "\n" not in str(caught.value)
 
 
 def test_of_very_many_residuals_a_sample_is_sorted(monkeypatch):
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(5000, 2)) * [1.0, 3.0]
     whole = Residuals.of(np.zeros_like(truth), truth)
-    monkeypatch.setattr("cofill.cooperate._residuals._ENOUGH", 2000)
+    monkeypatch.setattr("cofill.cooperate._residuals._MOST_ROWS", 2000)
     some = Residuals.of(np.zeros_like(truth), truth)
     assert len(some.ordered) == 2000
     for share in (0.05, 0.5, 0.95):

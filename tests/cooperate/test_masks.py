@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from cofill.cooperate import (
     MaskStatistics,
-    by_gradient,
-    by_iteration,
-    closed_form,
-    closed_forms,
-    equal_weights,
+    equal_masks,
+    masks_by_gradient,
+    masks_by_iteration,
+    masks_for_patterns,
+    masks_in_closed_form,
 )
+from cofill.cooperate._masks import _error_gradient
 from cofill.errors import SettingError
 
 
@@ -43,6 +44,10 @@ def guessed(seed: int, n: int = 40):
     return guesses, truth, present
 
 
+def error_gradient(statistics: MaskStatistics, weights: np.ndarray) -> np.ndarray:
+    return _error_gradient(statistics.gram, statistics.right, weights)
+
+
 def same(one: MaskStatistics, other: MaskStatistics) -> None:
     for field in ("gram", "right", "pairs"):
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=1e-12)
@@ -57,7 +62,7 @@ SEED = st.integers(0, 2**31)
 def test_equation_6_is_the_derivative_of_equation_5(seed, sources, features):
     guesses, truth = rows(seed, sources, features, n=12)
     weights = np.random.default_rng(seed).normal(size=(sources, features))
-    gradient = MaskStatistics.of(guesses, truth).error_gradient(weights)
+    gradient = error_gradient(MaskStatistics.of(guesses, truth), weights)
     h = 1e-5
     for j in range(sources):
         for k in range(features):
@@ -73,16 +78,16 @@ def test_equation_6_is_the_derivative_of_equation_5(seed, sources, features):
 @settings(max_examples=40, deadline=None)
 def test_three_ways_lead_to_the_same_masks(seed, sources, features, common):
     statistics = MaskStatistics.of(*rows(seed, sources, features, common=common))
-    closed = closed_form(statistics)
-    np.testing.assert_allclose(by_gradient(statistics)[0], closed, atol=1e-4)
-    np.testing.assert_allclose(by_iteration(statistics)[0], closed, atol=1e-4)
+    closed = masks_in_closed_form(statistics)
+    np.testing.assert_allclose(masks_by_gradient(statistics)[0], closed, atol=1e-4)
+    np.testing.assert_allclose(masks_by_iteration(statistics)[0], closed, atol=1e-4)
 
 
 @given(seed=SEED, sources=SOURCES, features=FEATURES)
 @settings(max_examples=20, deadline=None)
 def test_closed_form_is_least_squares_per_feature(seed, sources, features):
     guesses, truth = rows(seed, sources, features)
-    closed = closed_form(MaskStatistics.of(guesses, truth))
+    closed = masks_in_closed_form(MaskStatistics.of(guesses, truth))
     for k in range(features):
         best, *_ = np.linalg.lstsq(guesses[:, :, k].T, truth[:, k], rcond=None)
         np.testing.assert_allclose(closed[:, k], best, atol=1e-8)
@@ -92,7 +97,7 @@ def test_closed_form_is_least_squares_per_feature(seed, sources, features):
 @settings(max_examples=20, deadline=None)
 def test_the_solution_is_the_fixed_point_of_equation_8(seed, sources, features):
     guesses, truth = rows(seed, sources, features)
-    weights = closed_form(MaskStatistics.of(guesses, truth))
+    weights = masks_in_closed_form(MaskStatistics.of(guesses, truth))
     for j in range(sources):
         others = np.arange(sources) != j
         rest = truth - np.einsum("jf,jrf->rf", weights[others], guesses[others])
@@ -102,17 +107,17 @@ def test_the_solution_is_the_fixed_point_of_equation_8(seed, sources, features):
 
 @pytest.mark.parametrize("views", [2, 3, 5])
 def test_weights_start_equal_and_sum_to_one(views):
-    weights = equal_weights(views - 1, 3)
+    weights = equal_masks(views - 1, 3)
     np.testing.assert_allclose(weights, np.full((views - 1, 3), 1 / (views - 1)))
 
 
 def test_descent_and_iteration_start_from_equal_weights():
     guesses, truth = rows(0, 3, 2)
     statistics = MaskStatistics.of(guesses, truth)
-    start, rate = equal_weights(3, 2), 0.01
-    one, _ = by_gradient(statistics, learning_rate=rate, max_iterations=1)
-    np.testing.assert_allclose(one, start - rate * statistics.error_gradient(start))
-    first, _ = by_iteration(statistics, max_iterations=1)
+    start, rate = equal_masks(3, 2), 0.01
+    one, _ = masks_by_gradient(statistics, learning_rate=rate, max_iterations=1)
+    np.testing.assert_allclose(one, start - rate * error_gradient(statistics, start))
+    first, _ = masks_by_iteration(statistics, max_iterations=1)
     rest = truth - np.einsum("jf,jrf->rf", start[1:], guesses[1:])
     np.testing.assert_allclose(
         first[0], (guesses[0] * rest).sum(axis=0) / (guesses[0] ** 2).sum(axis=0)
@@ -130,7 +135,7 @@ def test_statistics_of_two_parts_are_those_of_all_rows(seed):
 
 def test_statistics_of_many_rows_are_summed_in_parts(monkeypatch):
     whole = MaskStatistics.of(*guessed(0))
-    monkeypatch.setattr("cofill.cooperate._masks._ROWS", 7)
+    monkeypatch.setattr("cofill.cooperate._masks._ROWS_AT_ONCE", 7)
     same(MaskStatistics.of(*guessed(0)), whole)
 
 
@@ -153,7 +158,8 @@ def test_cells_without_a_known_truth_do_not_count():
     first = MaskStatistics.of(guesses[:, 20:, :1], truth[20:, :1])
     second = MaskStatistics.of(guesses[:, :, 1:], truth[:, 1:])
     np.testing.assert_allclose(
-        closed_form(statistics), np.hstack([closed_form(first), closed_form(second)])
+        masks_in_closed_form(statistics),
+        np.hstack([masks_in_closed_form(first), masks_in_closed_form(second)]),
     )
 
 
@@ -168,18 +174,18 @@ def test_identical_sources_share_the_weight():
     truth = rng.normal(size=(50, 2))
     guess = 2 * truth
     statistics = MaskStatistics.of(np.stack([guess, guess]), truth)
-    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+    for weights in (masks_in_closed_form(statistics), masks_by_gradient(statistics)[0]):
         np.testing.assert_allclose(weights, 0.25, atol=1e-5)
-    np.testing.assert_allclose(by_iteration(statistics)[0].sum(axis=0), 0.5, atol=1e-6)
+    np.testing.assert_allclose(masks_by_iteration(statistics)[0].sum(axis=0), 0.5, atol=1e-6)
 
 
 def test_a_source_that_always_says_nothing_is_harmless():
     truth = np.random.default_rng(0).normal(size=(50, 1))
     statistics = MaskStatistics.of(np.stack([truth, np.zeros_like(truth)]), truth)
-    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+    for weights in (masks_in_closed_form(statistics), masks_by_gradient(statistics)[0]):
         assert np.isfinite(weights).all()
         assert weights[0, 0] == pytest.approx(1, abs=1e-4)
-    np.testing.assert_allclose(by_iteration(statistics)[0].ravel(), [1, 0], atol=1e-6)
+    np.testing.assert_allclose(masks_by_iteration(statistics)[0].ravel(), [1, 0], atol=1e-6)
 
 
 def test_a_perfect_and_a_useless_source():
@@ -187,7 +193,7 @@ def test_a_perfect_and_a_useless_source():
     truth = rng.normal(size=(5000, 3))
     guesses = np.stack([truth, rng.normal(size=truth.shape)])
     statistics = MaskStatistics.of(guesses, truth)
-    for weights in (closed_form(statistics), by_gradient(statistics)[0]):
+    for weights in (masks_in_closed_form(statistics), masks_by_gradient(statistics)[0]):
         np.testing.assert_allclose(weights, [[1] * 3, [0] * 3], atol=1e-4)
 
 
@@ -195,21 +201,13 @@ def test_a_perfect_and_a_useless_source():
 def test_a_learning_rate_that_is_too_large_is_refused(rate):
     statistics = MaskStatistics.of(*rows(0, 3, 2))
     with np.errstate(all="ignore"), pytest.raises(SettingError, match="learning_rate"):
-        by_gradient(statistics, learning_rate=rate)
+        masks_by_gradient(statistics, learning_rate=rate)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0])
 def test_a_learning_rate_must_be_positive(rate):
     with pytest.raises(SettingError, match="learning_rate must be above 0"):
-        by_gradient(MaskStatistics.of(*rows(0, 2, 1)), learning_rate=rate)
-
-
-def test_ridge_pulls_towards_equal_weights():
-    statistics = MaskStatistics.of(*rows(0, 3, 2))
-    np.testing.assert_allclose(closed_form(statistics, ridge=1e9), equal_weights(3, 2), atol=1e-6)
-    np.testing.assert_allclose(
-        closed_form(statistics, ridge=1e-12), closed_form(statistics), atol=1e-6
-    )
+        masks_by_gradient(MaskStatistics.of(*rows(0, 2, 1)), learning_rate=rate)
 
 
 def test_the_cube_by_hand():
@@ -223,8 +221,8 @@ def test_the_cube_by_hand():
     np.testing.assert_array_equal(statistics.gram, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
     np.testing.assert_array_equal(statistics.right, [[1, 0], [0, 1]])
     np.testing.assert_array_equal(statistics.pairs, np.full((2, 2, 2), 8))
-    np.testing.assert_allclose(closed_form(statistics), [[1, 0], [0, 1]])
-    made = np.einsum("jf,jrf->rf", closed_form(statistics), guesses)
+    np.testing.assert_allclose(masks_in_closed_form(statistics), [[1, 0], [0, 1]])
+    made = np.einsum("jf,jrf->rf", masks_in_closed_form(statistics), guesses)
     np.testing.assert_allclose(made, corners)
 
 
@@ -234,16 +232,16 @@ def test_sources_that_never_met_are_not_added_up():
     truth = np.random.default_rng(0).normal(size=(100, 1))
     present = np.zeros((100, 2), bool)
     present[:50, 0] = present[50:, 1] = True
-    weights = closed_form(MaskStatistics.of(np.stack([truth, truth]), truth, present))
+    weights = masks_in_closed_form(MaskStatistics.of(np.stack([truth, truth]), truth, present))
     assert weights.sum() == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize("way", ["closed", "gradient", "iteration"])
 def test_good_sources_seen_with_different_rows_are_no_worse_than_the_best(way):
     weigh = {
-        "closed": closed_form,
-        "gradient": lambda s: by_gradient(s, max_iterations=3000)[0],
-        "iteration": lambda s: by_iteration(s, max_iterations=3000)[0],
+        "closed": masks_in_closed_form,
+        "gradient": lambda s: masks_by_gradient(s, max_iterations=3000)[0],
+        "iteration": lambda s: masks_by_iteration(s, max_iterations=3000)[0],
     }[way]
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -264,8 +262,10 @@ def test_many_patterns_at_once_are_the_closed_forms_of_each():
     statistics = MaskStatistics.of(guesses, truth)
     patterns = rng.random((40, 5)) < 0.6
     patterns[:, 0] |= ~patterns.any(axis=1)
-    for pattern, made in zip(patterns, closed_forms(statistics, patterns), strict=True):
-        np.testing.assert_allclose(made[pattern], closed_form(statistics.only(pattern)), atol=1e-6)
+    for pattern, made in zip(patterns, masks_for_patterns(statistics, patterns), strict=True):
+        np.testing.assert_allclose(
+            made[pattern], masks_in_closed_form(statistics.only(pattern)), atol=1e-6
+        )
         assert (made[~pattern] == 0).all()
 
 
@@ -280,8 +280,8 @@ def test_heavy_tails_and_holes_do_not_make_weights_explode(seed):
     holed = MaskStatistics.of(guesses, truth, present)
     patterns = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 1]], bool)
     whole = MaskStatistics.of(guesses, truth)
-    for pattern, weights in zip(patterns, closed_forms(holed, patterns), strict=True):
-        best = closed_form(whole.only(pattern))
+    for pattern, weights in zip(patterns, masks_for_patterns(holed, patterns), strict=True):
+        best = masks_in_closed_form(whole.only(pattern))
         lost = _mean_error(guesses, truth, weights) / _mean_error(guesses[pattern], truth, best)
         assert np.abs(weights).max() < 8  # 5 is the best of the poor source alone
         assert lost < 1.5

@@ -10,6 +10,7 @@ import pytest
 from cofill.cooperate import fit_many
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import COMPLETE
+from cofill.cooperate._secret import AGREE, OFFER, common_secret
 from cofill.errors import DataError, SettingError
 from cofill.privacy import BlindedIds, Codes, CodeSpec, Gate, Release, blind
 from cofill.protocol import Federation, Step, run_steps
@@ -206,6 +207,24 @@ def test_a_site_knows_no_network_of_another(exchange):
                         assert not any(np.array_equal(theirs, a) for a in weights)
 
 
+# --- the secret -------------------------------------------------------------------------------
+
+
+def test_sites_agree_on_one_secret(quick):
+    started = quick().start(marked(text_ids=True))
+    for k, (name, site) in enumerate(started.sites.items()):
+        started.sites[name] = site.with_(secret=bytes([k]) * 32)
+    run_steps([OFFER, AGREE], [started])
+    wanted = common_secret({name: bytes([k]) * 32 for k, name in enumerate(started.sites)})
+    assert {site.secret for site in started.sites.values()} == {wanted}
+
+
+def test_a_site_that_offers_no_secret_is_named(quick):
+    started = quick().start(marked(text_ids=True))
+    with pytest.raises(DataError, match="site 'b' must offer 32 bytes to site 'a'"):
+        AGREE.run([started.sites["a"]], [()], lambda share: None)
+
+
 # --- the ledger -------------------------------------------------------------------------------
 
 
@@ -303,7 +322,7 @@ def test_an_error_while_fitting_again_leaves_the_old_fit(quick, monkeypatch, aga
 # --- unsound codes ----------------------------------------------------------------------------
 
 
-def codes_for(model: Any, **changes: Any) -> Codes:
+def sound_codes(model: Any, **changes: Any) -> Codes:
     """Sound codes from b to a, of b's first thirty individuals, with changes."""
     sender, receiver = model.sites_["b"], model.sites_["a"]
     spec = sender.encoder.spec
@@ -343,12 +362,15 @@ def other_spec(model: Any, **changes: Any) -> dict[str, Any]:
 
 
 UNSOUND = {
-    "nan": (lambda m: {"codes": codes_for(m).codes * np.nan}, "30 codes are not finite"),
-    "infinite": (lambda m: {"codes": codes_for(m).codes * np.inf}, "30 codes are not finite"),
+    "nan": (lambda m: {"codes": sound_codes(m).codes * np.nan}, "30 codes are not finite"),
+    "infinite": (lambda m: {"codes": sound_codes(m).codes * np.inf}, "30 codes are not finite"),
     "too wide": (lambda m: wide(m, 1), "announced were"),
     "too narrow": (lambda m: wide(m, -1), "announced were"),
     "unknown view": (lambda m: other_spec(m, view="z"), "view 'z', which is not known here"),
-    "too few codes": (lambda m: {"codes": codes_for(m).codes[:-1]}, "30 individuals for 29 codes"),
+    "too few codes": (
+        lambda m: {"codes": sound_codes(m).codes[:-1]},
+        "30 individuals for 29 codes",
+    ),
 }
 ONLY_COMPLETE = {
     "other version": (lambda m: other_spec(m, version="0" * 16), "another version of the encoder"),
@@ -369,7 +391,7 @@ ONLY_COMPLETE = {
 )
 def test_unsound_codes_are_refused_and_change_nothing(fitted, step, change, words):
     before = state(fitted)
-    release = codes_for(fitted, **change(fitted))
+    release = sound_codes(fitted, **change(fitted))
     with pytest.raises(DataError, match=words) as caught:
         deliver(fitted, release, step)
     message = str(caught.value)
@@ -380,15 +402,15 @@ def test_unsound_codes_are_refused_and_change_nothing(fitted, step, change, word
 
 
 def test_sound_codes_are_taken(fitted):
-    answer = deliver(fitted, codes_for(fitted), COMPLETE).sites["a"].answer
-    assert len(answer.tokens) == 30
-    assert np.isfinite(answer.expected).all()
+    rows = deliver(fitted, sound_codes(fitted), COMPLETE).sites["a"].reconstructed
+    assert len(rows.tokens) == 30
+    assert np.isfinite(rows.expected).all()
 
 
 def test_codes_of_a_view_that_was_no_link_are_refused(fitted):
     # A site that joined behind the receiver's back.
     stranger = fitted.sites_["b"].with_(name="z")
-    release = codes_for(fitted, sender="z", spec=CodeSpec("z", 4, "v"), codes=np.ones((30, 4)))
+    release = sound_codes(fitted, sender="z", spec=CodeSpec("z", 4, "v"), codes=np.ones((30, 4)))
     trial = Federation({**fitted.sites_, "z": stranger})
     send = Step("send", lambda s, i, t: [(x, [release] if x.name == "z" else []) for x in s])
     with pytest.raises(DataError, match="not known here; refused"):
@@ -406,9 +428,9 @@ class _Rows(Release):
     ("make", "words"),
     [
         (lambda m: _Rows(sender="b", receiver="a"), "_Rows is no declared type of release"),
-        (lambda m: replace(codes_for(m), sender="c"), "'b' may not send as 'c'"),
-        (lambda m: replace(codes_for(m), receiver="nobody"), "no other site 'nobody'"),
-        (lambda m: replace(codes_for(m), receiver="b"), "no other site 'b'"),
+        (lambda m: replace(sound_codes(m), sender="c"), "'b' may not send as 'c'"),
+        (lambda m: replace(sound_codes(m), receiver="nobody"), "no other site 'nobody'"),
+        (lambda m: replace(sound_codes(m), receiver="b"), "no other site 'b'"),
     ],
 )
 def test_a_site_cannot_send_what_it_may_not(fitted, make, words):

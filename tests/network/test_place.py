@@ -9,7 +9,6 @@ import pytest
 
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.network._agreement import AGREE, OFFER, common_secret
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
 from cofill.network._run_coordinator import run_in_process
@@ -27,7 +26,15 @@ from cofill.privacy import (
     decode_releases,
     encode_releases,
 )
-from cofill.protocol import COORDINATOR, AbstractProtocol, SiteResult, Step, run_steps
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    Federation,
+    LocalData,
+    SiteResult,
+    Step,
+    run_protocol,
+)
 from cofill.views import MultiView
 
 FAST = {
@@ -41,10 +48,6 @@ def completed(federation, name: str) -> np.ndarray:
     order = np.argsort(table.column("id").to_pylist())
     cells = [table.column(c).to_numpy() for c in table.column_names if c != "id"]
     return np.stack(cells, axis=1)[order]
-
-
-def in_process(federation) -> CooperativeReconstruction:
-    return schedule_of(federation.order, federation.federation).protocol.estimator
 
 
 def run_all(federation, **sites):
@@ -111,7 +114,7 @@ def test_the_secret_is_common_new_in_each_run_and_not_the_seeds(here):
         assert len(found) == 1
         secrets += found
     assert secrets[0] != secrets[1]
-    started = in_process(federation)._start(federation.views)
+    started = CooperativeReconstruction().start(federation.views)
     assert next(iter(started.sites.values())).secret not in secrets
 
 
@@ -131,13 +134,13 @@ def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
     # Site a has no list of people: it can name those of its own view.
     federation.configs["a"] = replace(federation.configs["a"], people=None)
     _, places = until(federation, 9)
-    heard = places["a"].parties["a"].site.peer_tokens
-    own = set(places["a"].parties["a"].site.tokens.tolist())
+    heard = places["a"].parties["a"].peer_tokens
+    own = set(places["a"].parties["a"].tokens.tolist())
     for peer in "bc":
         assert set(heard[peer].tolist()) < own
         shared = federation.views.overlap("a", peer)
         assert len(heard[peer]) == len(shared)
-    everyone = set(places["b"].parties["b"].site.peer_tokens["c"].tolist())
+    everyone = set(places["b"].parties["b"].peer_tokens["c"].tolist())
     assert len(everyone) == len(federation.views["c"])
     kept = places["a"].folder.state.read_bytes()
     assert b"CANARY" not in kept
@@ -148,14 +151,30 @@ def test_a_site_may_insist_on_the_intersection(here):
         here().place("a", only_psi=True)
 
 
-def test_agreeing_is_a_protocol_of_its_own(here):
+@pytest.mark.parametrize("alignment", ["hash", "psi"])
+def test_one_protocol_object_gives_the_same_bits_in_both_drivers(here, alignment):
     federation = here()
-    started = in_process(federation)._start(federation.views)
-    for k, (name, site) in enumerate(started.sites.items()):
-        started.sites[name] = site.with_(secret=bytes([k]) * 32)
-    run_steps([OFFER, AGREE], [started])
-    wanted = common_secret({name: bytes([k]) * 32 for k, name in enumerate(started.sites)})
-    assert {site.secret for site in started.sites.values()} == {wanted}
+    federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": alignment})
+    schedule = schedule_of(federation.order, federation.federation)
+    # The secret and the noise follow from the seed, so that even the tokens are the same.
+    schedule = replace(schedule, protocol=replace(schedule.protocol, is_reproducible=True))
+    protocol, people = schedule.protocol, federation.views.ids
+    data = {n: LocalData(n, {n: view}, people) for n, view in federation.views.items()}
+    in_process = Federation({n: protocol.start_site(data[n])[n] for n in data})
+    run_protocol(protocol, [in_process])
+
+    federation.schedule = lambda: schedule
+    run_all(federation)
+    for name in data:
+        result = protocol.finish(in_process.sites[name], data[name])
+        for stem, table in result.tables.items():
+            written = pq.read_table(federation.results(name) / f"{stem}.parquet")
+            assert written.to_pydict() == table.to_pydict()
+        sent = [e for e in in_process.ledger if e.sender == name]
+        crossed = [e for e in Ledger.load(federation.ledger(name)) if e.receiver != COORDINATOR]
+        assert [(e.kind, e.receiver, e.bytes, e.individuals) for e in crossed] == [
+            (e.kind, e.receiver, e.bytes, e.individuals) for e in sent
+        ]
 
 
 # --- gate and ledger --------------------------------------------------------------------------
@@ -415,7 +434,7 @@ def test_what_the_coordinator_keeps_tells_no_id_and_no_cell(here):
 def test_views_are_read_in_the_federations_order(here):
     federation = here(MultiView(list(few().values())))
     assert list(federation.place("c").protocol.members.view_sites) == ["a", "b", "c"]
-    assert federation.place("b").parties["b"].others == ("a", "c")
+    assert federation.place("b").parties["b"].peers == ("a", "c")
 
 
 def few() -> MultiView:

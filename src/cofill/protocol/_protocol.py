@@ -28,7 +28,7 @@ PROTOCOLS = Registry("cofill.protocols", "protocol")
 
 PROTOCOLS.add(
     "cooperate",
-    "cofill.network._by_view:Cooperation",
+    "cofill.cooperate:CooperativeProtocol",
     "split by view: each site reconstructs the rows it lacks from the others' codes",
 )
 PROTOCOLS.add(
