@@ -115,7 +115,7 @@ def fit_defended(
         for name, defence in defences.items()
     }
     # Systems with a pilot take other steps and are fitted after those without.
-    kinds = len({system.protocol(list(held.train)).steps for system in systems.values()})
+    kinds = len({system.protocol(held.train).steps for system in systems.values()})
     done, last = 0, 0.0
 
     def told(_: str, share: float) -> None:
@@ -154,7 +154,7 @@ def codes_sent(system: CooperativeReconstruction) -> dict[str, Told]:
 
 def codes_made(system: CooperativeReconstruction, views: MultiView) -> dict[str, Told]:
     """Return the codes that a system's encoders make of views, without learning any link."""
-    federation, protocol = system.start(views), system.protocol(list(views))
+    federation, protocol = system.start(views), system.protocol(views)
     run_protocol(protocol, [federation], until=protocol.learning.start + 1)
     return {
         name: told_by(site, site.tokens, encode_rows(site, np.arange(len(site.view))))

@@ -108,7 +108,7 @@ def evidence_of(
     plain = Evidence(views=dict(views), missing=dict(missing or {}), **given)
     if estimator is None or len(views) < 2 or not any(MultiView(views).overlaps().values()):
         return plain
-    federation, protocol = estimator.start(MultiView(views)), estimator.protocol(list(views))
+    federation, protocol = estimator.start(MultiView(views)), estimator.protocol(views)
     # Up to the codes: links and masks are learned where codes arrive, and send nothing.
     run_protocol(protocol, [federation], until=protocol.learning.stop - 1)
     return Evidence(

@@ -4,11 +4,11 @@ A code says of its row whatever a decoder can make of it. A defence says less, a
 compose: what a code holds is chosen first (``width``, ``pilot``, ``adversary``), then it is clipped
 and noised (``epsilon``), then rounded (``bits``).
 
-What noise promises is *local*: whoever sees a person's noisy code can hardly tell his row from any
-other row, the encoder being given. The training of encoder and scaler on the same rows is not
+What noise promises is *local*: whoever sees a person's noisy code can hardly tell their row from
+any other row, the encoder being known. The training of encoder and scaler on the same rows is not
 covered, which the release says (`Codes.uncovered`). A person's noisy code is drawn once for
 an encoder and sent again as it is: a second receiver or a repeated question learns nothing new and
-costs nothing more, and a row that was changed meanwhile is not told until the encoder is trained
+costs nothing more, and a row that was changed meanwhile is not sent until the encoder is trained
 anew.
 """
 
@@ -53,7 +53,7 @@ _ASSUMED = (
 @storable
 @dataclass(frozen=True)
 class CodeDefence:
-    """What a site does to its codes before they leave; nothing unless told.
+    """What a site does to its codes before they leave; nothing by default.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class CodeDefence:
     price
         What a unit of leak (share of the row's variance that a code explains) costs against a unit
         of what the receivers need (share of their rows' variance). Higher prices leak less. 0.5
-        unless told; only with `pilot` or `adversary`.
+        by default; only with `pilot` or `adversary`.
     adversary
         Whether the encoder is trained against a decoder that plays the attacker. With `pilot` it
         keeps what the receivers need and is opposed by a decoder of the whole row. Without, it
@@ -122,9 +122,9 @@ class CodeDefence:
 
     def _check_content(self) -> None:
         width = self.width
-        whole = isinstance(width, int) and not isinstance(width, bool) and width >= 1
-        share = isinstance(width, float) and 0 < width <= 1
-        if width is not None and not whole and not share:
+        is_count = isinstance(width, int) and not isinstance(width, bool) and width >= 1
+        is_share = isinstance(width, float) and 0 < width <= 1
+        if width is not None and not is_count and not is_share:
             raise SettingError(
                 "width must be a whole number of 1 or more, or a share of the columns above 0 and "
                 f"up to 1.0, got {width!r}"
@@ -137,11 +137,6 @@ class CodeDefence:
                 raise SettingError(
                     f"price goes with pilot or adversary, got a price of {self.price} alone"
                 )
-
-    @property
-    def is_none(self) -> bool:
-        """Whether codes are sent as the autoencoder makes them."""
-        return self == CodeDefence()
 
     @property
     def cost_of_leak(self) -> float:
@@ -171,7 +166,7 @@ class CodeDefence:
     def event(self) -> Event | None:
         """Return what one table of noisy codes costs, whoever gets it; None without noise.
 
-        Replacing a person by any other moves his clipped code by at most twice the norm: the
+        Replacing a person by any other moves their clipped code by at most twice the norm: the
         noise is in units of that.
         """
         if self.epsilon is None:

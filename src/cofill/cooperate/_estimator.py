@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     # --- learning -----------------------------------------------------------------------------
 
-    def protocol(self, view_names: Sequence[str]) -> CooperativeProtocol:
+    def protocol(self, view_names: Iterable[str]) -> CooperativeProtocol:
         """Return the protocol that these parameters describe, with one site per view."""
         parameters = self.get_params(deep=False)
         del parameters["budget"]  # the federation's, not a setting that sites share
@@ -156,16 +156,13 @@ class CooperativeReconstruction(AbstractCompleter):
         return Federation(sites, ledger, budgets=budgets, next_step=next_step)
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
-        federation = self.start(views)
-        protocol = self.protocol(views)
-        run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
-        self._take_over(federation)
+        fit_many([self], [views], progress=progress)
 
     def _learn_again(
         self, sites: dict[str, CooperativeSite], progress: Progress | None = None
     ) -> Federation[CooperativeSite]:
         """Return the federation of fitted sites that have changed, after learning."""
-        protocol = self.protocol(list(sites))
+        protocol = self.protocol(sites)
         federation = self._federation(sites, protocol.learning.start, self.ledger_)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
         return federation
@@ -177,7 +174,7 @@ class CooperativeReconstruction(AbstractCompleter):
         self.features_ = {
             name: site.fitted_scaler.features for name, site in federation.sites.items()
         }
-        self.notes_ = site_notes(federation.sites, self.protocol(list(federation.sites)).policy)
+        self.notes_ = site_notes(federation.sites, self.protocol(federation.sites).policy)
 
     @property
     def sites_(self) -> Mapping[str, CooperativeSite]:
@@ -309,7 +306,7 @@ class CooperativeReconstruction(AbstractCompleter):
         interval: float | None = None,
     ) -> Completed:
         """Return views whose gaps are filled with reconstructed rows."""
-        policy = replace(self.protocol(list(self.sites_)).policy, interval=interval)
+        policy = replace(self.protocol(self.sites_).policy, interval=interval)
         sites = {name: self.sites_[name] for name in views}
         tokens = self._tokens(views)
         return completed_views(views, tokens, sites, rows, policy, self.name)
@@ -370,7 +367,7 @@ class CooperativeReconstruction(AbstractCompleter):
     ) -> dict[str, ReconstructedRows]:
         """Run the asking half of the protocol over these views."""
         asking = {n: s.with_(view=views[n]) for n, s in (sites or self.sites_).items()}
-        protocol = self.protocol(list(asking))
+        protocol = self.protocol(asking)
         federation = self._federation(asking, protocol.asking.start, self.ledger_)
         run_protocol(protocol, [federation], progress=progress)
         self.ledger_ = self.federation_.ledger = federation.ledger
@@ -417,7 +414,7 @@ def fit_many(
     by_steps: dict[tuple[Step[Any], ...], list[Federation[CooperativeSite]]] = {}
     protocols = {}
     for estimator, federation in zip(estimators, federations, strict=True):
-        protocol = estimator.protocol(list(federation.sites))
+        protocol = estimator.protocol(federation.sites)
         by_steps.setdefault(protocol.steps, []).append(federation)
         protocols[protocol.steps] = protocol
     for steps, alike in by_steps.items():

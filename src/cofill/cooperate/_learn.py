@@ -63,7 +63,7 @@ def _learn_best(
         for peer, link in data.links.items()
         if data.is_unfitted(link)
     ]
-    items = [(data, data.link_problem(peer)) for data, peer in unfitted]
+    items = [(data, data.fusion_problem(peer)) for data, peer in unfitted]
     items += [(data, data.fusion_problem()) for data in fused]
     fitted = iter(fit_in_groups(items, _fusion_settings, _fit_problems, report_progress))
     for data, peer in unfitted:
@@ -134,7 +134,7 @@ def _refine(
     for data in all_data:
         for peer, link in data.links.items():
             if link.fusion is not None:
-                items.append((data, data.link_problem(peer), link.fusion, peer))
+                items.append((data, data.fusion_problem(peer), link.fusion, peer))
         if data.site.model.fusion is not None:
             fusion = data.site.model.fusion
             items.append((data, data.fusion_problem(), fusion, ""))

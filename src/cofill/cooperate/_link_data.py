@@ -123,32 +123,22 @@ class LinkData:
             residuals = residuals + Residuals.of(predicted, targets)
         return replace(old, statistics=statistics, residuals=residuals, seen=self.site.tokens)
 
-    def link_problem(self, peer: str) -> FusionProblem:
-        """Return the fitting of one link: a fusion of one peer's codes."""
-        rows = self.is_shared(peer)
-        codes = self.codes[peer][rows]
+    def fusion_problem(self, peer: str = "") -> FusionProblem:
+        """Return the fitting of a fusion over the codes of all usable peers, or of one link."""
+        peers = [peer] if peer else list(self.links)
+        present = np.stack([self.is_shared(name) for name in peers], axis=1)
+        rows = present.any(axis=1)
+        codes = [self.codes[name] for name in peers]
+        name = self.site.name
         return FusionProblem(
-            inputs=codes,
-            present=np.ones((len(codes), 1), bool),
-            groups=((0, codes.shape[1]),),
+            inputs=np.hstack(codes)[rows],
+            present=present[rows],
+            groups=side_by_side(part.shape[1] for part in codes),
             targets=self.targets[rows],
             blocks=loss_blocks(self.site.fitted_scaler.blocks),
+            needed=None if peer else self.needed[self.needed.any(axis=1)],
             seed=self.seed(peer),
-            name=f"link {peer!r} → {self.site.name!r}",
-        )
-
-    def fusion_problem(self) -> FusionProblem:
-        """Return the fitting of one fusion over the codes of all usable peers."""
-        rows = self.is_linked
-        return FusionProblem(
-            inputs=np.hstack(list(self.codes.values()))[rows],
-            present=self.present[rows],
-            groups=side_by_side(codes.shape[1] for codes in self.codes.values()),
-            targets=self.targets[rows],
-            blocks=loss_blocks(self.site.fitted_scaler.blocks),
-            needed=self.needed[self.needed.any(axis=1)],
-            seed=self.seed(""),
-            name=f"fusion of {self.site.name!r}",
+            name=f"link {peer!r} → {name!r}" if peer else f"fusion of {name!r}",
         )
 
 

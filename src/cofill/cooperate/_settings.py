@@ -47,33 +47,11 @@ ARCHITECTURES = {
 @storable
 @dataclass(frozen=True)
 class CooperativeSettings:
-    """What all sites do alike.
+    """What all sites do alike; `CooperativeReconstruction` documents the parameters.
 
-    Parameters
-    ----------
-    method
-        ``"faithful"``: the paper's links and masks. ``"masked"``: links that blend networks and
-        ridge regression, masks from out-of-fold guesses. ``"fused"``: one fusion over all codes.
-        ``"auto"``: masked or fused, whichever is better in each site's cross-validation.
-    masks
-        How masks are made: ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8), or
-        ``"equal"`` weights.
-    mask_folds
-        For ``"faithful"``: into so many folds the shared rows are split, so that masks weigh what
-        links fitted without a fold predict of its rows; 0, as in the paper, weighs what links
-        predict of the rows they have learned from. The other methods always do the former.
-    architecture
-        A name of Table I, an `Architecture`, or None to choose widths by the number of features.
-    scale
-        ``"standard"``, or ``"robust"`` for heavy tails.
-    min_overlap
-        A link needs so many shared individuals; with fewer it is left out, with a note.
-    encoder_training, link_training
-        The training loop for autoencoders, and for the paper's links.
-    fusion
-        How links of ``"masked"`` and fusions are learned.
-    defence
-        What is done to codes before they leave; nothing by default.
+    ``"masked"`` links blend networks and ridge regression and have masks from out-of-fold outputs;
+    only the paper's method weighs outputs for rows that its links have learned from, unless
+    `mask_folds` is set.
     """
 
     method: str = "auto"
