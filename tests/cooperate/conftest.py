@@ -27,13 +27,13 @@ def quick() -> Callable[..., CooperativeReconstruction]:
     An encoder as wide as its view loses little even untrained, so linear relations stay visible.
     """
 
-    def make(**given: Any) -> CooperativeReconstruction:
+    def make(**changes: Any) -> CooperativeReconstruction:
         settings: dict[str, Any] = {
             "fusion": FusionSettings(hidden=(), folds=3),
             "encoder_training": TrainSettings(epochs=30, learning_rate=1e-2),
             "link_training": TrainSettings(epochs=5),
         }
-        return CooperativeReconstruction(**{**settings, **given})
+        return CooperativeReconstruction(**{**settings, **changes})
 
     return make
 
@@ -50,9 +50,9 @@ def related() -> Callable[..., MultiView]:
         views = {}
         for name in names:
             # The same view whatever other views there are.
-            own = np.random.default_rng([seed, ord(name)])
-            mixing = own.normal(size=(factors, 3))
-            views[name] = z @ mixing + noise * own.normal(size=(n, 3))
+            generator = np.random.default_rng([seed, ord(name)])
+            mixing = generator.normal(size=(factors, 3))
+            views[name] = z @ mixing + noise * generator.normal(size=(n, 3))
         return MultiView.from_arrays(views)
 
     return make

@@ -226,10 +226,10 @@ def test_no_other_code_is_worth_more():
 
     def worth(directions: np.ndarray) -> float:
         """What receivers explain by a code less the price of what an attacker does."""
-        made = centred @ directions
-        guess = made @ np.linalg.lstsq(made, centred, rcond=None)[0]
-        told = made @ np.linalg.lstsq(made, rows, rcond=None)[0]
-        return float(((guess @ needs) ** 2).mean(axis=0).sum() - 0.8 * (told**2).mean())
+        code = centred @ directions
+        guess = code @ np.linalg.lstsq(code, centred, rcond=None)[0]
+        leaked = code @ np.linalg.lstsq(code, rows, rcond=None)[0]
+        return float(((guess @ needs) ** 2).mean(axis=0).sum() - 0.8 * (leaked**2).mean())
 
     kept, _ = best_directions(codes, rows, needs, price=0.8)
     best = worth(kept)
@@ -254,9 +254,9 @@ def test_a_saved_model_keeps_its_defence(fitted, views, tmp_path):
 def own_and_shared() -> MultiView:
     """Views that share one factor; the other columns of "a" are nobody else's business."""
     rng = np.random.default_rng(0)
-    shared, own = rng.normal(size=(300, 1)), rng.normal(size=(300, 3))
-    a = np.hstack([shared + 0.1 * rng.normal(size=(300, 1)), own])
-    return MultiView.from_arrays({"a": a, "b": shared @ np.ones((1, 2)) + 0.1 * own[:, :2]})
+    shared, private = rng.normal(size=(300, 1)), rng.normal(size=(300, 3))
+    a = np.hstack([shared + 0.1 * rng.normal(size=(300, 1)), private])
+    return MultiView.from_arrays({"a": a, "b": shared @ np.ones((1, 2)) + 0.1 * private[:, :2]})
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_an_opposed_encoder_tells_a_fresh_attacker_less(quick, own_and_shared, d
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("defence_settings", "words"),
     [
         ({"width": 0}, "width must be"),
         ({"width": 1.5}, "width must be"),
@@ -308,9 +308,9 @@ def test_an_opposed_encoder_tells_a_fresh_attacker_less(quick, own_and_shared, d
         ({"bits": 17}, "bits must be at most"),
     ],
 )
-def test_bad_settings_are_told_in_one_sentence(given, words):
+def test_bad_settings_are_named_in_one_sentence(defence_settings, words):
     with pytest.raises(SettingError, match=words) as caught:
-        CodeDefence(**given)
+        CodeDefence(**defence_settings)
     assert "\n" not in str(caught.value)
 
 

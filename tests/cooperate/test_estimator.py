@@ -147,8 +147,8 @@ def test_sources_that_never_met_are_not_added_up(quick, related, method):
     row = np.arange(240)
     holes = truth.hide({"a": row >= 160, "b": (row >= 80) & (row < 160), "c": row < 80})
     done = quick(method=method).fit(holes).complete(holes)
-    made, actual = done.cells["a"][160:], truth["a"].cells[160:]
-    slope = (made * actual).sum() / (actual**2).sum()
+    filled, actual = done.cells["a"][160:], truth["a"].cells[160:]
+    slope = (filled * actual).sum() / (actual**2).sum()
     assert slope == pytest.approx(1, abs=0.2)
 
 
@@ -168,8 +168,8 @@ def test_a_link_with_too_small_an_overlap_is_left_out_and_said_so(quick, related
     done = model.complete(holes)
     assert done.notes == model.notes_
     for name, rows in (("b", slice(150, 240)), ("c", slice(0, 145))):  # from a alone
-        made, actual = done.cells[name][rows], truth[name].cells[rows]
-        assert ((made - actual) ** 2).mean() < 0.3 * actual.var()
+        filled, actual = done.cells[name][rows], truth[name].cells[rows]
+        assert ((filled - actual) ** 2).mean() < 0.3 * actual.var()
     # Only c knows the last individuals, and has no link to b.
     assert (done.origin("b")[240:] == 2).all()
     assert (done.origin("a")[240:] == 1).all()
@@ -332,16 +332,16 @@ def test_coded_cells_come_back_as_valid_values(quick):
                 "group": np.array(["x", "y", "z"])[np.digitize(trait + noise[:, 3], [-0.5, 0.5])],
             }
         )
-    kept = frames["lab"][np.arange(n) >= 50].reset_index(drop=True)
-    views = MultiView.from_frames({"clinic": frames["clinic"], "lab": kept}, id="person")
+    observed = frames["lab"][np.arange(n) >= 50].reset_index(drop=True)
+    views = MultiView.from_frames({"clinic": frames["clinic"], "lab": observed}, id="person")
     model = quick(method="auto").fit(views)
-    made = model.complete(views).to_frames("pandas")["lab"]
-    assert made.dtypes.astype(str).tolist() == kept.dtypes.astype(str).tolist()
-    assert made["high"].isin([True, False]).all()
-    assert set(made["group"]) <= {"x", "y", "z"}
+    filled = model.complete(views).to_frames("pandas")["lab"]
+    assert filled.dtypes.astype(str).tolist() == observed.dtypes.astype(str).tolist()
+    assert filled["high"].isin([True, False]).all()
+    assert set(filled["group"]) <= {"x", "y", "z"}
     hidden = frames["lab"].iloc[:50]
-    assert (made["high"].iloc[:50] == hidden["high"]).mean() > 0.8
-    assert (made["group"].iloc[:50] == hidden["group"]).mean() > 0.6
+    assert (filled["high"].iloc[:50] == hidden["high"]).mean() > 0.8
+    assert (filled["group"].iloc[:50] == hidden["group"]).mean() > 0.6
     # One weight per encoded column, one R² per feature.
     columns = set(model.masks_["feature"])
     assert columns == {"level", "count", "high", "group=x", "group=y", "group=z"}
@@ -457,13 +457,13 @@ def test_many_fits_need_one_set_of_views_each(quick, holed):
 
 
 def test_progress_goes_from_nothing_towards_everything(quick, holed):
-    told: list[tuple[str, float]] = []
-    quick(method="masked").fit(holed, progress=lambda what, share: told.append((what, share)))
-    shares = [share for _, share in told]
+    reports: list[tuple[str, float]] = []
+    quick(method="masked").fit(holed, progress=lambda what, share: reports.append((what, share)))
+    shares = [share for _, share in reports]
     assert shares == sorted(shares)
     assert shares[0] == 0
     assert shares[-1] <= 1
-    assert len({what for what, _ in told}) >= 4
+    assert len({what for what, _ in reports}) >= 4
 
 
 # --- manners ----------------------------------------------------------------------------------

@@ -106,18 +106,21 @@ def test_draws_keep_what_is_observed_and_vary_as_the_residuals_do(quick, related
 def test_residuals_add_up_and_draw_their_own_distribution():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(3000, 2))
-    made = truth + rng.normal(size=(3000, 2)) @ np.array([[0.5, 0.4], [0.0, 0.3]])
+    predicted = truth + rng.normal(size=(3000, 2)) @ np.array([[0.5, 0.4], [0.0, 0.3]])
     truth[::7, 1] = np.nan
-    whole = Residuals.of(made, truth)
-    parts = Residuals.of(made[:1000], truth[:1000]) + Residuals.of(made[1000:], truth[1000:])
+    whole = Residuals.of(predicted, truth)
+    first, rest = slice(1000), slice(1000, None)
+    parts = Residuals.of(predicted[first], truth[first]) + Residuals.of(
+        predicted[rest], truth[rest]
+    )
     np.testing.assert_allclose(parts.r2, whole.r2)
     np.testing.assert_allclose(parts.ordered, whole.ordered)
     known = ~np.isnan(truth[:, 1])
-    r2 = 1 - ((truth - made)[known, 1] ** 2).sum() / (known.sum() * truth[known, 1].var())
+    r2 = 1 - ((truth - predicted)[known, 1] ** 2).sum() / (known.sum() * truth[known, 1].var())
     assert whole.r2[1] == pytest.approx(r2)
     drawn = whole.draw(np.random.default_rng(1), 20_000)
-    np.testing.assert_allclose(drawn.std(axis=0), np.nanstd(truth - made, axis=0), rtol=0.05)
-    actual = np.corrcoef((truth - made)[known].T)[0, 1]
+    np.testing.assert_allclose(drawn.std(axis=0), np.nanstd(truth - predicted, axis=0), rtol=0.05)
+    actual = np.corrcoef((truth - predicted)[known].T)[0, 1]
     assert np.corrcoef(drawn.T)[0, 1] == pytest.approx(actual, abs=0.1)
 
 

@@ -22,8 +22,8 @@ def eq5(guesses: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
     error = 0.0
     for row in range(len(truth)):
         for k in range(truth.shape[1]):
-            made = sum(weights[j, k] * guesses[j, row, k] for j in range(len(guesses)))
-            error += (truth[row, k] - made) ** 2
+            predicted = sum(weights[j, k] * guesses[j, row, k] for j in range(len(guesses)))
+            error += (truth[row, k] - predicted) ** 2
     return error / len(truth)
 
 
@@ -222,8 +222,8 @@ def test_the_cube_by_hand():
     np.testing.assert_array_equal(statistics.right, [[1, 0], [0, 1]])
     np.testing.assert_array_equal(statistics.pairs, np.full((2, 2, 2), 8))
     np.testing.assert_allclose(masks_in_closed_form(statistics), [[1, 0], [0, 1]])
-    made = np.einsum("jf,jrf->rf", masks_in_closed_form(statistics), guesses)
-    np.testing.assert_allclose(made, corners)
+    predicted = np.einsum("jf,jrf->rf", masks_in_closed_form(statistics), guesses)
+    np.testing.assert_allclose(predicted, corners)
 
 
 def test_sources_that_never_met_are_not_added_up():
@@ -262,11 +262,11 @@ def test_many_patterns_at_once_are_the_closed_forms_of_each():
     statistics = MaskStatistics.of(guesses, truth)
     patterns = rng.random((40, 5)) < 0.6
     patterns[:, 0] |= ~patterns.any(axis=1)
-    for pattern, made in zip(patterns, masks_for_patterns(statistics, patterns), strict=True):
+    for pattern, masks in zip(patterns, masks_for_patterns(statistics, patterns), strict=True):
         np.testing.assert_allclose(
-            made[pattern], masks_in_closed_form(statistics.only(pattern)), atol=1e-6
+            masks[pattern], masks_in_closed_form(statistics.only(pattern)), atol=1e-6
         )
-        assert (made[~pattern] == 0).all()
+        assert (masks[~pattern] == 0).all()
 
 
 @pytest.mark.parametrize("seed", range(3))

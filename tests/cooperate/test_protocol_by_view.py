@@ -137,8 +137,8 @@ def test_no_code_holds_a_scaled_cell_of_its_own_row(exchange):
         if isinstance(release, Codes):
             site = model.sites_[release.sender]
             rows = [site.tokens.tolist().index(t) for t in release.tokens.tolist()]
-            own = scaled(model, views, release.sender)[rows].astype(np.float32)
-            same = release.codes.astype(np.float32)[:, :, None] == own[:, None, :]
+            rows_sent = scaled(model, views, release.sender)[rows].astype(np.float32)
+            same = release.codes.astype(np.float32)[:, :, None] == rows_sent[:, None, :]
             assert not same.any()
 
 
@@ -326,14 +326,14 @@ def sound_codes(model: Any, **changes: Any) -> Codes:
     """Sound codes from b to a, of b's first thirty individuals, with changes."""
     sender, receiver = model.sites_["b"], model.sites_["a"]
     spec = sender.encoder.spec
-    given = {
+    values = {
         "sender": "b",
         "receiver": "a",
         "spec": spec,
         "tokens": np.intersect1d(sender.tokens, receiver.tokens)[:30],
         "codes": np.full((30, spec.width), 0.123456, np.float32),
     }
-    return Codes(**{**given, **changes})
+    return Codes(**{**values, **changes})
 
 
 def deliver(model: Any, release: Codes, step: Step[Any]) -> Federation[Any]:
