@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -6,27 +7,27 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from cofill.attack._base import AbstractMeanAttack, AttackFailed, Noise
+from cofill.attack._base import AbstractMeanAttack, AttackFailed
 from cofill.attack._floor import KMeansFloor, kmeans_accuracy
-from cofill.attack._oracle import Oracle
+from cofill.attack._inputs import Noise
 from cofill.errors import CofillError, DataError, SettingError
 
 TELLTALE = 8765.4321
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Nearest(AbstractMeanAttack):
     """Positive is who is nearer to the mean than `radius`."""
 
     name: ClassVar[str] = "nearest"
     accepts_sparse: ClassVar[bool] = True
 
-    def __init__(self, *, radius=3.0):
-        self.radius = radius
+    radius: float = 3.0
 
-    def _fit(self, records, mean, prior, noise):
+    def _fit(self, records, released):
         if self.radius < 0:
             raise SettingError("radius must be 0 or more")
-        self.mean_, self.prior_, self.noise_ = mean, prior, noise
+        self.mean_, self.prior_, self.noise_ = released
 
     def _score(self, records):
         rows = records.toarray() if sparse.issparse(records) else records
@@ -166,34 +167,3 @@ def test_the_floor_names_the_cluster_nearer_to_the_mean():
             floor = KMeansFloor().fit(rows, mean=x[who].mean(axis=0), prior=0.5)
             assert (floor.labels_ == who).mean() > 0.95
     assert kmeans_accuracy(x, ~positive) == kmeans_accuracy(x, positive) > 0.95
-
-
-def test_the_oracle_scores_records_it_was_not_taught():
-    rng = np.random.default_rng(0)
-    x, coin = rng.normal(size=(120, 60)), rng.random(120) < 0.5
-    settings = {"epochs": 200, "batch": 120, "learning_rate": 0.05, "classifier": "3lp-20"}
-    held = Oracle(folds=4, **settings).fit_labelled(x, coin)
-    seen = Oracle(folds=0, **settings).fit_labelled(x, coin)
-    assert (seen.labels_ == coin).mean() > 0.95  # learned by heart
-    assert (held.labels_ == coin).mean() < 0.7  # there is nothing to learn
-    assert (held.predict(x) == coin).mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("labels", "folds", "words"),
-    [
-        (np.ones(200, int), 5, "truth value"),
-        (np.ones(100, bool), 5, "truth value"),
-        (np.ones(200, bool), 0, "each class"),
-        (np.arange(200) < 3, 5, "fewer folds"),
-        (np.arange(200) < 100, 1, "folds"),
-    ],
-)
-def test_the_oracle_names_what_it_cannot_use(labels, folds, words):
-    with pytest.raises((DataError, SettingError), match=words):
-        Oracle(folds=folds).fit_labelled(blobs()[0], labels)
-
-
-def test_an_oracle_without_labels_knows_nothing():
-    with pytest.raises(NotFittedError, match="fit_labelled"):
-        Oracle().predict(np.ones((2, 2)))

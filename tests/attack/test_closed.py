@@ -13,13 +13,13 @@ from cofill.attack import (
     Likelihood,
     Noise,
     SelfTraining,
-    spread_of,
-    spread_of_pieces,
 )
-from cofill.attack._discriminant import calibrated, direction_of, quantile_cut, shrinkage
-from cofill.attack._kernel import Smoother, kernel_of
+from cofill.attack._direction import calibrate, fit_direction, fit_shrinkage, quantile_cut
+from cofill.attack._inputs import ReleasedMean
+from cofill.attack._kernel import Smoother, fit_kernel
 from cofill.attack._likelihood import fit_logistic
-from cofill.errors import DataError, SettingError
+from cofill.attack._spread import measure_spread
+from cofill.errors import SettingError
 from cofill_papers import behaviour
 
 ATTACKS = (Discriminant, Likelihood, SelfTraining)
@@ -49,7 +49,7 @@ def covariance(spread):
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_a_spread_is_that_of_numpy(shape, make):
     x = np.random.default_rng(0).poisson(0.7, size=shape).astype(float) + 1.0
-    found = spread_of(make(x))
+    found = measure_spread(make(x))
     np.testing.assert_allclose(found.mean, x.mean(axis=0))
     np.testing.assert_allclose(covariance(found), np.cov(x.T, bias=True), atol=1e-10)
     np.testing.assert_allclose(
@@ -57,27 +57,12 @@ def test_a_spread_is_that_of_numpy(shape, make):
     )
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_pieces_add_up(make):
-    x = np.random.default_rng(1).poisson(0.5, size=(90, 5)).astype(float)
-    pieces = spread_of_pieces(make(x[start : start + 20]) for start in range(0, 90, 20))
-    np.testing.assert_allclose(covariance(pieces), np.cov(x.T, bias=True), atol=1e-12)
-    assert pieces.count == 90
-
-
-def test_pieces_of_other_widths_and_no_pieces_are_refused():
-    with pytest.raises(DataError, match="5 columns of the first, got 4"):
-        spread_of_pieces([np.ones((3, 5)), np.ones((3, 4))])
-    with pytest.raises(DataError, match="no records"):
-        spread_of_pieces([])
-
-
 # --- directions -------------------------------------------------------------------------------
 
 
 def test_without_noise_the_direction_is_fishers():
     x, truth = blobs()
-    found = direction_of(spread_of(x), x[truth].mean(axis=0), None)
+    found = fit_direction(measure_spread(x), x[truth].mean(axis=0), None)
     within = sum(np.cov(x[truth == side].T, bias=True) * (truth == side).mean() for side in (0, 1))
     fisher = np.linalg.solve(within, x[truth].mean(axis=0) - x[~truth].mean(axis=0))
     cosine = found.weights @ fisher / np.linalg.norm(found.weights) / np.linalg.norm(fisher)
@@ -89,18 +74,18 @@ def test_noise_that_nobody_stated_is_found():
     rng = np.random.default_rng(0)
     values = np.geomspace(1e-4, 10, 60)
     seen = np.sqrt(0.1 * values) * rng.normal(size=60) + 0.1 * rng.normal(size=60)
-    kept, variance = shrinkage(seen, values, 0.0)
+    kept, variance = fit_shrinkage(seen, values, 0.0)
     assert 0.004 < variance < 0.02  # 0.01
     assert (np.diff(kept) > 0).all()
     assert kept[0] < 0.05 < 0.9 < kept[-1]
-    assert shrinkage(seen, values, 0.5)[1] >= 0.5
+    assert fit_shrinkage(seen, values, 0.5)[1] >= 0.5
 
 
 def test_a_cut_leaves_the_share_above_it():
-    places = np.random.default_rng(0).normal(size=1000)
-    chosen, cut = quantile_cut(places, 0.3)
+    positions = np.random.default_rng(0).normal(size=1000)
+    chosen, cut = quantile_cut(positions, 0.3)
     assert chosen.sum() == 300
-    assert places[chosen].min() > cut > places[~chosen].max()
+    assert positions[chosen].min() > cut > positions[~chosen].max()
 
 
 @pytest.mark.parametrize(
@@ -108,8 +93,8 @@ def test_a_cut_leaves_the_share_above_it():
     [(0.6, 0.5, 0.8), (0.4, 2.0, 0.2), (0.2, 2.0, 0.2), (0.8, 0.5, 0.8)],
 )
 def test_equal_places_are_on_the_side_that_leaves_the_share_nearer(prior, cut, share):
-    places = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 0.0])  # equal but for rounding
-    chosen, found = quantile_cut(places, prior)
+    positions = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 0.0])  # equal but for rounding
+    chosen, found = quantile_cut(positions, prior)
     assert found == pytest.approx(cut)
     assert chosen.mean() == share
 
@@ -120,7 +105,7 @@ def test_of_a_mean_that_is_off_the_share_of_positives_is_still_believed():
     mean = records[truth].mean(axis=0)
     mean[27] -= 0.1  # of a field that 15 % of the positives use, and hardly any negative
     some = np.random.default_rng(0).permutation(len(truth))[:1000]
-    plain = fit_logistic(records[some], spread_of(records[some]), mean, 0.5, None)
+    plain = fit_logistic(records[some], measure_spread(records[some]), ReleasedMean(mean, 0.5))
     wrong = plain.logits(records[some]) > 0
     attack = Likelihood().fit(records[some], mean=mean, prior=0.5)
     assert wrong.mean() > 0.6  # a few large groups of equal records went over together
@@ -144,7 +129,7 @@ def test_calibration_finds_the_slope_and_cut_of_logistic_labels(slope):
     rng = np.random.default_rng(3)
     judged = rng.normal(size=60_000)
     truth = rng.random(60_000) < 1 / (1 + np.exp(-slope * (judged - 0.7)))
-    found = calibrated(judged, judged, judged[truth].mean(), prior=truth.mean())
+    found = calibrate(judged, judged, judged[truth].mean(), prior=truth.mean())
     assert found == pytest.approx((slope, 0.7), rel=0.1)
 
 
@@ -157,7 +142,7 @@ def test_the_likelihood_is_that_of_somebody_with_all_labels(share):
     attack = Likelihood().fit(x, mean=x[truth].mean(axis=0), prior=truth.mean())
     oracle = LogisticRegression(C=1e8, max_iter=5000, tol=1e-8).fit(x, truth)
     np.testing.assert_allclose(attack.scores_, oracle.predict_proba(x)[:, 1], atol=0.01)
-    assert attack.sureness_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.05)
+    assert attack.expected_accuracy_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.05)
 
 
 def test_more_features_than_records_give_every_label_away():
@@ -177,7 +162,7 @@ def test_labels_that_have_nothing_to_do_with_few_features_stay_hidden(make):
     attack = make().fit(x, mean=x[truth].mean(axis=0), prior=0.5)
     assert abs((attack.labels_ == truth).mean() - 0.5) < 0.04
     if make is not SelfTraining:
-        assert attack.sureness_ < 0.55
+        assert attack.expected_accuracy_ < 0.55
 
 
 @pytest.mark.parametrize("make", ATTACKS)
@@ -234,7 +219,7 @@ def test_settings_are_checked_and_nonsense_is_not_returned():
 
 def test_leaving_one_out_is_leaving_one_out():
     x, truth = digits()
-    kernel = kernel_of(x, np.ones(64), 40, 0)
+    kernel = fit_kernel(x, np.ones(64), 40, 0)
     features = kernel.features(x).astype(np.float64)
     y = np.where(truth, 1.0, -1.0)
     smoother = Smoother.of(features, 0.3)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from cofill.attack._verdict import exact_interval
+from cofill.attack._intervals import exact_interval
 from cofill.cli._app import run
 
 
@@ -159,9 +159,9 @@ def test_bad_means_of_classes_are_one_sentence(wines, case, capsys):
     given = json.loads((wines / "mean.json").read_text()) | change
     (wines / "mean.json").write_text(json.dumps(given))
     assert call(wines, *options) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
     assert not (wines / "guesses.parquet").exists()
 
 
@@ -180,9 +180,9 @@ BAD = {
 def test_bad_options_are_one_sentence_and_leave_nothing(files, case, capsys):
     options, words = BAD[case]
     assert call(files, *options) == 2
-    told = capsys.readouterr().err
-    assert words in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert words in message
+    assert message.count("\n") == 1
     assert not (files / "guesses.parquet").exists()
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from cofill.attack import LinkageSettings, link_codes
-from cofill.attack._alignment import aligned, whitened
-from cofill.attack._matching import assigned, learned_scores, pair_scores
+from cofill.attack._matching import align_clouds, assign_partners, learn_scores, pair_scores, whiten
 from cofill.errors import DataError, SettingError
 
 QUICK = LinkageSettings(repeats=2, rounds=8)
@@ -77,39 +76,39 @@ def test_scores_are_log_likelihood_ratios():
     from scipy.stats import multivariate_normal
 
     rho, u, v = np.array([0.8, 0.3]), np.array([0.5, -1.0]), np.array([1.5, 0.2])
-    scores, told = pair_scores(u[None], v[None], np.diag(rho))
+    scores, information = pair_scores(u[None], v[None], np.diag(rho))
     joint = sum(
         multivariate_normal([0, 0], [[1, r], [r, 1]]).logpdf([a, b])
         for r, a, b in zip(rho, u, v, strict=True)
     )
     alone = sum(multivariate_normal(0, 1).logpdf(a) for a in (*u, *v))
     assert scores[0, 0] == pytest.approx(joint - alone)
-    assert told == pytest.approx(-0.5 * np.log(1 - rho**2).sum())
+    assert information == pytest.approx(-0.5 * np.log(1 - rho**2).sum())
 
 
 def test_known_pairs_teach_a_map():
     x = np.random.default_rng(0).normal(size=(100, 3))
     y = x @ np.random.default_rng(1).normal(size=(3, 4))
     known = np.arange(30)
-    scores = learned_scores(x, y, known, known)
-    assert (assigned(scores)[30:] == np.arange(30, 100)).mean() > 0.9
+    scores = learn_scores(x, y, known, known)
+    assert (assign_partners(scores)[30:] == np.arange(30, 100)).mean() > 0.9
 
 
 def test_a_rotation_is_found_up_to_little():
     x = lopsided(300, 2)
     turned = x @ np.array([[0.0, 1.0], [-1.0, 0.0]])
-    a, b = whitened(x, 2), whitened(turned[::-1], 2)
-    moved = a.points @ aligned(a.points, b.points) @ b.back + b.mean
+    a, b = whiten(x, 2), whiten(turned[::-1], 2)
+    moved = a.points @ align_clouds(a.points, b.points) @ b.back + b.mean
     assert abs(moved - turned).mean() < 0.2
 
 
 def test_signs_and_angles_are_found():
-    x = whitened(lopsided(400, 2), 2).points
+    x = whiten(lopsided(400, 2), 2).points
     other = np.random.default_rng(3).permutation(x)
-    flipped = aligned(x * [-1.0, 1.0], other, rounds=0, points=400)
+    flipped = align_clouds(x * [-1.0, 1.0], other, rounds=0, points=400)
     np.testing.assert_allclose(flipped, np.diag([-1.0, 1.0]))
     turn = np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
-    np.testing.assert_allclose(aligned(x @ turn, other, points=400), turn.T, atol=0.03)
+    np.testing.assert_allclose(align_clouds(x @ turn, other, points=400), turn.T, atol=0.03)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cofill.attack import (
     membership_leaks,
     train_shadows,
 )
-from cofill.attack._membership import area_under
+from cofill.attack._membership import auc_with_interval
 from cofill.errors import DataError, SettingError
 from cofill.nets import Autoencoder, TrainSettings, recipe
 
@@ -89,7 +89,7 @@ def test_the_area_agrees_with_scikit_learn_and_its_interval_covers():
     for _ in range(100):
         member = rng.random(150) < 0.4
         scores = rng.normal(size=150) + member
-        value, (low, high) = area_under(scores[None], member[None])
+        value, (low, high) = auc_with_interval(scores[None], member[None])
         assert value == pytest.approx(roc_auc_score(member, scores))
         covered += low <= norm.cdf(1 / np.sqrt(2)) <= high
     assert covered >= 88
@@ -106,10 +106,10 @@ def test_ratios_are_those_of_two_normal_distributions():
     for k in range(3):
         a, b = logs[::2, k], logs[1::2, k]
         wide = np.sqrt(1 + 1 / 50)
-        told = norm.logpdf(np.log(own[k]), b.mean(), b.std(ddof=1) * wide)
+        leak = norm.logpdf(np.log(own[k]), b.mean(), b.std(ddof=1) * wide)
         assert offline[k] == pytest.approx((b.mean() - np.log(own[k])) / b.std(ddof=1) / wide)
         other = norm.logpdf(np.log(own[k]), a.mean(), a.std(ddof=1) * wide)
-        assert online[k] == pytest.approx(other - told)
+        assert online[k] == pytest.approx(other - leak)
 
 
 def test_everybody_is_in_half_of_the_shadow_networks(overfit):

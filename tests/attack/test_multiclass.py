@@ -9,9 +9,10 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from cofill.attack import Likelihood, MultiClass, Noise, spread_of
-from cofill.attack._multiclass import balanced
-from cofill.attack._multinomial import classes_of
+from cofill.attack import Likelihood, MultiClass, Noise
+from cofill.attack._multiclass import balance_classes
+from cofill.attack._multinomial import complete_classes
+from cofill.attack._spread import measure_spread
 from cofill.errors import DataError, SettingError
 from cofill.metrics import clustering_accuracy
 
@@ -34,7 +35,7 @@ def test_the_likelihood_is_that_of_somebody_with_all_labels():
     attack = MultiClass(rounds=0).fit(x, means=means, priors=priors)
     oracle = LogisticRegression(C=1e8, max_iter=5000, tol=1e-8).fit(x, kind)
     np.testing.assert_allclose(attack.scores_, oracle.predict_proba(x), atol=0.01)
-    assert attack.sureness_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.03)
+    assert attack.expected_accuracy_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.03)
     np.testing.assert_allclose(attack.predict_proba(x), attack.scores_)
 
 
@@ -87,7 +88,7 @@ def test_noise_is_shared_out_so_that_means_add_up():
     x, kind = blobs()
     means, priors, _ = released(x, kind)
     means = {name: mean + 0.1 * k for k, (name, mean) in enumerate(means.items())}
-    found = classes_of(spread_of(x), means, priors, None)
+    found = complete_classes(measure_spread(x), means, priors, None)
     np.testing.assert_allclose(found.shares @ found.means, x.mean(axis=0))
 
 
@@ -106,7 +107,7 @@ def test_self_training_finds_what_no_plane_can():
     assert right[1] > 0.95
     assert right[1] > right[0] + 0.01 > floor
     assert grown.changed_[0] > grown.changed_[-1] < 0.01
-    assert right[1] - 0.07 < grown.sureness_ < right[1] + 0.01
+    assert right[1] - 0.07 < grown.expected_accuracy_ < right[1] + 0.01
     some = MultiClass(landmarks=300, most=900).fit(x, **given)
     assert (some.labels_ == truth).mean() > 0.93
     assert (grown.predict(x) == grown.labels_).mean() > 0.97
@@ -128,10 +129,10 @@ def test_balanced_guesses_have_their_numbers(seed):
     rng = np.random.default_rng(seed)
     judged = rng.normal(size=(400, 5)) + np.array([0, 1, 2, 0, -1])
     wanted = rng.multinomial(400, [0.4, 0.3, 0.1, 0.1, 0.1])
-    guess, offsets = balanced(judged, wanted)
+    guess, offsets = balance_classes(judged, wanted)
     assert np.abs(np.bincount(guess, minlength=5) - wanted).max() <= 2
     assert (guess == (judged - offsets).argmax(axis=1)).all()
-    same, _ = balanced(judged, np.bincount(judged.argmax(axis=1), minlength=5))
+    same, _ = balance_classes(judged, np.bincount(judged.argmax(axis=1), minlength=5))
     assert (same == judged.argmax(axis=1)).all()
 
 

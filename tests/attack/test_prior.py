@@ -14,7 +14,7 @@ from cofill.attack import (
     estimate_share,
     sensitivity,
 )
-from cofill.attack._mixture import farthest, fit_mixtures, mean_of_highest
+from cofill.attack._mixture import fit_mixtures, mean_of_highest
 from cofill.errors import DataError, SettingError
 
 SHARES = (0.05, 0.2, 0.5, 0.8, 0.9)
@@ -43,7 +43,7 @@ def test_the_share_of_normal_classes_is_found(share, widths):
     found = estimate_share(x, x[truth].mean(axis=0))
     assert found.value == pytest.approx(share, abs=0.02)
     assert found.low <= share <= found.high <= found.most
-    assert found.told
+    assert found.is_narrow
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
@@ -59,7 +59,7 @@ def test_overlapping_classes_have_a_wide_interval_and_say_so(share):
     x, truth = blobs(share, apart=1.0)
     found = estimate_share(x, x[truth].mean(axis=0))
     assert found.low <= share <= found.high
-    assert not found.told
+    assert not found.is_narrow
     attack = KMeansFloor(starts=1).fit(x, mean=x[truth].mean(axis=0))
     assert any("does not tell the share" in note for note in attack.notes_)
     assert attack.prior_interval_ == (found.low, found.high)
@@ -91,16 +91,16 @@ def test_no_share_exceeds_what_is_possible():
     found = estimate_share(x, x[truth].mean(axis=0))
     # On the line of Fisher's discriminant the highest places, `most` of them, reach the mean.
     line = np.linalg.solve(np.cov(x.T), x[truth].mean(axis=0) - x.mean(axis=0))
-    places, place = x @ line, x[truth].mean(axis=0) @ line
-    assert mean_of_highest(places, found.most) >= place
-    assert mean_of_highest(places, found.most + 2 / 500) < place
+    positions, place = x @ line, x[truth].mean(axis=0) @ line
+    assert mean_of_highest(positions, found.most) >= place
+    assert mean_of_highest(positions, found.most + 2 / 500) < place
     assert found.most > 0.3
 
 
 def test_a_mean_like_everybodys_says_nothing():
     x, _ = blobs(0.5)
     found = estimate_share(x, x.mean(axis=0))
-    assert (found.low, found.high, found.told) == (0.0, 1.0, False)
+    assert (found.low, found.high, found.is_narrow) == (0.0, 1.0, False)
 
 
 def test_sparse_and_dense_records_have_the_same_share():
@@ -132,14 +132,14 @@ def test_attacks_estimate_a_share_they_are_not_given(make, share):
 def test_mixtures_know_their_sureness_and_their_misfit():
     rng = np.random.default_rng(0)
     truth = np.arange(5000) < 2000
-    places = rng.normal(size=5000) + 2 * truth
-    centre, scale = places.mean(), places.std()
-    ordered = np.sort((places - centre) / scale)
-    centres = np.linspace(0.05, 0.95, 60) * farthest(0.4)
+    positions = rng.normal(size=5000) + 2 * truth
+    centre, scale = positions.mean(), positions.std()
+    ordered = np.sort((positions - centre) / scale)
+    centres = np.linspace(0.05, 0.95, 60) * np.sqrt(0.6 / 0.4)
     found = fit_mixtures(ordered, centres, np.full(60, 0.4))
     assert centres[found.best] == pytest.approx((2 - centre) / scale, abs=0.05)
-    right = ((places > 1 + np.log(1.5) / 2) == truth).mean()
-    assert found.sureness == pytest.approx(right, abs=0.015)
+    right = ((positions > 1 + np.log(1.5) / 2) == truth).mean()
+    assert found.accuracy == pytest.approx(right, abs=0.015)
     assert found.misfit < 2
     assert found.apt
     two = np.sort(rng.choice([-1.0, 1.0], size=5000))
@@ -159,7 +159,7 @@ def test_the_right_share_is_the_best_of_a_table():
     assert found["guessed"] == sorted(found["guessed"])
     right = Discriminant().fit(x, mean=mean, prior=0.3)
     assert found["accuracy"][2] == (right.labels_ == truth).mean()
-    assert found["sureness"][2] == right.sureness_
+    assert found["expected_accuracy"][2] == right.expected_accuracy_
     assert sensitivity(x, mean, [0.3], attack=Discriminant())["accuracy"].null_count == 1
 
 

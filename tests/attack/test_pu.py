@@ -253,7 +253,7 @@ def test_a_batch_is_never_larger_than_the_records():
 
 def test_progress_is_told():
     x, positive = blobs()
-    told = []
+    reports = []
     train_pu(
         x[None],
         [0],
@@ -261,9 +261,9 @@ def test_progress_is_told():
         0.5,
         keys(1),
         PUSettings(**FAST, curve_every=100),
-        progress=lambda done, most: told.append((done, most)),
+        progress=lambda done, most: reports.append((done, most)),
     )
-    assert told == [(100, 160), (160, 160)]
+    assert reports == [(100, 160), (160, 160)]
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def _closed(
                 continue
             guess = attack.labels_ if case.seen is None else attack.predict(case.records)
             right = float((guess == case.truth).mean())
-            guesses.add(where, right, attack.outcome_, attack.sureness_)
+            guesses.add(where, right, attack.outcome_, attack.expected_accuracy_)
     return guesses
 
 

@@ -1,4 +1,4 @@
-"""Attribute inference: one private fact about a person, from what was released of him.
+"""Attribute inference: one private fact about a person, from what was released of them.
 
 Threat model: somebody who holds the codes (or completed rows) of people and knows a private
 attribute of m of them (a diagnosis, an income) guesses it for the others.
@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from cofill.attack._decoders import Decoded, DecoderSettings, PairCount, decode_held_out, pairs_in
-from cofill.attack._intervals import bootstrap_people, percentile_interval, r2_statistic
-from cofill.attack._leak import Leak, share_leak
+from cofill.attack._leak import Leak, compared_share_leak, r2_leak
 from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block
@@ -91,25 +90,25 @@ def infer_attribute(
     targets, blocks = _targets(facts)
     for amount in pairs:
         pairs_in(amount, len(z), settings.folds)
-    seen = z if known is None else np.hstack([z, known])
-    asked: list[tuple[np.ndarray, PairCount]] = [(seen, p) for p in pairs]
+    inputs = z if known is None else np.hstack([z, known])
+    problems: list[tuple[np.ndarray, PairCount]] = [(inputs, p) for p in pairs]
     if known is not None:
-        asked += [(known, p) for p in pairs]
-    asked.append((seen if true is None else np.hstack([seen, true]), "all"))
-    made = decode_held_out(asked, targets, settings, blocks)
+        problems += [(known, p) for p in pairs]
+    problems.append((inputs if true is None else np.hstack([inputs, true]), "all"))
+    decoded = decode_held_out(problems, targets, settings, blocks)
     leaks = []
     for k, amount in enumerate(pairs):
-        sham = made[len(pairs) + k] if known is not None else None
-        told = "all other people" if amount == "all" else f"{amount} people"
-        facts_of: dict[str, Any] = {
+        control = decoded[len(pairs) + k] if known is not None else None
+        whose = "all other people" if amount == "all" else f"{amount} people"
+        about: dict[str, Any] = {
             "name": f"inference of {name}, {amount} pairs",
-            "threat": f"a receiver who knows {name} of {told} guesses it of everybody from the "
+            "threat": f"a receiver who knows {name} of {whose} guesses it of everybody from the "
             "release",
             "scope": scope,
-            "sizes": {"people": len(z), "pairs": made[k].pairs, "repeats": settings.repeats},
+            "sizes": {"people": len(z), "pairs": decoded[k].pairs, "repeats": settings.repeats},
         }
-        judge = _number if blocks is None else _class
-        leaks.append(judge(targets, made[k], sham, made[-1], settings, facts_of))
+        judge = _judge_numbers if blocks is None else _judge_classes
+        leaks.append(judge(targets, decoded[k], control, decoded[-1], settings, about))
     return tuple(leaks)
 
 
@@ -132,62 +131,46 @@ def _targets(
     return np.eye(len(classes))[at], (Block("categorical", 0, len(classes)),)
 
 
-def _number(
+def _judge_numbers(
     truth: np.ndarray,
-    found: Decoded,
-    sham: Decoded | None,
+    decoded: Decoded,
+    control: Decoded | None,
     best: Decoded,
     settings: DecoderSettings,
-    facts: dict[str, Any],
+    about: dict[str, Any],
 ) -> Leak:
-    def drawn(made: Decoded) -> tuple[float, np.ndarray]:
-        statistic = r2_statistic(truth, made.guesses)
-        return bootstrap_people(statistic, len(truth), draws=settings.draws, seed=settings.seed)
-
-    value, spread = drawn(found)
-    other = None if sham is None else drawn(sham)
-    return Leak(
-        **facts,
-        figure="R²",
-        floor=0.0,
-        control=None if other is None else other[0],
-        attack=value,
-        ceiling=max(value, drawn(best)[0]),
-        interval=percentile_interval(spread),
-        gain=None if other is None else percentile_interval(spread - other[1]),
+    return r2_leak(
+        truth,
+        decoded.guesses,
+        None if control is None else control.guesses,
+        best.guesses,
+        draws=settings.draws,
+        seed=settings.seed,
+        **about,
     )
 
 
-def _class(
+def _judge_classes(
     truth: np.ndarray,
-    found: Decoded,
-    sham: Decoded | None,
+    decoded: Decoded,
+    control: Decoded | None,
     best: Decoded,
     settings: DecoderSettings,
-    facts: dict[str, Any],
+    about: dict[str, Any],
 ) -> Leak:
-    people = len(truth)
     classes = truth.argmax(axis=1)
 
-    def right(made: Decoded) -> Float[np.ndarray, " people"]:
-        return (made.guesses.argmax(axis=2) == classes).mean(axis=0)
+    def hits_of(decoded: Decoded) -> Float[np.ndarray, " people"]:
+        return (decoded.guesses.argmax(axis=2) == classes).mean(axis=0)
 
-    hits = right(found)
-    gain = None
-    if sham is not None:
-        apart = hits - right(sham)
-        gain = percentile_interval(
-            bootstrap_people(lambda c: c @ apart / people, people, draws=settings.draws)[1]
-        )
-    commonest = int(truth.sum(axis=0).max())
-    return share_leak(
-        round(float(hits.sum())),
-        people,
-        **facts,
+    hits = hits_of(decoded)
+    return compared_share_leak(
+        hits,
+        None if control is None else hits_of(control),
+        draws=settings.draws,
         figure="accuracy",
-        floor=commonest / people,
-        control=None if sham is None else float(right(sham).mean()),
-        ceiling=max(float(right(best).mean()), float(hits.mean())),
-        gain=gain,
+        floor=int(truth.sum(axis=0).max()) / len(truth),
+        ceiling=max(float(hits_of(best).mean()), float(hits.mean())),
         details={"classes": truth.shape[1]},
+        **about,
     )

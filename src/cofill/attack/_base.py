@@ -7,110 +7,38 @@ positive.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.errors import CofillError, DataError, SettingError
+from cofill.attack._inputs import (
+    Noise,
+    Records,
+    ReleasedMean,
+    check_columns,
+    check_enough,
+    check_mean,
+    check_prior,
+    check_records,
+)
+from cofill.attack._prior import estimate_share
+from cofill.errors import CofillError
 
-__all__ = [
-    "AbstractCalibratedAttack",
-    "AbstractMeanAttack",
-    "AttackFailed",
-    "Noise",
-    "Records",
-    "check_mean",
-    "check_prior",
-    "check_records",
-]
-
-Records: TypeAlias = Any
-"""One row per individual: a float array, or a `scipy.sparse.csr_array` where the attack takes one.
-
-SciPy does not annotate its matrices, so that a narrower type would hide their shapes.
-"""
+__all__ = ["AbstractCalibratedAttack", "AbstractMeanAttack", "AttackFailed"]
 
 Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
-
-KINDS = ("laplace", "gaussian", "unknown")
 
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
     """The attack put all records into one class, which tells nobody anything."""
 
 
-@dataclass(frozen=True)
-class Noise:
-    """What was added to each coordinate of a released mean.
-
-    Parameters
-    ----------
-    kind
-        ``"laplace"`` or ``"gaussian"``, or ``"unknown"`` for a mean that is off in ways of which
-        only the size is known, such as one that a generator has made.
-    scale
-        Scale *b* of the Laplace distribution, the standard deviation of the Gaussian, or the root
-        mean square by which coordinates are off.
-
-    Examples
-    --------
-    >>> Noise.parse("laplace:0.04")
-    Noise(kind='laplace', scale=0.04)
-    >>> round(Noise("laplace", 0.04).variance, 6)
-    0.0032
-    """
-
-    kind: str
-    scale: float | int
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise SettingError(
-                f"the kind of noise must be one of {', '.join(KINDS)}, got {self.kind!r}"
-            )
-        if not (self.scale > 0 and math.isfinite(self.scale)):
-            raise SettingError(
-                f"the scale of noise must be a number above 0, got {self.scale}; leave noise out "
-                "if the mean has none"
-            )
-
-    @classmethod
-    def parse(cls, text: str) -> Noise:
-        """Read ``"kind:scale"``."""
-        kind, _, scale = text.partition(":")
-        try:
-            return cls(kind.strip().lower(), float(scale))
-        except ValueError as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                f"noise must be written as kind:scale, such as laplace:0.04, got {text!r}"
-            ) from None
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate."""
-        return float(self.scale**2 * (2 if self.kind == "laplace" else 1))
-
-    def draw(self, size: int | tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """Return noise of the given shape, Gaussian where its kind is unknown."""
-        if self.kind == "laplace":
-            return rng.laplace(0.0, self.scale, size)
-        return rng.normal(0.0, self.scale, size)
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.scale:g}"
-
-
 class AbstractMeanAttack(BaseEstimator, ABC):
-    """An attack on a released mean, with scikit-learn's manners.
+    """An attack on a released mean, with the conventions of scikit-learn.
 
     `fit` takes the records, the mean and the share of positives, and returns self. Subclasses write
     `_fit`, which learns, and `_score`, which returns probabilities of the positive class.
@@ -118,15 +46,15 @@ class AbstractMeanAttack(BaseEstimator, ABC):
     Attributes
     ----------
     prior_
-        Share of positives that the attack went by: the one given, else the one estimated.
+        Share of positives that the attack used: the one passed to `fit`, else an estimate.
     prior_interval_
-        95 % interval of an estimated share; None where the share was given.
+        95 % interval of an estimated share; None where the share was passed.
     scores_
         Probability that each record of `fit` is positive.
     labels_
-        Whether each record of `fit` is taken for positive: a score above one half.
+        Whether each record of `fit` is guessed positive: a score above one half.
     outcome_
-        ``"ok"``, or in a few words what was not.
+        ``"ok"``, or in a few words what went wrong.
     notes_
         Sentences about how the attack went.
     """
@@ -177,10 +105,8 @@ class AbstractMeanAttack(BaseEstimator, ABC):
             self.n_features_in_ = rows.shape[1]
             self.outcome_, self.notes_ = "ok", []
             self.prior_interval_ = None
-            if share is None:
-                share = self._estimated(rows, released, noise)
-            self.prior_ = share
-            scores = self._fit(rows, released, share, noise)
+            self.prior_ = self._estimate_prior(rows, released, noise) if share is None else share
+            scores = self._fit(rows, ReleasedMean(released, self.prior_, noise))
             self.scores_ = self._score(rows) if scores is None else scores
             self.labels_ = self.scores_ > 0.5
             self._check_outcome()
@@ -194,57 +120,46 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         return self
 
     def predict(self, records: Any) -> Bool[np.ndarray, " records"]:
-        """Return whether each record is taken for positive."""
+        """Return whether each record is guessed positive."""
         return self.predict_proba(records) > 0.5
 
     def predict_proba(self, records: Any) -> Float[np.ndarray, " records"]:
         """Return the probability that each record is positive."""
         check_is_fitted(self, "scores_")
         rows = check_records(records, sparse_allowed=self.accepts_sparse)
-        if rows.shape[1] != self.n_features_in_:
-            raise DataError(
-                f"records must have the {self.n_features_in_} columns they had at fit, got "
-                f"{rows.shape[1]}; give the same columns in the same order"
-            )
+        check_columns(rows, self.n_features_in_)
         return self._score(rows)
 
     @abstractmethod
     def _fit(
-        self,
-        records: Records,
-        mean: Float[np.ndarray, " features"],
-        prior: float,
-        noise: Noise | None,
+        self, records: Records, released: ReleasedMean
     ) -> Float[np.ndarray, " records"] | None:
         """Learn; set attributes ending in an underscore, among them outcome_ and notes_.
 
-        Returns the scores of the records where they differ from those of strangers, which an
-        attack that learns from its own guesses must not make with a record's own guess; None to
-        have `_score` make them.
+        Returns the scores of the records where they differ from those of new records: an attack
+        that learns from its own guesses must not score a record with that record's own guess.
+        None to have `_score` compute them.
         """
 
     @abstractmethod
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         """Return the probability that each record is positive."""
 
-    def _estimated(
+    def _estimate_prior(
         self, records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None
     ) -> float:
-        # Here, because the estimate stands on attacks, which stand on this interface.
-        from cofill.attack._prior import estimate_share
-
-        found = estimate_share(records, mean, noise)
-        self.prior_interval_ = found.low, found.high
+        share = estimate_share(records, mean, noise)
+        self.prior_interval_ = share.low, share.high
         self.notes_.append(
             "the share of positives is estimated as if the mean were of these records; a mean of "
             "other people makes it too small"
         )
-        if not found.told:
+        if not share.is_narrow:
             self.notes_.append(
                 "the mean does not tell the share of positives: anything from "
-                f"{found.low:.3f} to {found.high:.3f} agrees with it, and guesses hang on it"
+                f"{share.low:.3f} to {share.high:.3f} agrees with it, and guesses hang on it"
             )
-        return found.value
+        return share.value
 
     def _check_outcome(self) -> None:
         if self.labels_.all() or not self.labels_.any():
@@ -259,97 +174,19 @@ class AbstractMeanAttack(BaseEstimator, ABC):
 
 
 class AbstractCalibratedAttack(AbstractMeanAttack):
-    """An attack whose scores are probabilities that it stands by.
+    """An attack whose scores are calibrated probabilities.
 
     Attributes
     ----------
     claimed_
-        Accuracy that the attack claims where its scores would claim too much; None elsewhere.
+        Expected accuracy where the scores alone would promise too much; None elsewhere.
     """
 
     claimed_: float | None = None
 
     @property
-    def sureness_(self) -> float:
+    def expected_accuracy_(self) -> float:
         """Accuracy that the attack expects of its labels, without having seen a label."""
         if self.claimed_ is not None:
             return self.claimed_
         return float(np.maximum(self.scores_, 1 - self.scores_).mean())
-
-
-def check_records(records: Any, *, sparse_allowed: bool = False) -> Records:
-    """Return records as a float array or CSR matrix with two axes and without gaps."""
-    if sparse.issparse(records):
-        if not sparse_allowed:
-            raise DataError(
-                "records must be a dense array for this attack, got a sparse matrix; give "
-                "records.toarray()"
-            )
-        rows: Any = sparse.csr_array(records)
-        rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-        known = np.isfinite(rows.data)
-    else:
-        rows = _as_floats("records", records)
-        known = np.isfinite(rows)
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise DataError(
-            "records must have two axes, individuals and features, and neither may be empty, got "
-            f"the shape {rows.shape}"
-        )
-    if not known.all():
-        raise DataError(
-            f"records must be finite numbers, got {int((~known).sum())} cells that are NaN or "
-            "infinite; complete the records or leave those rows out"
-        )
-    return rows
-
-
-def check_enough(records: Records) -> None:
-    """Refuse records among which nothing can be told apart."""
-    count, features = records.shape
-    if count < 2:
-        raise DataError(f"an attack needs at least 2 records, got {count}")
-    spread = records.max(axis=0) - records.min(axis=0)
-    if sparse.issparse(spread):
-        spread = spread.toarray()
-    if not np.asarray(spread).any():
-        raise DataError(
-            "records must differ in at least one feature, got the same values in every record for "
-            f"all {features}; there is nothing to tell apart"
-        )
-
-
-def check_mean(mean: Any, *, features: int) -> Float[np.ndarray, " features"]:
-    """Return a released mean as an array of one finite number per feature."""
-    released = _as_floats("mean", mean).astype(np.float64)
-    if released.shape != (features,):
-        raise DataError(
-            f"mean must have one value for each of the {features} features of the records, got the "
-            f"shape {released.shape}; give the mean of the same columns in the same order"
-        )
-    if not np.isfinite(released).all():
-        raise DataError(
-            f"mean must be finite numbers, got {int((~np.isfinite(released)).sum())} of {features} "
-            "that are NaN or infinite; leave those columns out of the mean and of the records"
-        )
-    return released
-
-
-def check_prior(prior: float | int | np.floating) -> float:
-    """Return the share of positives, above 0 and below 1."""
-    if not 0 < prior < 1:
-        raise SettingError(
-            f"prior must be the share of positive records, above 0 and below 1, got {prior}"
-        )
-    return float(prior)
-
-
-def _as_floats(what: str, values: Any) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{what} must be numbers, got something that cannot be read as numbers; encode text "
-            "and categories first"
-        ) from None

@@ -44,13 +44,13 @@ class Classifier:
         """Read ``"linear"``, or ``"3lp-300"``: three layers, the hidden one with 300 units."""
         if text == "linear":
             return cls(2)
-        found = re.fullmatch(r"([3-9])lp-([1-9]\d{0,4})", text)
-        if found is None:
+        parts = re.fullmatch(r"([3-9])lp-([1-9]\d{0,4})", text)
+        if parts is None:
             raise SettingError(
                 "classifier must be linear, or layers and hidden width such as 3lp-300, got "
                 f"{text!r}"
             )
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(parts[1]), int(parts[2]))
 
     def widths(self, features: int) -> tuple[int, ...]:
         """Return units a layer, inputs first."""
@@ -113,10 +113,10 @@ class Training:
         network = MLP(widths, key=key, activation=self.activation, dropout=float(self.dropout))
         keys = jax.random.split(key, len(network.weights))
         weights = tuple(
-            jax.random.uniform(own, old.shape, minval=-1, maxval=1) / old.shape[1] ** 0.5
-            for own, old in zip(keys, network.weights, strict=True)
+            jax.random.uniform(layer_key, old.shape, minval=-1, maxval=1) / old.shape[1] ** 0.5
+            for layer_key, old in zip(keys, network.weights, strict=True)
         )
-        return eqx.tree_at(lambda made: made.weights, network, weights)
+        return eqx.tree_at(lambda tree: tree.weights, network, weights)
 
 
 Settings = TypeVar("Settings", bound=Training)
@@ -146,8 +146,8 @@ def logits(
         if layer:
             hidden = ACTIVATIONS[network.activation](hidden)
             if key is not None and network.dropout > 0:
-                own = jax.random.fold_in(key, layer)
-                keep = jax.random.bernoulli(own, 1 - network.dropout, hidden.shape)
+                layer_key = jax.random.fold_in(key, layer)
+                keep = jax.random.bernoulli(layer_key, 1 - network.dropout, hidden.shape)
                 hidden = jnp.where(keep, hidden / (1 - network.dropout), 0.0)
         hidden = hidden @ weights.T + bias
     return hidden[:, 0]

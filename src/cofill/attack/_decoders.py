@@ -1,7 +1,7 @@
 """Decoders of a release, for many amounts of knowledge, folds and repeats as one batch.
 
-An attacker with *m* pairs (what was released of a person, what is private of him) learns ridge
-regression and small networks and blends them, all choices by cross-validation inside his pairs
+An attacker with *m* pairs (what was released of a person, what is private of them) learns ridge
+regression and small networks and blends them, all choices by cross-validation inside the pairs
 (`cofill.nets.fit_fusions`). Everybody is decoded by decoders that learned from others only.
 """
 
@@ -120,12 +120,12 @@ def decode_held_out(
     settings: DecoderSettings,
     blocks: tuple[Block, ...] | None = None,
 ) -> list[Decoded]:
-    """Decode everybody in every problem by decoders that did not see him.
+    """Decode everybody in every problem by decoders that did not see them.
 
     Parameters
     ----------
     problems
-        What the attacker sees of everyone, and for how many he also knows the targets. Problems
+        What the attacker sees of everyone, and for how many the targets are known. Problems
         share folds and pairs, so that their results are paired.
     targets
         What is private; numbers, or encoded cells with their `blocks`.
@@ -138,16 +138,15 @@ def decode_held_out(
     --------
     >>> x = np.random.default_rng(0).normal(size=(60, 3))
     >>> linear = DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()))
-    >>> made, = decode_held_out([(x @ np.ones((3, 4)) + x[:, :1], "all")], x[:, :1], linear)
-    >>> made.guesses.shape, made.pairs
+    >>> decoded, = decode_held_out([(x @ np.ones((3, 4)) + x[:, :1], "all")], x[:, :1], linear)
+    >>> decoded.guesses.shape, decoded.pairs
     ((1, 60, 1), 48)
     """
     people, outputs = targets.shape
-    numbers = blocks is None
     kinds = blocks or (Block("squared", 0, outputs),)
-    parts = [_scaled(inputs) for inputs, _ in problems]
+    inputs = [_standardise(values) for values, _ in problems]
     amounts = [pairs_in(amount, people, settings.folds) for _, amount in problems]
-    made = [
+    decoded = [
         Decoded(
             np.empty((settings.repeats, people, outputs)),
             np.zeros((settings.repeats, outputs)),
@@ -155,38 +154,39 @@ def decode_held_out(
         )
         for amount in amounts
     ]
-    jobs: list[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]] = []
-    asked: list[FusionProblem] = []
+    tasks: list[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]] = []
+    fits: list[FusionProblem] = []
     for repeat in range(settings.repeats):
         rng = np.random.default_rng([settings.seed, repeat, 0xDEC0])
-        turn = rng.permutation(people)
+        order = rng.permutation(people)
         for fold in range(settings.folds):
-            out, pool = turn[fold :: settings.folds], np.delete(turn, np.s_[fold :: settings.folds])
-            pool = rng.permutation(pool)
-            for k, (inputs, amount) in enumerate(zip(parts, amounts, strict=True)):
+            held_out = order[fold :: settings.folds]
+            pool = rng.permutation(np.delete(order, np.s_[fold :: settings.folds]))
+            seed = int(rng.integers(2**31))
+            for k, (values, amount) in enumerate(zip(inputs, amounts, strict=True)):
                 pairs = pool[:amount]
-                # The attacker scales by his pairs: he has no other targets.
-                centre, scale = _scale(targets[pairs]) if numbers else _unscaled(outputs)
-                seed = int(rng.integers(2**31)) if k == 0 else asked[-1].seed
-                asked.append(
+                # The attacker scales by the pairs: there are no other known targets.
+                centre, scale = np.zeros(outputs), np.ones(outputs)
+                if blocks is None:
+                    centre, scale = _scale(targets[pairs])
+                fits.append(
                     FusionProblem(
-                        inputs[pairs],
+                        values[pairs],
                         np.ones((amount, 1), bool),
-                        ((0, inputs.shape[1]),),
+                        ((0, values.shape[1]),),
                         (targets[pairs] - centre) / scale,
                         kinds,
                         seed=seed,
                         name="a decoder",
                     )
                 )
-                jobs.append((k, repeat, out, centre, scale))
-    fusions = fit_fusions(asked, settings.fusion)
-    for (k, repeat, out, centre, scale), fusion, problem in zip(jobs, fusions, asked, strict=True):
-        seen = parts[k][out]
-        guess = fusion.predict(seen, np.ones((len(seen), 1), bool))
-        made[k].guesses[repeat, out] = guess * scale + centre
-        made[k].precision[repeat] += _precision(fusion, problem, scale) / settings.folds
-    return made
+                tasks.append((k, repeat, held_out, centre, scale))
+    fusions = fit_fusions(fits, settings.fusion)
+    for (k, repeat, held_out, centre, scale), fusion, fit in zip(tasks, fusions, fits, strict=True):
+        guess = fusion.predict(inputs[k][held_out], np.ones((len(held_out), 1), bool))
+        decoded[k].guesses[repeat, held_out] = guess * scale + centre
+        decoded[k].precision[repeat] += _precision(fusion, fit, scale) / settings.folds
+    return decoded
 
 
 def _precision(fusion: Fusion, problem: FusionProblem, scale: np.ndarray) -> np.ndarray:
@@ -194,7 +194,7 @@ def _precision(fusion: Fusion, problem: FusionProblem, scale: np.ndarray) -> np.
     return 1 / np.maximum(wrong, 1e-3 * scale**2)
 
 
-def _scaled(values: np.ndarray) -> np.ndarray:
+def _standardise(values: np.ndarray) -> np.ndarray:
     centre, scale = _scale(values)
     return (values - centre) / scale
 
@@ -204,7 +204,3 @@ def _scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # A column that does not vary (or by rounding only) is left as it is.
     flat = scale <= 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
     return values.mean(axis=0), np.where(flat, 1.0, scale)
-
-
-def _unscaled(outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros(outputs), np.ones(outputs)

@@ -14,17 +14,17 @@ from cofill.errors import DataError, SettingError
 from cofill.views import write_table
 
 __all__ = [
-    "ReleasedMeans",
+    "MeanFile",
     "flag_column",
     "number_column",
-    "read_release",
+    "read_means",
     "text_column",
     "write_guesses",
 ]
 
 
 @dataclass(frozen=True)
-class ReleasedMeans:
+class MeanFile:
     """A file's mean, or means of several classes, with what it says of shares and noise.
 
     Parameters
@@ -52,86 +52,86 @@ class ReleasedMeans:
         return list(next(iter(self.means.values())))
 
 
-def read_release(path: Path) -> ReleasedMeans:
+def read_means(path: Path) -> MeanFile:
     """Read and check a JSON file with a mean or with the means of several classes."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError):
         raise DataError(f"{path} is not a readable JSON file; write it again") from None
-    if isinstance(found, dict) and isinstance(found.get("means"), dict):
-        return _several(path, found)
-    if isinstance(found, dict) and not isinstance(found.get("mean"), dict):
-        found = {"mean": found}
-    if not isinstance(found, dict) or not found["mean"]:
-        raise DataError(f"{path} must hold a mean as {{column: value, …}}")
-    for name, value in found["mean"].items():
-        _number(value, f"{path}: the mean of column {name!r}")
-    share = found.get("prior")
-    priors = {} if share is None else {"": _number(share, f"{path}: the prior")}
-    return ReleasedMeans({"": found["mean"]}, priors, _noise(path, found))
+    if isinstance(content, dict) and isinstance(content.get("means"), dict):
+        means, priors = _class_means(path, content)
+    else:
+        if isinstance(content, dict) and not isinstance(content.get("mean"), dict):
+            content = {"mean": content}
+        if not isinstance(content, dict) or not content["mean"]:
+            raise DataError(f"{path} must hold a mean as {{column: value, …}}")
+        for name, value in content["mean"].items():
+            _check_number(value, f"{path}: the mean of column {name!r}")
+        means, priors = {"": content["mean"]}, {}
+        if content.get("prior") is not None:
+            _check_number(content["prior"], f"{path}: the prior")
+            priors = {"": content["prior"]}
+    noise = content.get("noise")
+    if noise is not None and not isinstance(noise, str):
+        raise DataError(f"{path}: the noise must be text such as laplace:0.04")
+    return MeanFile(means, priors, noise)
 
 
-def _several(path: Path, found: dict[str, Any]) -> ReleasedMeans:
-    means = found["means"]
+def _class_means(
+    path: Path, content: dict[str, Any]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    means, priors = content["means"], content.get("priors") or {}
     if not means or not all(isinstance(mean, dict) and mean for mean in means.values()):
         raise DataError(f"{path} must hold means as {{class: {{column: value, …}}, …}}")
     if "" in means:
         raise DataError(f"{path}: every class must have a name, got an empty one")
-    columns = set(next(iter(means.values())))
+    columns = list(next(iter(means.values())))
     for kind, mean in means.items():
-        if set(mean) != columns:
+        if set(mean) != set(columns):
             raise DataError(
                 f"{path}: the means of all classes must have the same columns, got {len(mean)} for "
                 f"class {kind!r} where the first class has {len(columns)}, or others"
             )
         for name, value in mean.items():
-            _number(value, f"{path}: the mean of column {name!r} in class {kind!r}")
-    priors = found.get("priors") or {}
+            _check_number(value, f"{path}: the mean of column {name!r} in class {kind!r}")
     if not isinstance(priors, dict):
         raise DataError(f"{path} must hold priors as {{class: share, …}}")
     for kind, share in priors.items():
-        _number(share, f"{path}: the share of class {kind!r}")
-    order = list(next(iter(means.values())))
-    ordered = {kind: {name: mean[name] for name in order} for kind, mean in means.items()}
-    return ReleasedMeans(ordered, priors, _noise(path, found))
+        _check_number(share, f"{path}: the share of class {kind!r}")
+    return {kind: {name: mean[name] for name in columns} for kind, mean in means.items()}, priors
 
 
-def _noise(path: Path, found: dict[str, Any]) -> str | None:
-    noise = found.get("noise")
-    if noise is not None and not isinstance(noise, str):
-        raise DataError(f"{path}: the noise must be text such as laplace:0.04")
-    return noise
-
-
-def _number(value: Any, what: str) -> float | int:
+def _check_number(value: Any, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
         raise DataError(f"{what} must be a finite number")
-    return value
 
 
 def number_column(table: pa.Table, column: str, where: str) -> np.ndarray:
     """Return a column of numbers without gaps."""
-    values = table.column(column)
+    values = _full_column(table, column, where)
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
             or pa.types.is_boolean(values.type)):  # fmt: skip
         raise DataError(
             f"{where}: column {column!r} must hold numbers, got {values.type}; encode it first"
         )
+    return values.cast(pa.float64()).to_numpy()
+
+
+def _full_column(table: pa.Table, column: str, where: str) -> Any:
+    values = table.column(column)
     if values.null_count:
         raise DataError(
             f"{where}: column {column!r} has {values.null_count} empty cells; complete the records "
             "or leave those rows out"
         )
-    return values.cast(pa.float64()).to_numpy()
+    return values
 
 
 def flag_column(table: pa.Table, column: str, positive: str, where: str) -> np.ndarray:
     """Return where a column has the positive value; a truth value counts as 1 or 0."""
-    values = table.column(column)
-    if values.null_count:
-        raise DataError(f"{where}: column {column!r} has {values.null_count} empty cells")
+    values = _full_column(table, column, where)
     if pa.types.is_boolean(values.type):
         return values.to_numpy() == (positive.lower() in ("1", "true", "yes"))
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
@@ -146,9 +146,7 @@ def flag_column(table: pa.Table, column: str, positive: str, where: str) -> np.n
 
 def text_column(table: pa.Table, column: str, where: str) -> np.ndarray:
     """Return a column of classes as text; whole numbers are written without a point."""
-    values = table.column(column)
-    if values.null_count:
-        raise DataError(f"{where}: column {column!r} has {values.null_count} empty cells")
+    values = _full_column(table, column, where)
     return np.array(
         [
             str(int(v)) if isinstance(v, float) and v.is_integer() else str(v)

@@ -37,8 +37,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cofill.attack._base import Noise, Records
 from cofill.attack._classifiers import Training, logits, require
+from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._risks import LOSSES
 from cofill.attack._runs import (
     ASIDE,
@@ -192,13 +192,13 @@ class GrowRule(AbstractRule[GrowSettings]):
         leaves = jnp.concatenate(
             [reached | limit, jnp.array([memory.count >= settings.t_tune, False])]
         )[memory.stage]
-        here = jnp.arange(2) == memory.stage
+        current = jnp.arange(2) == memory.stage
         stage = memory.stage + leaves
         new = Memory(
             stage=stage,
             count=jnp.where(leaves, 0, memory.count) + 1,
             lengths=memory.lengths + (jnp.arange(3) == stage),
-            limited=memory.limited | (here & limit & ~reached),
+            limited=memory.limited | (current & limit & ~reached),
         )
         return new, (stage, positive)
 
@@ -214,7 +214,7 @@ class GrowRule(AbstractRule[GrowSettings]):
         """Return the weighted loss of the batch and the mean."""
         settings, (stage, positive) = self.training, seen
         loss = LOSSES[settings.loss]
-        own = logits(network, rows, key)
+        values = logits(network, rows, key)
         mean = loss(logits(network, given.positives, jax.random.fold_in(key, ASIDE))[0], 1)
         count, pre = positive.sum(), stage == PRE_TRAIN
         w_p, w_n = grow_weights(
@@ -230,7 +230,7 @@ class GrowRule(AbstractRule[GrowSettings]):
         of_mean = jnp.where(pre, 0.5, each * w_p)
         of_rows = jnp.where(pre, 0.5 / len(rows), each * jnp.where(positive, w_p, w_n))
         labels = jnp.where(positive & ~pre, 1.0, -1.0)
-        return of_mean * mean + (of_rows * loss(own, labels)).sum()
+        return of_mean * mean + (of_rows * loss(values, labels)).sum()
 
 
 def train_growpu(
@@ -285,19 +285,18 @@ def train_growpu(
     given = gather_inputs(which, means[:, None], prior, keys, sets=len(records))
     rule = GrowRule(settings or GrowSettings())
     runs = train_runs(rule, records, given, labels=labels, progress=progress)
-    outcomes = [
-        outcome
-        if outcome != "ok"
-        else "growth limit"
-        if grow
-        else "pre-train limit"
-        if pre
-        else "ok"
-        for outcome, (pre, grow) in zip(runs.outcomes, runs.memory.limited, strict=True)
+    limits = [
+        "growth limit" if grow else "pre-train limit" if pre else "ok"
+        for pre, grow in runs.memory.limited
     ]
+    outcomes = (
+        limit if outcome == "ok" else outcome
+        for outcome, limit in zip(runs.outcomes, limits, strict=True)
+    )
     return replace(runs, outcomes=tuple(outcomes))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GrowPU(AbstractNetworkAttack):
     """The attack of the paper: pre-train on the mean, grow, fine-tune.
 
@@ -330,68 +329,40 @@ class GrowPU(AbstractNetworkAttack):
 
     name: ClassVar[str] = "growPU"
 
-    stage_steps_: tuple[int, int, int]
-
-    def __init__(
-        self,
-        *,
-        classifier: str = "linear",
-        batch: int = 500,
-        optimizer: str = "sgd",
-        learning_rate: float | int = 1e-3,
-        weight_decay: float | int = 0.0,
-        activation: str = "tanh",
-        dropout: float | int = 0.2,
-        pi_pre: float | int | None = None,
-        pi_grow: float | int | None = None,
-        alpha: float | int | None = None,
-        gamma: float | int = 0.5,
-        t_pre: int = 10_000,
-        t_grow: int = 10_000,
-        t_tune: int = 10_000,
-        loss: str = "logistic",
-        seed: int = 0,
-    ) -> None:
-        self.classifier = classifier
-        self.batch = batch
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.activation = activation
-        self.dropout = dropout
-        self.pi_pre = pi_pre
-        self.pi_grow = pi_grow
-        self.alpha = alpha
-        self.gamma = gamma
-        self.t_pre = t_pre
-        self.t_grow = t_grow
-        self.t_tune = t_tune
-        self.loss = loss
-        self.seed = seed
+    classifier: str = "linear"
+    batch: int = 500
+    optimizer: str = "sgd"
+    learning_rate: float | int = 1e-3
+    weight_decay: float | int = 0.0
+    activation: str = "tanh"
+    dropout: float | int = 0.2
+    pi_pre: float | int | None = None
+    pi_grow: float | int | None = None
+    alpha: float | int | None = None
+    gamma: float | int = 0.5
+    t_pre: int = 10_000
+    t_grow: int = 10_000
+    t_tune: int = 10_000
+    loss: str = "logistic"
+    seed: int = 0
 
     def settings(self) -> GrowSettings:
         """Return the settings of the training, checked."""
         return self._settings(GrowSettings)
 
-    def _fit(
-        self,
-        records: Records,
-        mean: Float[np.ndarray, " features"],
-        prior: float,
-        noise: Noise | None,
-    ) -> None:
-        settings = self.settings()
-        runs = train_growpu(records[None], [0], mean[None], prior, self._keys(), settings)
+    def _fit(self, records: Records, released: ReleasedMean) -> None:
+        settings, prior = self.settings(), released.prior
+        runs = train_growpu(records[None], [0], released.mean[None], prior, self._keys(), settings)
         self._keep(runs)
         pre, grow, tune = (int(steps) for steps in runs.memory.lengths[0])
         self.stage_steps_ = pre, grow, tune
-        limited = runs.memory.limited[0]
-        if limited[0]:
+        pre_limited, grow_limited = runs.memory.limited[0]
+        if pre_limited:
             self.notes_.append(
                 f"pre-training took its limit of {pre} steps without narrowing down to the share "
                 f"of {settings.pre(prior):g}"
             )
-        if limited[1]:
+        if grow_limited:
             self.notes_.append(
                 f"growth took its limit of {grow} steps without reaching the share of "
                 f"{settings.grow(prior):g}"

@@ -1,4 +1,4 @@
-"""Intervals over people: everything is drawn again person by person, pairs of figures together."""
+"""Intervals over people: exact for shares, else by a bootstrap that draws people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import betaincinv
 
-__all__ = ["bootstrap_people", "percentile_interval", "r2_statistic"]
+__all__ = ["bootstrap_people", "exact_interval", "percentile_interval", "r2_statistic"]
 
 _CELLS = 2**24
+
+
+def exact_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the Clopper–Pearson interval of a share.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in exact_interval(0, 10)]
+    [0.0, 0.3085]
+    """
+    tail = (1 - level) / 2
+    low = 0.0 if right == 0 else float(betaincinv(right, count - right + 1, tail))
+    high = 1.0 if right == count else float(betaincinv(right + 1, count - right, 1 - tail))
+    return low, high
 
 
 def bootstrap_people(
@@ -77,8 +92,8 @@ def r2_statistic(
     def statistic(counts: Float[np.ndarray, "draws people"]) -> Float[np.ndarray, " draws"]:
         total = counts @ y**2 - (counts @ y) ** 2 / counts.sum(axis=1, keepdims=True)
         # A draw may miss everyone who differs: such a feature does not count in it.
-        there = total > 1e-9 * len(y)
-        share = np.where(there, (counts @ wrong) / np.where(there, total, 1.0), 0.0)
-        return 1 - share.sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+        counted = total > 1e-9 * len(y)
+        share = np.where(counted, (counts @ wrong) / np.where(counted, total, 1.0), 0.0)
+        return 1 - share.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
 
     return statistic

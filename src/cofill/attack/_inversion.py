@@ -1,7 +1,8 @@
 """Code inversion: the private row behind a released code.
 
-Threat model: the receiver of codes, or a site that colludes with him, knows the rows of m of the
-people (or, with m = 0, only rows of other people of the same kind) and guesses everybody else's.
+Threat model: the receiver of codes, or a site that colludes with the receiver, knows the rows of m
+of the people (or, with m = 0, only rows of other people of the same kind) and guesses everybody
+else's.
 """
 
 from __future__ import annotations
@@ -10,20 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from cofill.attack._alignment import aligned, whitened
 from cofill.attack._decoders import Decoded, DecoderSettings, PairCount, decode_held_out, pairs_in
-from cofill.attack._image_leaks import image_leaks
-from cofill.attack._intervals import bootstrap_people, percentile_interval, r2_statistic
-from cofill.attack._leak import Leak, share_leak
-from cofill.attack._people import (
-    as_matrix,
-    check_same_people,
-    check_varied,
-    count_hits,
-    rank_candidates,
-)
+from cofill.attack._leak import Leak, compared_share_leak, r2_leak
+from cofill.attack._matching import align_clouds, whiten
+from cofill.attack._people import as_matrix, check_same_people, check_varied, rank_candidates
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2_per_feature
 
@@ -44,17 +36,13 @@ def invert_codes(
     pairs: Sequence[PairCount] = (10, 100, "all"),
     known: Any = None,
     public: Any = None,
-    decoded: Any = None,
-    image: tuple[int, int] | None = None,
-    data_range: float | int = 1.0,
     parts: Sequence[np.ndarray] | None = None,
     settings: DecoderSettings | None = None,
 ) -> tuple[Leak, ...]:
     """Guess rows from codes, with ever more auxiliary pairs.
 
     The floor is the mean row (R² 0) and a guess among all people; the control learns from the same
-    pairs by `known` alone; the ceiling is the better of a decoder taught with everybody else's pair
-    and the site's own one.
+    pairs by `known` alone; the ceiling is a decoder taught with everybody else's pair.
 
     Parameters
     ----------
@@ -64,16 +52,10 @@ def invert_codes(
         Numbers of people whose code and row the attacker has; 0 needs `public`; ``"all"`` is
         everybody outside the part of the people that is decoded.
     known
-        What the attacker has of the same people anyway, such as his own view of them; the attack
-        then uses both, the control this alone.
+        What the attacker has of the same people anyway, such as a view of them; the attack then
+        uses both, the control this alone.
     public
         Rows of other people of the same kind.
-    decoded
-        What the site's own decoder makes of the codes.
-    image
-        Height and width, where rows are images: adds PSNR and SSIM.
-    data_range
-        Distance between black and white of images.
     parts
         Positions of people who are judged apart, by decoders that may know anybody else's pair:
         everything is returned for the first part, then for the next. One part of everybody when
@@ -85,7 +67,7 @@ def invert_codes(
     -------
     tuple of Leak
         For each number of pairs: mean R² over features (median and each one in the details), the
-        share of people whose guessed row is nearest to their own among all; PSNR and SSIM.
+        share of people whose guessed row is nearest to their own among all.
 
     Examples
     --------
@@ -98,56 +80,42 @@ def invert_codes(
     [('R²', True), ('share re-identified', True)]
     """
     settings = settings or DecoderSettings()
-    z, x, own = _checked(codes, rows, known, settings)
-    site = None if decoded is None else as_matrix("decoded", decoded)
-    if site is not None:
-        check_same_people(codes=as_matrix("codes", codes), decoded=site)
-        site = site[settings.sample(len(site))]
+    z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
+    beside = None if known is None else as_matrix("known", known, least=10)
+    check_same_people(codes=z, rows=x, known=beside)
+    everybody = settings.sample(len(z))
+    z, x = z[everybody], x[everybody]
+    beside = None if beside is None else beside[everybody]
+    check_varied("codes", z)
+    check_varied("rows", x)
     if not pairs:
         raise SettingError("pairs must hold at least one number of pairs, got none")
-    amounts = [p for p in pairs if p != 0]
+    amounts: list[PairCount] = [*dict.fromkeys([*(p for p in pairs if p != 0), "all"])]
     for amount in amounts:
         pairs_in(amount, len(x), settings.folds)
-    seen = z if own is None else np.hstack([z, own])
-    wanted: list[PairCount] = [*dict.fromkeys([*amounts, "all"])]
-    asked = [(seen, p) for p in wanted]
-    if own is not None:
-        asked += [(own, p) for p in wanted]
-    made = decode_held_out(asked, x, settings)
-    found = dict(zip(wanted, made, strict=False))
-    shams = dict(zip(wanted, made[len(wanted) :], strict=False))
+    inputs = z if beside is None else np.hstack([z, beside])
+    problems = [(inputs, p) for p in amounts]
+    if beside is not None:
+        problems += [(beside, p) for p in amounts]
+    results = decode_held_out(problems, x, settings)
+    decoded = dict(zip(amounts, results, strict=False))
+    controls = dict(zip(amounts, results[len(amounts) :], strict=False))
     if 0 in pairs:
         if public is None:
             raise SettingError("public must be rows of other people for an attack without pairs")
-        found[0] = _blind(z, as_matrix("public", public), x.shape[1], settings)
+        decoded[0] = _decode_blind(z, as_matrix("public", public), x.shape[1], settings)
     leaks: list[Leak] = []
-    everybody = settings.sample(len(as_matrix("codes", codes)))
     for part in [everybody] if parts is None else parts:
         at = np.flatnonzero(np.isin(everybody, part))
-        best, beside = found["all"].of(at), None if site is None else site[at]
         for amount in pairs:
-            sham = shams[amount].of(at) if amount in shams else None
-            judge = _Judge(x[at], found[amount].of(at), sham, best, beside, amount, settings)
-            leaks += [judge.explained(), judge.recognised()]
-            if image is not None:
-                leaks += judge.images(image, data_range)
+            control = controls[amount].of(at) if amount in controls else None
+            leaks += _judge_rows(
+                x[at], decoded[amount].of(at), control, decoded["all"].of(at), amount, settings
+            )
     return tuple(leaks)
 
 
-def _checked(
-    codes: Any, rows: Any, known: Any, settings: DecoderSettings
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
-    own = None if known is None else as_matrix("known", known, least=10)
-    check_same_people(codes=z, rows=x, known=own)
-    chosen = settings.sample(len(z))
-    z, x = z[chosen], x[chosen]
-    check_varied("codes", z)
-    check_varied("rows", x)
-    return z, x, None if own is None else own[chosen]
-
-
-def _blind(
+def _decode_blind(
     codes: np.ndarray, public: np.ndarray, features: int, settings: DecoderSettings
 ) -> Decoded:
     """Guess rows without any pair, from the shape of the codes' cloud."""
@@ -158,118 +126,61 @@ def _blind(
     scale = np.where(scale > 0, scale, 1.0)
     guesses = []
     for repeat in range(settings.repeats):
-        a, b = whitened(codes, _RANK), whitened((public - centre) / scale, _RANK)
+        a, b = whiten(codes, _RANK), whiten((public - centre) / scale, _RANK)
         both = min(a.points.shape[1], b.points.shape[1])
-        turn = aligned(a.points[:, :both], b.points[:, :both], seed=settings.seed + repeat)
+        turn = align_clouds(a.points[:, :both], b.points[:, :both], seed=settings.seed + repeat)
         guesses.append((a.points[:, :both] @ turn @ b.back[:both]) * scale + centre)
     even = np.broadcast_to(1 / scale**2, (settings.repeats, features)).copy()
     return Decoded(np.stack(guesses), even, 0)
 
 
-class _Judge:
-    """Compares guesses with the truth."""
+def _judge_rows(
+    truth: np.ndarray,
+    decoded: Decoded,
+    control: Decoded | None,
+    best: Decoded,
+    amount: PairCount,
+    settings: DecoderSettings,
+) -> list[Leak]:
+    """Return the mean R² over features, and the share of people whose guess is nearest to them."""
+    people = len(truth)
+    whose = "all other people" if amount == "all" else f"{amount} people"
+    facts: dict[str, Any] = {
+        "name": f"code inversion, {amount} pairs",
+        "threat": (
+            f"a receiver of codes who also knows the rows of {whose} guesses everybody's row"
+            if amount
+            else "a receiver of codes who has rows of other people guesses everybody's row"
+        ),
+        "scope": "individual",
+        "sizes": {"people": people, "pairs": decoded.pairs, "repeats": len(decoded.guesses)},
+        "notes": () if amount else (_BLIND,),
+    }
+    each = np.mean([r2_per_feature(truth, g) for g in decoded.guesses], axis=0)
+    explained = r2_leak(
+        truth,
+        decoded.guesses,
+        None if control is None else control.guesses,
+        best.guesses,
+        draws=settings.draws,
+        seed=settings.seed,
+        details={"median": float(np.median(each)), "per_feature": each},
+        **facts,
+    )
 
-    def __init__(
-        self,
-        truth: np.ndarray,
-        found: Decoded,
-        sham: Decoded | None,
-        best: Decoded,
-        site: np.ndarray | None,
-        amount: PairCount,
-        settings: DecoderSettings,
-    ) -> None:
-        self.truth, self.found, self.sham, self.best, self.site = truth, found, sham, best, site
-        self.settings = settings
-        told = "all other people" if amount == "all" else f"{amount} people"
-        self.facts: dict[str, Any] = {
-            "name": f"code inversion, {amount} pairs",
-            "threat": (
-                f"a receiver of codes who also knows the rows of {told} guesses everybody's row"
-                if amount
-                else "a receiver of codes who has rows of other people guesses everybody's row"
-            ),
-            "scope": "individual",
-            "sizes": {"people": len(truth), "pairs": found.pairs, "repeats": len(found.guesses)},
-            "notes": () if amount else (_BLIND,),
-        }
+    def ranks_of(decoded: Decoded) -> np.ndarray:
+        repeats = zip(decoded.guesses, decoded.precision, strict=True)
+        return np.stack([rank_candidates(g, truth, p) for g, p in repeats])
 
-    def explained(self) -> Leak:
-        """Return the mean R² over features."""
-
-        def drawn(guesses: np.ndarray) -> tuple[float, np.ndarray]:
-            return bootstrap_people(
-                r2_statistic(self.truth, guesses),
-                len(self.truth),
-                draws=self.settings.draws,
-                seed=self.settings.seed,
-            )
-
-        value, spread = drawn(self.found.guesses)
-        control, gain = None, None
-        if self.sham is not None:
-            control, other = drawn(self.sham.guesses)
-            gain = percentile_interval(spread - other)
-        ceiling = max(drawn(g)[0] for g in self._ceilings())
-        each = np.mean([r2_per_feature(self.truth, g) for g in self.found.guesses], axis=0)
-        return Leak(
-            **self.facts,
-            figure="R²",
-            floor=0.0,
-            control=control,
-            attack=value,
-            ceiling=max(ceiling, value),
-            interval=percentile_interval(spread),
-            gain=gain,
-            details={"median": float(np.median(each)), "per_feature": each},
-        )
-
-    def recognised(self) -> Leak:
-        """Return the share of people whose guess is nearest to their own row."""
-        people = len(self.truth)
-        ranks = self._ranks(self.found)
-        control, gain = None, None
-        if self.sham is not None:
-            other = self._ranks(self.sham)
-            control = float((other == 0).mean())
-            apart = (ranks == 0).mean(axis=0) - (other == 0).mean(axis=0)
-            gain = percentile_interval(bootstrap_people(lambda c: c @ apart / people, people)[1])
-        ceiling = max(
-            float((self._ranks(self.best) == 0).mean()),
-            0.0
-            if self.site is None
-            else float((rank_candidates(self.site, self.truth) == 0).mean()),
-        )
-        hits = count_hits(ranks)
-        return share_leak(
-            hits,
-            people,
-            **self.facts,
-            figure="share re-identified",
-            floor=1 / people,
-            control=control,
-            ceiling=max(ceiling, hits / people),
-            gain=gain,
-            details={"median_rank": float(np.median(ranks)), "candidates": people},
-        )
-
-    def images(self, image: tuple[int, int], data_range: float | int) -> list[Leak]:
-        """Return PSNR and SSIM."""
-        sham = None if self.sham is None else self.sham.guesses
-        return image_leaks(
-            self.truth,
-            self.found.guesses,
-            sham,
-            self._ceilings(),
-            image,
-            float(data_range),
-            draws=self.settings.draws,
-            facts=self.facts,
-        )
-
-    def _ceilings(self) -> list[Float[np.ndarray, "repeats people features"]]:
-        return [self.best.guesses, *([] if self.site is None else [self.site[None]])]
-
-    def _ranks(self, made: Decoded) -> np.ndarray:
-        rows = zip(made.guesses, made.precision, strict=True)
-        return np.stack([rank_candidates(g, self.truth, p) for g, p in rows])
+    ranks = ranks_of(decoded)
+    hits = (ranks == 0).mean(axis=0)
+    recognised = compared_share_leak(
+        hits,
+        None if control is None else (ranks_of(control) == 0).mean(axis=0),
+        figure="share re-identified",
+        floor=1 / people,
+        ceiling=max(float((ranks_of(best) == 0).mean()), round(float(hits.sum())) / people),
+        details={"median_rank": float(np.median(ranks)), "candidates": people},
+        **facts,
+    )
+    return [explained, recognised]

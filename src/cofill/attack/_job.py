@@ -16,25 +16,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, Noise
+from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack
 from cofill.attack._discriminant import Discriminant
 from cofill.attack._files import (
-    ReleasedMeans,
+    MeanFile,
     flag_column,
     number_column,
-    read_release,
+    read_means,
     text_column,
     write_guesses,
 )
-from cofill.attack._floor import KMeansFloor
+from cofill.attack._floor import KMeansFloor, judge_guesses
 from cofill.attack._growpu import GrowPU
+from cofill.attack._inputs import Noise
 from cofill.attack._likelihood import Likelihood
 from cofill.attack._multiclass import MultiClass
 from cofill.attack._multinomial import REST
 from cofill.attack._pu import NNPU, UPU
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._sensitivity import sensitivity
-from cofill.attack._verdict import judge_guesses
 from cofill.errors import DataError, SettingError
 from cofill.views import Source
 
@@ -132,15 +132,15 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
         raise SettingError(f"--out must be a .csv or .parquet file, got {job.out!r}")
     if out.exists() and not job.overwrite:
         raise SettingError(f"{out} exists already and is left as it is; give --overwrite")
-    release = read_release(Path(job.mean))
-    said = job.noise or release.noise
-    noise = None if said is None else Noise.parse(said)
-    table = _table(job, release.columns)
-    records = np.column_stack([number_column(table, c, job.records) for c in release.columns])
-    attacked = _several if release.several else _one
-    facts, guesses = attacked(job, release, noise, table, records)
+    released = read_means(Path(job.mean))
+    noise_text = job.noise or released.noise
+    noise = None if noise_text is None else Noise.parse(noise_text)
+    table = _read_table(job, released.columns)
+    records = np.column_stack([number_column(table, c, job.records) for c in released.columns])
+    attack = _attack_classes if released.several else _attack_one
+    facts, guesses = attack(job, released, noise, table, records)
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
-    ignored = len(table.column_names) - len({*release.columns, *named})
+    ignored = len(table.column_names) - len({*released.columns, *named})
     if ignored:
         facts["notes"].append(f"{ignored} columns of the records are not in the mean and not used")
     ids = table.column(job.id) if job.id else pa.array(np.arange(1, len(records) + 1))
@@ -148,29 +148,26 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
     return MeanAttackResult(facts, out)
 
 
-def _one(
+def _attack_one(
     job: MeanAttackJob,
-    release: ReleasedMeans,
+    released: MeanFile,
     noise: Noise | None,
     table: pa.Table,
     records: np.ndarray,
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     """Attack one class's mean."""
-    mean = list(release.means[""].values())
-    prior = job.prior if job.prior is not None else release.priors.get("")
+    mean = list(released.means[""].values())
+    prior = job.prior if job.prior is not None else released.priors.get("")
     attack = _seeded(MEAN_ATTACKS[job.method](), job.seed)
     truth = None if job.truth is None else _truth(job, table)
     attack.fit(records, mean=mean, prior=prior, noise=noise)
     interval = attack.prior_interval_
     facts: dict[str, Any] = {
-        "method": job.method,
-        "records": len(records),
-        "features": len(mean),
+        **_common_facts(job, released, noise, records),
         "prior": round(attack.prior_, 4),
         "prior_interval_95": None if interval is None else [round(end, 4) for end in interval],
-        "noise": None if noise is None else str(noise),
         "guessed_positive": int(attack.labels_.sum()),
-        "expected_accuracy": round(attack.sureness_, 4)
+        "expected_accuracy": round(attack.expected_accuracy_, 4)
         if isinstance(attack, AbstractCalibratedAttack)
         else None,
         "outcome": attack.outcome_,
@@ -178,16 +175,16 @@ def _one(
     }
     if job.priors:
         trial = _seeded(MEAN_ATTACKS[job.method](), job.seed)
-        found = sensitivity(records, mean, job.priors, noise=noise, attack=trial, truth=truth)
-        facts["sensitivity"] = found.to_pylist()
+        tried = sensitivity(records, mean, job.priors, noise=noise, attack=trial, truth=truth)
+        facts["sensitivity"] = tried.to_pylist()
     if truth is not None:
-        facts["judged"] = _judged(job, table, records, truth, attack.labels_)
+        facts["judged"] = _judge(job, table, records, truth, attack.labels_)
     return facts, {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_)}
 
 
-def _several(
+def _attack_classes(
     job: MeanAttackJob,
-    release: ReleasedMeans,
+    released: MeanFile,
     noise: Noise | None,
     table: pa.Table,
     records: np.ndarray,
@@ -203,45 +200,58 @@ def _several(
             "--prior and --priors are for the mean of one class; the shares of several stand in "
             f"{job.mean} as priors"
         )
-    means = {kind: list(mean.values()) for kind, mean in release.means.items()}
+    means = {kind: list(mean.values()) for kind, mean in released.means.items()}
     attack = CLASS_ATTACKS[job.method](seed=job.seed)
-    attack.fit(records, means=means, priors=release.priors or None, noise=noise)
+    attack.fit(records, means=means, priors=released.priors or None, noise=noise)
     names = attack.classes_.tolist()
-    guessed = {name: int((attack.labels_ == name).sum()) for name in names}
     facts: dict[str, Any] = {
-        "method": job.method,
-        "records": len(records),
-        "features": len(release.columns),
+        **_common_facts(job, released, noise, records),
         "priors": {name: round(share, 4) for name, share in attack.priors_.items()},
-        "priors_given": bool(release.priors),
-        "noise": None if noise is None else str(noise),
-        "guessed": guessed,
-        "expected_accuracy": round(attack.sureness_, 4),
+        "priors_given": bool(released.priors),
+        "guessed": {name: int((attack.labels_ == name).sum()) for name in names},
+        "expected_accuracy": round(attack.expected_accuracy_, 4),
         "outcome": "ok",
         "notes": list(attack.notes_),
     }
     if job.truth is not None:
-        truth = text_column(table, job.truth, job.records)
-        unknown = ~np.isin(truth, names)
-        if unknown.any() and REST not in names:
-            raise DataError(
-                f"column {job.truth!r} must hold the classes of {job.mean}, got others in "
-                f"{int(unknown.sum())} of {len(truth)} rows; add their means, or shares below 1"
-            )
-        truth = np.where(unknown, REST, truth)
-        if len(np.unique(truth)) < 2:
-            raise DataError(f"column {job.truth!r} must hold at least two classes, got one")
-        facts["judged"] = _judged(job, table, records, truth, attack.labels_)
+        facts["judged"] = _judge(
+            job, table, records, _true_classes(job, table, names), attack.labels_
+        )
     scores = {f"probability_{name}": pa.array(attack.scores_[:, k]) for k, name in enumerate(names)}
     best = {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_.max(axis=1))}
     return facts, best | scores
+
+
+def _common_facts(
+    job: MeanAttackJob, released: MeanFile, noise: Noise | None, records: np.ndarray
+) -> dict[str, Any]:
+    return {
+        "method": job.method,
+        "records": len(records),
+        "features": len(released.columns),
+        "noise": None if noise is None else str(noise),
+    }
+
+
+def _true_classes(job: MeanAttackJob, table: pa.Table, names: list[str]) -> np.ndarray:
+    truth = text_column(table, job.truth or "", job.records)
+    unknown = ~np.isin(truth, names)
+    if unknown.any() and REST not in names:
+        raise DataError(
+            f"column {job.truth!r} must hold the classes of {job.mean}, got others in "
+            f"{int(unknown.sum())} of {len(truth)} rows; add their means, or shares below 1"
+        )
+    truth = np.where(unknown, REST, truth)
+    if len(np.unique(truth)) < 2:
+        raise DataError(f"column {job.truth!r} must hold at least two classes, got one")
+    return truth
 
 
 def _seeded(attack: AbstractMeanAttack, seed: int) -> AbstractMeanAttack:
     return attack.set_params(seed=seed) if "seed" in attack.get_params() else attack
 
 
-def _table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
+def _read_table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
     table = Source(job.records).read(job.id or "")
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
     missing = [c for c in (*named, *columns) if c not in table.column_names]
@@ -264,7 +274,7 @@ def _truth(job: MeanAttackJob, table: pa.Table) -> np.ndarray:
     return truth
 
 
-def _judged(
+def _judge(
     job: MeanAttackJob,
     table: pa.Table,
     records: np.ndarray,

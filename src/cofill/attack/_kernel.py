@@ -1,27 +1,41 @@
-"""Kernel ridge regression whose every prediction leaves the record's own label out.
+"""Self-training by a kernel ridge regression whose predictions leave the record's own label out.
 
 A Gaussian kernel on some of the records as landmarks (Nyström) makes features; the smoother
 ``H = Φ(ΦᵀΦ + λI)⁻¹Φᵀ`` does not depend on labels, so it is made once, and each new set of labels
 costs two products. Leaving a record out has the closed form ``(f − h·y) / (1 − h)`` with its
 leverage h: cross-fitting of as many folds as there are records, for nothing.
+
+Because the smoother is fixed, rounds of guessing from the last guesses (`repeat_guesses`) are
+nearly free and go on until guesses repeat themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from scipy import linalg, sparse
 
-from cofill.attack._base import Records
+from cofill.attack._inputs import Records
+from cofill.attack._spread import Spread
 
-__all__ = ["Kernel", "Smoother", "kernel_of"]
+__all__ = [
+    "Kernel",
+    "Smoother",
+    "choose_smoother",
+    "fit_kernel",
+    "repeat_guesses",
+    "sample_records",
+]
 
 _JITTER = 1e-4
 _PAIRS = 2000  # of records whose median distance sets the kernel's width
 _ROWS = 16_384
+_RIDGES = (0.1, 1.0)
+_TRIAL = 400  # landmarks with which kernels are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +61,17 @@ class Kernel:
 
     def features(self, records: Records) -> Float[np.ndarray, "records landmarks"]:
         """Return one feature per landmark for each record."""
-        made = np.empty((records.shape[0], len(self.root)), np.float32)
+        features = np.empty((records.shape[0], len(self.root)), np.float32)
         for start in range(0, records.shape[0], _ROWS):
             part = slice(start, start + _ROWS)
             near = _gauss(_scaled(records[part], self.scale), self.landmarks, self.width)
-            made[part] = linalg.solve_triangular(
+            features[part] = linalg.solve_triangular(
                 self.root, near.T, lower=True, check_finite=False
             ).T
-        return made
+        return features
 
 
-def kernel_of(
+def fit_kernel(
     records: Records, scale: Float[np.ndarray, " features"], landmarks: int, key: int
 ) -> Kernel:
     """Return a kernel whose width is the median squared distance between two records."""
@@ -65,12 +79,12 @@ def kernel_of(
     count = records.shape[0]
     chosen = np.sort(rng.permutation(count)[:landmarks])
     rows = _scaled(records[chosen], scale)
-    one, other = rng.integers(rows.shape[0], size=(2, _PAIRS))
-    width = float(np.median(_squares(rows[one] - rows[other])[one != other])) or 1.0
+    first, second = rng.integers(rows.shape[0], size=(2, _PAIRS))
+    width = float(np.median(_squares(rows[first] - rows[second])[first != second])) or 1.0
     # In double precision: rounded products of far records would leave it indefinite.
-    own = _gauss(rows.astype(np.float64), rows.astype(np.float64), width)
-    own[np.diag_indices_from(own)] += _JITTER
-    root = linalg.cholesky(own, lower=True, check_finite=False).astype(np.float32)
+    gram = _gauss(rows.astype(np.float64), rows.astype(np.float64), width)
+    gram[np.diag_indices_from(gram)] += _JITTER
+    root = linalg.cholesky(gram, lower=True, check_finite=False).astype(np.float32)
     return Kernel(rows, scale, width, root)
 
 
@@ -112,13 +126,76 @@ class Smoother:
         >>> bool(np.isclose(Smoother.of(x, 0.5).left_out(y)[0], rest))
         True
         """
-        made = self.half @ (self.half.T @ labels)
-        return (made - self.leverage * labels) / np.maximum(1 - self.leverage, 1e-6)
+        predicted = self.half @ (self.half.T @ labels)
+        return (predicted - self.leverage * labels) / np.maximum(1 - self.leverage, 1e-6)
 
     def weights(self, labels: Float[np.ndarray, " records"]) -> Float[np.ndarray, " features"]:
         """Return the regression's weights for new records' features."""
         right = self.half.T @ labels
         return linalg.solve_triangular(self.system, right, lower=True, trans=1, check_finite=False)
+
+
+def choose_smoother(
+    records: Records,
+    spread: Spread,
+    labels: Sequence[Float[np.ndarray, " records"]],
+    landmarks: int,
+    seed: int,
+) -> tuple[Kernel, Smoother]:
+    """Return the kernel and the ridge regression that predict labels best out of sample.
+
+    Compared are ridges, and the records' own units with those in which every column varies alike.
+    """
+    trials: list[tuple[float, int, np.ndarray, float]] = []
+    count = records.shape[0]
+    for scale in _scales(spread):
+        features = fit_kernel(records, scale, min(_TRIAL, count), seed).features(records)
+        for ridge in _RIDGES:
+            smoother = Smoother.of(features, ridge)
+            errors = [np.mean((smoother.left_out(values) - values) ** 2) for values in labels]
+            trials.append((float(np.sum(errors)), len(trials), scale, ridge))
+    _, _, scale, ridge = min(trials)
+    kernel = fit_kernel(records, scale, min(landmarks, count), seed)
+    return kernel, Smoother.of(kernel.features(records), ridge)
+
+
+def sample_records(count: int, most: int, seed: int) -> Int[np.ndarray, " some"]:
+    """Return the positions of all records, or of so many chosen at random."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng([seed, 1]).permutation(count)[:most])
+
+
+def repeat_guesses(
+    judge: Callable[[np.ndarray], np.ndarray],
+    guess: Callable[[np.ndarray], tuple[np.ndarray, Any]],
+    first: Shaped[np.ndarray, " records"],
+    rounds: int,
+) -> tuple[np.ndarray, np.ndarray, Any, list[float]]:
+    """Judge records by the last guesses and guess anew, until guesses repeat themselves.
+
+    Returns the last judgements, the guesses by them, the cut that made these, and the share of
+    guesses that changed in each round.
+    """
+    previous = current = first
+    changed: list[float] = []
+    while True:
+        judged = judge(current).astype(np.float64)
+        following, cut = guess(judged)
+        changed.append(float((following != current).mean()))
+        # A few records at the cut may go back and forth for ever.
+        if (following == previous).all() or not changed[-1] or len(changed) == rounds:
+            return judged, following, cut, changed
+        previous, current = current, following
+
+
+def _scales(spread: Spread) -> list[np.ndarray]:
+    deviation = np.sqrt(np.einsum("fk,k,fk->f", spread.vectors, spread.values, spread.vectors))
+    unscaled = np.ones_like(deviation)
+    varies = deviation > 1e-6 * deviation.max()
+    if not varies.any() or np.ptp(deviation[varies]) <= 0.01 * deviation.max():
+        return [unscaled]
+    return [unscaled, np.where(varies, deviation, deviation.max())]
 
 
 def _scaled(records: Records, scale: np.ndarray) -> Any:
@@ -135,10 +212,11 @@ def _squares(rows: Any) -> np.ndarray:
 
 def _gauss(rows: Any, landmarks: Any, width: float) -> np.ndarray:
     products = rows @ landmarks.T
-    made = products.toarray() if sparse.issparse(products) else products
-    made *= -2
-    made += _squares(rows)[:, None]
-    made += _squares(landmarks)[None, :]
-    np.maximum(made, 0, out=made)
-    made *= -1 / width
-    return np.exp(made, out=made)
+    # In place: this is the largest array of the attack.
+    distances = products.toarray() if sparse.issparse(products) else products
+    distances *= -2
+    distances += _squares(rows)[:, None]
+    distances += _squares(landmarks)[None, :]
+    np.maximum(distances, 0, out=distances)
+    distances *= -1 / width
+    return np.exp(distances, out=distances)

@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from cofill.attack._verdict import exact_interval
+from cofill.attack._intervals import (
+    bootstrap_people,
+    exact_interval,
+    percentile_interval,
+    r2_statistic,
+)
 from cofill.errors import SettingError
 
-__all__ = ["Leak", "share_leak"]
+__all__ = ["Leak", "compared_share_leak", "r2_leak", "share_leak"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +35,12 @@ class Leak:
         What the numbers are: ``"R²"``, ``"share re-identified"``, ``"TPR at 1 % FPR"``.
     scope
         ``"individual"`` where the release itself tells of a person, ``"population"`` where what is
-        true of people like him does.
+        true of similar people does.
     floor
         The figure of somebody who guesses.
     control
-        The figure of the same attacker without the release, by what he has anyway; None where he
-        has nothing.
+        The figure of the same attacker without the release, by what they have anyway; None where
+        they have nothing.
     attack
         The figure reached.
     ceiling
@@ -95,9 +101,8 @@ class Leak:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON's types, None for what is not finite."""
-        found = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
         return {
-            **found,
+            **{name: _plain(getattr(self, name)) for name in self.__dataclass_fields__},
             "excludes_floor": self.excludes_floor(),
             "beats_control": self.beats_control(),
         }
@@ -107,6 +112,63 @@ def share_leak(hits: int, count: int, *, level: float = 0.95, **rest: Any) -> Le
     """Return the leak whose figure is a share, with its Clopper–Pearson interval."""
     low, high = exact_interval(hits, count, level)
     return Leak(attack=hits / count, interval=(low, high), level=level, **rest)
+
+
+def compared_share_leak(
+    hits: Float[np.ndarray, " people"],
+    control: Float[np.ndarray, " people"] | None,
+    *,
+    draws: int = 1000,
+    **rest: Any,
+) -> Leak:
+    """Return the leak whose figure is the share of people hit, compared person by person.
+
+    Hits are means over repeats: repeats attack the same people again, and for an interval they are
+    no further people.
+    """
+    people, gain = len(hits), None
+    if control is not None:
+        difference = hits - control
+        gain = percentile_interval(
+            bootstrap_people(lambda counts: counts @ difference / people, people, draws=draws)[1]
+        )
+    return share_leak(
+        round(float(hits.sum())),
+        people,
+        control=None if control is None else float(control.mean()),
+        gain=gain,
+        **rest,
+    )
+
+
+def r2_leak(
+    truth: Float[np.ndarray, "people features"],
+    guesses: Float[np.ndarray, "repeats people features"],
+    control: Float[np.ndarray, "repeats people features"] | None,
+    best: Float[np.ndarray, "repeats people features"],
+    *,
+    draws: int,
+    seed: int,
+    **rest: Any,
+) -> Leak:
+    """Return the leak whose figure is the mean R² over features; the floor is the mean row."""
+
+    def drawn(guesses: np.ndarray) -> tuple[float, np.ndarray]:
+        statistic = r2_statistic(truth, guesses)
+        return bootstrap_people(statistic, len(truth), draws=draws, seed=seed)
+
+    value, values = drawn(guesses)
+    control_value, control_values = (None, None) if control is None else drawn(control)
+    return Leak(
+        figure="R²",
+        floor=0.0,
+        control=control_value,
+        attack=value,
+        ceiling=max(value, drawn(best)[0]),
+        interval=percentile_interval(values),
+        gain=None if control_values is None else percentile_interval(values - control_values),
+        **rest,
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -20,19 +20,22 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from cofill.attack._base import AbstractCalibratedAttack, Noise, Records
-from cofill.attack._discriminant import Direction, direction_of, quantile_cut, shrinkage
-from cofill.attack._spread import Spread, spread_of
-from cofill.attack._sureness import BEYOND, is_beyond, sureness_of_scores
+from cofill.attack._base import AbstractCalibratedAttack
+from cofill.attack._direction import Direction, fit_direction, fit_shrinkage, quantile_cut
+from cofill.attack._expected_accuracy import BEYOND, accuracy_from_scores, is_beyond
+from cofill.attack._inputs import Records, ReleasedMean
+from cofill.attack._spread import Spread, measure_spread
 
-__all__ = ["Likelihood", "Logistic", "fit_guesses", "fit_logistic"]
+__all__ = ["Likelihood", "Logistic", "fit_calibrated_logistic", "fit_logistic"]
 
 _ROWS = 16_384
 _STEPS = 50
 _KEPT = 30_000_000  # numbers up to which turned records are kept between steps
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
 _STIFF = 1e12
-_MATTERS = 1e-3  # error of the mean's place, relative to it, above which more than rounding is off
+_MATTERS = (
+    1e-3  # error of the mean's position, relative to it, above which more than rounding is off
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,100 +50,66 @@ class Logistic:
         return np.asarray(records @ self.weights, dtype=np.float64).ravel() + self.intercept
 
 
-def fit_logistic(
-    records: Records,
-    spread: Spread,
-    mean: Float[np.ndarray, " features"],
-    prior: float,
-    noise: Noise | None,
-    *,
-    beside: Float[np.ndarray, " records"] | None = None,
-) -> Logistic:
-    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors.
-
-    With log-odds `beside`, what is fitted comes on top of them, and noise holds it back to none.
-    """
-    kept = spread.values > 1e-9 * spread.values.max()
-    vectors, values = spread.vectors[:, kept], spread.values[kept]
-    seen = vectors.T @ (mean - spread.mean)
-    count = spread.count
+def fit_logistic(records: Records, spread: Spread, released: ReleasedMean) -> Logistic:
+    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors."""
+    varies = spread.values > 1e-9 * spread.values.max()
+    vectors, values = spread.vectors[:, varies], spread.values[varies]
+    observed = vectors.T @ (released.mean - spread.mean)
+    count, prior = spread.count, released.prior
     ridge = np.full(len(values), _RIDGE * count)
-    stated = 0.0 if noise is None else noise.variance
-    unexplained = seen
-    if beside is not None:
-        chance = expit(beside)
-        expected = np.asarray(chance @ records, dtype=np.float64) / chance.sum()
-        unexplained = vectors.T @ (mean - expected)
-    believed, variance = shrinkage(unexplained, values, stated)
+    stated = 0.0 if released.noise is None else released.noise.variance
+    believed, variance = fit_shrinkage(observed, values, stated)
     if variance > 0:
         believed = np.maximum(believed, 1e-12)
         ridge += np.minimum(count * prior * (1 - prior) * values * (1 / believed - 1), _STIFF)
     ridge = np.append(ridge, 0.0)
-    target = prior * count * np.append(seen, 1.0)
-    weights = np.zeros(len(target))
-    if beside is None:
-        weights[-1] = np.log(prior / (1 - prior))
+    target = prior * count * np.append(observed, 1.0)
+    weights = np.append(np.zeros(len(values)), np.log(prior / (1 - prior)))
+    few = records.shape[0] * len(values) <= _KEPT
+    stored_pieces = list(_turned(records, spread.mean, vectors)) if few else []
 
-    def value(at: np.ndarray) -> float:
-        total = sum(float(np.logaddexp(0.0, odds(k, part, at)).sum()) for k, part in turned())
+    def pieces() -> Iterable[np.ndarray]:
+        return stored_pieces or _turned(records, spread.mean, vectors)
+
+    def objective(at: np.ndarray) -> float:
+        total = sum(float(np.logaddexp(0.0, part @ at).sum()) for part in pieces())
         return total - float(target @ at) + 0.5 * float(ridge @ at**2)
 
-    def turned() -> Iterable[tuple[int, np.ndarray]]:
-        return enumerate(kept_pieces or _turned(records, spread.mean, vectors))
-
-    def odds(piece: int, part: np.ndarray, at: np.ndarray) -> np.ndarray:
-        own = part @ at
-        return own if beside is None else own + beside[piece * _ROWS : (piece + 1) * _ROWS]
-
-    few = records.shape[0] * len(values) <= _KEPT
-    kept_pieces = list(_turned(records, spread.mean, vectors)) if few else []
-
-    here = value(weights)
+    value = objective(weights)
     for _ in range(_STEPS):
         slope = ridge * weights - target
         curvature = np.diag(ridge + 1e-9 * count)
-        for k, part in turned():
-            share = expit(odds(k, part, weights))
-            slope += part.T @ share
-            curvature += (part * (share * (1 - share))[:, None]).T @ part
+        for part in pieces():
+            chance = expit(part @ weights)
+            slope += part.T @ chance
+            curvature += (part * (chance * (1 - chance))[:, None]).T @ part
         step = np.linalg.solve(curvature, slope)
-        size, there = 1.0, value(weights - step)
-        while there > here - 1e-4 * size * float(slope @ step) and size > 1e-6:
+        size, new_value = 1.0, objective(weights - step)
+        while new_value > value - 1e-4 * size * float(slope @ step) and size > 1e-6:
             size /= 2
-            there = value(weights - size * step)
+            new_value = objective(weights - size * step)
         weights = weights - size * step
-        if here - there < 1e-6 * count:
+        if value - new_value < 1e-6 * count:
             break
-        here = there
-    own = vectors @ weights[:-1]
-    return Logistic(own, float(weights[-1] - spread.mean @ own))
+        value = new_value
+    per_feature = vectors @ weights[:-1]
+    return Logistic(per_feature, float(weights[-1] - spread.mean @ per_feature))
 
 
-def fit_guesses(
-    records: Records,
-    spread: Spread,
-    direction: Direction,
-    mean: Float[np.ndarray, " features"],
-    prior: float,
-    noise: Noise | None,
+def fit_calibrated_logistic(
+    records: Records, spread: Spread, direction: Direction, released: ReleasedMean
 ) -> Logistic:
-    """Fit the regression by whose odds records are guessed.
+    """Return the regression whose odds above one are the guesses.
 
-    Parameters
-    ----------
-    records, spread
-        Records without labels, and how they vary.
-    direction
-        The discriminant's, which knows whether the mean is off in ways that nobody stated.
-    mean, prior, noise
-        What was released of the positives, and their share.
+    Where the mean is off in ways that nobody stated, which the discriminant's `direction` knows,
+    the intercept is moved so that as many records are guessed positive as there should be.
     """
-    found = fit_logistic(records, spread, mean, prior, noise)
-    known = noise is not None and noise.kind != "unknown"
+    model = fit_logistic(records, spread, released)
+    known = released.noise is not None and released.noise.kind != "unknown"
     if known or direction.error <= _MATTERS * abs(direction.expected):
-        return found
-    _, cut = quantile_cut(found.logits(records), prior)
-    return replace(found, intercept=found.intercept - cut)
+        return model
+    _, cut = quantile_cut(model.logits(records), released.prior)
+    return replace(model, intercept=model.intercept - cut)
 
 
 def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
@@ -156,7 +125,7 @@ class Likelihood(AbstractCalibratedAttack):
 
     Attributes
     ----------
-    sureness_
+    expected_accuracy_
         Accuracy that the attack expects of its labels.
 
     Examples
@@ -174,21 +143,15 @@ class Likelihood(AbstractCalibratedAttack):
     name = "likelihood"
     accepts_sparse = True
 
-    def _fit(
-        self,
-        records: Records,
-        mean: Float[np.ndarray, " features"],
-        prior: float,
-        noise: Noise | None,
-    ) -> None:
-        spread = spread_of(records)
-        line = direction_of(spread, mean, noise)
-        self.model_ = fit_guesses(records, spread, line, mean, prior, noise)
+    def _fit(self, records: Records, released: ReleasedMean) -> None:
+        spread = measure_spread(records)
+        line = fit_direction(spread, released.mean, released.noise)
+        self.model_ = fit_calibrated_logistic(records, spread, line, released)
         self.claimed_ = None
-        if is_beyond(line.places(records), prior, line.cautious):
+        if is_beyond(line.positions(records), released.prior, line.cautious):
             logits = self.model_.logits(records)
             share = float(np.clip((logits > 0).mean(), 1 / len(logits), 1 - 1 / len(logits)))
-            self.claimed_ = sureness_of_scores(logits, share)
+            self.claimed_ = accuracy_from_scores(logits, share)
             self.notes_.append(BEYOND)
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:

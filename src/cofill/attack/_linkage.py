@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.attack._alignment import whitened
 from cofill.attack._intervals import bootstrap_people, percentile_interval
 from cofill.attack._leak import Leak, share_leak
-from cofill.attack._matching import assigned, learned_scores, pair_scores, self_trained, starts
+from cofill.attack._matching import (
+    assign_partners,
+    initial_scores,
+    learn_scores,
+    pair_scores,
+    refine_scores,
+    whiten,
+)
 from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 
@@ -80,7 +86,7 @@ def link_codes(
     Parameters
     ----------
     first, second
-        Codes at the two sites, people in the same order, which only the judge uses.
+        Codes at the two sites, people in the same order, which only judges the attack.
     pairs
         Numbers of people whose two codes the attacker knows. They are not linked again.
     settings
@@ -108,20 +114,20 @@ def link_codes(
     check_varied("second", b)
     rng = np.random.default_rng([settings.seed, 0x11A7])
     chosen = rng.permutation(len(a))[: settings.most_people]
-    # Nobody's place in the list may help: the second site's people come in an order of their own.
+    # Nobody's position in the list may help: the second site's people come in another order.
     onto = rng.permutation(len(chosen))
     a, b = a[chosen], b[chosen][onto]
-    own = np.argsort(onto)
+    partners = np.argsort(onto)
     nobody = np.stack([rng.permutation(column) for column in b.T], axis=1)
     for amount in pairs:
         _check_pairs(amount, len(a))
-    ceiling = _hits(_everyone(a, b, own), own).mean(axis=1)
+    ceiling = _hits(_score_by_everyone(a, b, partners), partners).mean(axis=1)
     leaks: list[Leak] = []
     for amount in pairs:
         repeats = settings.repeats if amount else 1
-        hits = [_attack(a, b, own, amount, settings, r) for r in range(repeats)]
-        sham = _attack(a, nobody, own, amount, settings, 0)
-        leaks += _leaks(np.stack(hits), sham, ceiling, amount)
+        hits = [_attack(a, b, partners, amount, settings, r) for r in range(repeats)]
+        control = _attack(a, nobody, partners, amount, settings, 0)
+        leaks += _leaks(np.stack(hits), control, ceiling, amount)
     return tuple(leaks)
 
 
@@ -136,49 +142,54 @@ def _check_pairs(amount: int, people: int) -> None:
 
 
 def _attack(
-    a: np.ndarray, b: np.ndarray, own: np.ndarray, amount: int, settings: LinkageSettings, turn: int
+    a: np.ndarray,
+    b: np.ndarray,
+    partners: np.ndarray,
+    amount: int,
+    settings: LinkageSettings,
+    turn: int,
 ) -> Float[np.ndarray, "figures people"]:
     """Return whether each person was linked, by each figure; NaN for those known before."""
     rng = np.random.default_rng([settings.seed, turn, 0x9A12])
     left = rng.permutation(len(a))[:amount]
-    right = own[left]
+    right = partners[left]
     if amount:
         # Blind starts beside it help here and harm there: what a matching claims to tell is no safe
         # judge between them.
-        rough = learned_scores(a, b, left, right)
+        rough = learn_scores(a, b, left, right)
     else:
         short = min(settings.rounds, _SHORT)
-        blind = starts(a, b, seed=settings.seed)
-        tried = [self_trained(a, b, s, left, right, rounds=short) for s in blind]
-        rough = max(tried, key=lambda one: one[1])[0]
-    scores, _ = self_trained(a, b, rough, left, right, rounds=settings.rounds)
+        blind = initial_scores(a, b, seed=settings.seed)
+        tried = [refine_scores(a, b, s, left, right, rounds=short) for s in blind]
+        rough = max(tried, key=lambda trial: trial[1])[0]
+    scores, _ = refine_scores(a, b, rough, left, right, rounds=settings.rounds)
     rest = np.setdiff1d(np.arange(len(a)), left)
-    places = np.sort(own[rest])  # in the second site's order
-    found = np.full((len(_FIGURES), len(a)), np.nan)
-    found[:, rest] = _hits(scores[np.ix_(rest, places)], np.searchsorted(places, own[rest]))
-    return found
+    others = np.sort(partners[rest])  # in the second site's order
+    hits = np.full((len(_FIGURES), len(a)), np.nan)
+    hits[:, rest] = _hits(scores[np.ix_(rest, others)], np.searchsorted(others, partners[rest]))
+    return hits
 
 
-def _hits(scores: Float[np.ndarray, "n n"], own: np.ndarray) -> Bool[np.ndarray, "figures n"]:
+def _hits(scores: Float[np.ndarray, "n n"], partners: np.ndarray) -> Bool[np.ndarray, "figures n"]:
     count = len(scores)
-    mine = scores[np.arange(count), own]
-    ranks = (scores >= mine[:, None]).sum(axis=1) - 1
-    return np.stack([ranks == 0, assigned(scores) == own, ranks < _top(count)])
+    true = scores[np.arange(count), partners]
+    ranks = (scores >= true[:, None]).sum(axis=1) - 1
+    return np.stack([ranks == 0, assign_partners(scores) == partners, ranks < _top(count)])
 
 
 def _top(count: int) -> int:
     return max(1, count // 100)
 
 
-def _everyone(a: np.ndarray, b: np.ndarray, own: np.ndarray) -> np.ndarray:
+def _score_by_everyone(a: np.ndarray, b: np.ndarray, partners: np.ndarray) -> np.ndarray:
     most = max(2, min(len(a) // 20, 20))
-    u, v = whitened(a, most).points, whitened(b, most).points
-    return pair_scores(u, v, u.T @ v[own] / len(u))[0]
+    u, v = whiten(a, most).points, whiten(b, most).points
+    return pair_scores(u, v, u.T @ v[partners] / len(u))[0]
 
 
 def _leaks(
     hits: Float[np.ndarray, "repeats figures people"],
-    sham: Float[np.ndarray, "figures people"],
+    control: Float[np.ndarray, "figures people"],
     ceiling: Float[np.ndarray, " figures"],
     amount: int,
 ) -> list[Leak]:
@@ -189,9 +200,9 @@ def _leaks(
     leaks = []
     for k, figure in enumerate(_FIGURES):
         asked = ~np.isnan(hits[:, k])
-        share, control = float(hits[:, k][asked].mean()), float(np.nanmean(sham[k]))
+        share = float(hits[:, k][asked].mean())
         _, drawn = bootstrap_people(_share(hits[:, k]), people)
-        _, others = bootstrap_people(_share(sham[None, k]), people)
+        _, controls = bootstrap_people(_share(control[None, k]), people)
         leaks.append(
             share_leak(
                 round(share * count),
@@ -201,9 +212,9 @@ def _leaks(
                 figure=figure,
                 scope="individual",
                 floor=floors[k],
-                control=control,
+                control=float(np.nanmean(control[k])),
                 ceiling=max(float(ceiling[k]), share),
-                gain=percentile_interval(drawn - others),
+                gain=percentile_interval(drawn - controls),
                 sizes={"people": people, "linked": count, "pairs": amount, "repeats": len(hits)},
                 details={"by_repeat": np.nanmean(hits[:, k], axis=1)},
             )
@@ -214,7 +225,7 @@ def _leaks(
 def _share(
     hits: Float[np.ndarray, "repeats people"],
 ) -> Callable[[Float[np.ndarray, "draws people"]], Float[np.ndarray, " draws"]]:
-    """Return the statistic: the share of the times that somebody was asked after and linked."""
-    found = np.nansum(hits, axis=0)
+    """Return the statistic: the share of the attempts to link somebody that succeeded."""
+    linked = np.nansum(hits, axis=0)
     times = (~np.isnan(hits)).sum(axis=0).astype(np.float64)
-    return lambda counts: (counts @ found) / np.maximum(counts @ times, 1.0)
+    return lambda counts: (counts @ linked) / np.maximum(counts @ times, 1.0)

@@ -17,15 +17,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.attack._intervals import exact_interval
 from cofill.attack._leak import Leak, share_leak
 from cofill.attack._people import as_matrix
-from cofill.attack._verdict import exact_interval
 from cofill.errors import DataError, SettingError
 
-__all__ = ["METHODS", "attack_membership", "likelihood_ratios", "membership_leaks"]
+__all__ = [
+    "METHODS",
+    "attack_membership",
+    "check_method",
+    "likelihood_ratios",
+    "membership_leaks",
+    "score_losses",
+]
 
 METHODS = ("threshold", "online", "offline")
-_OWN_SPREAD = 32  # shadow networks on either side from which each person has a variance of his own
+_PERSONAL_SPREAD = 32  # shadow networks on a side from which each person's variance is their own
 _THREATS = {
     "threshold": "somebody who has a person's row and the network takes a small loss for a member",
     "online": (
@@ -58,8 +65,8 @@ def likelihood_ratios(
     shadow_losses, inside
         Under shadow networks, and which of them were trained on whom.
     online
-        Use networks trained on the person as well; else the score is how far his loss lies below
-        that of a stranger, in standard deviations.
+        Use networks trained on the person as well; else the score is how far a person's loss lies
+        below that of a stranger, in standard deviations.
 
     Examples
     --------
@@ -69,18 +76,34 @@ def likelihood_ratios(
     >>> bool(scores[0] > 0 > scores[1])
     True
     """
-    least = np.finfo(np.float64).tiny
-    own, others = np.log(np.maximum(losses, least)), np.log(np.maximum(shadow_losses, least))
-    centre, spread = _normal(others, ~inside, "out of")
+    values, shadow_values = _log(losses), _log(shadow_losses)
+    outer_mean, outer_width = _fit_normal(shadow_values, ~inside, "out of")
     if not online:
-        return (centre - own) / spread
-    member, width = _normal(others, inside, "in")
+        return (outer_mean - values) / outer_width
+    inner_mean, inner_width = _fit_normal(shadow_values, inside, "in")
     return (
-        0.5 * ((own - centre) / spread) ** 2
-        + np.log(spread)
-        - 0.5 * ((own - member) / width) ** 2
-        - np.log(width)
+        0.5 * ((values - outer_mean) / outer_width) ** 2
+        + np.log(outer_width)
+        - 0.5 * ((values - inner_mean) / inner_width) ** 2
+        - np.log(inner_width)
     )
+
+
+def score_losses(
+    losses: Float[np.ndarray, " people"],
+    shadow_losses: Float[np.ndarray, "shadows people"],
+    inside: Bool[np.ndarray, "shadows people"],
+    method: str,
+) -> tuple[Float[np.ndarray, " people"], Float[np.ndarray, " people"]]:
+    """Return scores that are higher for members, and those of the control.
+
+    The control is the loss under networks that never saw the person: it tells how ordinary somebody
+    is, not whether they were a member.
+    """
+    control = -_fit_normal(_log(shadow_losses), ~inside, "out of")[0]
+    if method == "threshold":
+        return -losses, control
+    return likelihood_ratios(losses, shadow_losses, inside, online=method == "online"), control
 
 
 def attack_membership(
@@ -99,7 +122,7 @@ def attack_membership(
     losses
         Of people under the network attacked: one a person.
     member
-        Who was in its training set, for the judge.
+        Who was in its training set, to judge the attack by.
     shadow_losses, inside
         Networks × people: losses under shadow networks, and which were trained on whom; needed by
         ``"online"`` and ``"offline"``.
@@ -121,30 +144,38 @@ def attack_membership(
     >>> [(leak.figure, leak.attack) for leak in leaks]
     [('TPR at 0.1 % FPR', 1.0), ('TPR at 1 % FPR', 1.0), ('AUC', 1.0)]
     """
-    if method not in METHODS:
-        raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    own = as_matrix("losses", np.asarray(losses)[:, None], least=4)[:, 0]
+    check_method(method)
+    values = as_matrix("losses", np.asarray(losses)[:, None], least=4)[:, 0]
     truth = np.asarray(member)
-    if truth.shape != own.shape or truth.dtype != np.bool_:
+    if truth.shape != values.shape or truth.dtype != np.bool_:
         raise DataError(
-            f"member must be one truth value for each of the {len(own)} losses, got the shape "
+            f"member must be one truth value for each of the {len(values)} losses, got the shape "
             f"{truth.shape} of type {truth.dtype}"
         )
-    control = None
-    scores = -own
-    if shadow_losses is not None:
-        others, was = as_matrix("shadow_losses", shadow_losses, least=2), np.asarray(inside)
-        if others.shape[1] != len(own) or was.shape != others.shape or was.dtype != np.bool_:
-            raise DataError(
-                "shadow_losses and inside must have a row for each shadow network and a column for "
-                f"each of the {len(own)} people, got {others.shape} and {was.shape}"
-            )
-        control = -_normal(np.log(np.maximum(others, 1e-300)), ~was, "out of")[0][None]
+    if shadow_losses is None:
         if method != "threshold":
-            scores = likelihood_ratios(own, others, was, online=method == "online")
-    elif method != "threshold":
-        raise SettingError(f"shadow_losses and inside must be given for the method {method!r}")
-    return membership_leaks(scores[None], truth[None], control=control, method=method, rates=rates)
+            raise SettingError(f"shadow_losses and inside must be given for the method {method!r}")
+        return membership_leaks(-values[None], truth[None], rates=rates)
+    shadows, trained = as_matrix("shadow_losses", shadow_losses, least=2), np.asarray(inside)
+    if (
+        shadows.shape[1] != len(values)
+        or trained.shape != shadows.shape
+        or trained.dtype != np.bool_
+    ):
+        raise DataError(
+            "shadow_losses and inside must have a row for each shadow network and a column for "
+            f"each of the {len(values)} people, got {shadows.shape} and {trained.shape}"
+        )
+    scores, control = score_losses(values, shadows, trained, method)
+    return membership_leaks(
+        scores[None], truth[None], control=control[None], method=method, rates=rates
+    )
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that is none of `METHODS`."""
+    if method not in METHODS:
+        raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
 
 
 def membership_leaks(
@@ -155,13 +186,12 @@ def membership_leaks(
     method: str = "threshold",
     rates: Sequence[float] = (0.001, 0.01),
 ) -> tuple[Leak, ...]:
-    """Judge scores (higher for members) against one or several networks with the same people.
+    """Return the leaks of scores (higher for members) against networks with the same people.
 
     Several networks sharpen the figure. Their people are the same, so intervals count people, not
     people × networks. The floor is what a worthless score reaches in expectation at the threshold
     that these strangers set, and its upper end how far the true false positive rate at that
-    threshold may lie above the stated one. The control is the loss under networks that never saw
-    the person: it tells how ordinary somebody is, not whether he was a member.
+    threshold may lie above the stated one.
 
     Examples
     --------
@@ -189,21 +219,21 @@ def membership_leaks(
         },
     }
     leaks = [_rate_leak(scores, member, control, rate, facts) for rate in rates]
-    value, interval = area_under(scores, member)
+    value, interval = auc_with_interval(scores, member)
     return (
         *leaks,
         Leak(
             **facts,
             figure="AUC",
             floor=0.5,
-            control=None if control is None else area_under(control, member)[0],
+            control=None if control is None else auc_with_interval(control, member)[0],
             attack=value,
             interval=interval,
         ),
     )
 
 
-def area_under(
+def auc_with_interval(
     scores: Float[np.ndarray, "networks people"], member: Bool[np.ndarray, "networks people"]
 ) -> tuple[float, tuple[float, float]]:
     """Return the mean area under the networks' curves, and its interval over people.
@@ -213,14 +243,14 @@ def area_under(
 
     Examples
     --------
-    >>> area_under(np.arange(4.0)[None], np.array([[False, True, False, True]]))[0]
+    >>> auc_with_interval(np.arange(4.0)[None], np.array([[False, True, False, True]]))[0]
     0.75
     """
     areas, parts = [], np.zeros(scores.shape[1])
-    for own, inside in zip(scores, member, strict=True):
-        high, low = own[inside], own[~inside]
-        above = _below(low, high)  # share of strangers below each member
-        under = 1 - _below(high, low)  # share of members above each stranger
+    for values, inside in zip(scores, member, strict=True):
+        high, low = values[inside], values[~inside]
+        above = _share_below(low, high)  # share of strangers below each member
+        under = 1 - _share_below(high, low)  # share of members above each stranger
         area = float(above.mean())
         areas.append(area)
         parts[inside] += (above - area) / inside.mean()
@@ -231,7 +261,7 @@ def area_under(
     return value, (max(0.0, value - 1.96 * error), min(1.0, value + 1.96 * error))
 
 
-def _below(reference: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _share_below(reference: np.ndarray, values: np.ndarray) -> np.ndarray:
     ordered = np.sort(reference)
     first, last = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return (first + last) / (2 * len(ordered))
@@ -246,19 +276,19 @@ def _rate_leak(
 ) -> Leak:
     strangers = int((~member).sum())
     allowed = int(rate * strangers + 1e-9)
-    found = _found(scores, member, allowed)
+    rate_reached = _true_positive_rate(scores, member, allowed)
     # The same people stand behind every network: rates are of so many people, no more.
     inside, outside = facts["sizes"]["members"], facts["sizes"]["strangers"]
     accused = int(np.ceil(allowed / strangers * outside - 1e-9))
     return share_leak(
-        round(found * inside),
+        round(rate_reached * inside),
         inside,
         **facts,
         figure=f"TPR at {100 * rate:g} % FPR",
         floor=(allowed + 1) / (strangers + 1),
         floor_high=exact_interval(accused, outside)[1],
-        control=None if control is None else _found(control, member, allowed),
-        details={"false_positives": allowed, "true_positive_rate": found},
+        control=None if control is None else _true_positive_rate(control, member, allowed),
+        details={"false_positives": allowed, "true_positive_rate": rate_reached},
         notes=(
             ()
             if rate * outside >= 1
@@ -270,13 +300,17 @@ def _rate_leak(
     )
 
 
-def _found(scores: np.ndarray, member: np.ndarray, allowed: int) -> float:
+def _true_positive_rate(scores: np.ndarray, member: np.ndarray, allowed: int) -> float:
     every = np.broadcast_to(scores, member.shape)
     threshold = np.sort(every[~member])[::-1][allowed]
     return float((every[member] > threshold).mean())
 
 
-def _normal(
+def _log(losses: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(losses, np.finfo(np.float64).tiny))
+
+
+def _fit_normal(
     values: Float[np.ndarray, "shadows people"],
     chosen: Bool[np.ndarray, "shadows people"],
     side: str,
@@ -291,7 +325,7 @@ def _normal(
     mean = np.where(chosen, values, 0.0).sum(axis=0) / count
     squares = np.where(chosen, (values - mean) ** 2, 0.0).sum(axis=0)
     variance = squares / (count - 1)
-    if count.min() < _OWN_SPREAD:
+    if count.min() < _PERSONAL_SPREAD:
         variance = np.full(len(mean), squares.sum() / (count - 1).sum())
     # The mean is estimated too.
     return mean, np.sqrt(np.maximum(variance * (1 + 1 / count), 1e-12))

@@ -20,12 +20,12 @@ from jaxtyping import Float
 from scipy.optimize import minimize, nnls
 from scipy.special import logsumexp, softmax
 
-from cofill.attack._base import Noise, Records, check_mean, check_prior
-from cofill.attack._discriminant import shrinkage
+from cofill.attack._direction import fit_shrinkage
+from cofill.attack._inputs import Noise, Records, check_mean, check_prior
 from cofill.attack._spread import Spread
 from cofill.errors import DataError, SettingError
 
-__all__ = ["REST", "Classes", "Multinomial", "classes_of", "fit_multinomial"]
+__all__ = ["REST", "Classes", "Multinomial", "complete_classes", "fit_multinomial"]
 
 REST = "rest"
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
@@ -56,21 +56,21 @@ class Multinomial:
         return np.asarray(records @ self.weights, dtype=np.float64) + self.intercepts
 
 
-def classes_of(
+def complete_classes(
     spread: Spread,
     means: Mapping[str, Any],
     priors: Mapping[str, float | int] | None,
     noise: Noise | None,
 ) -> Classes:
-    """Check what was released and add what it leaves out.
+    """Return all classes: those released, checked, and the rest where shares leave one.
 
     Examples
     --------
-    >>> from cofill.attack._spread import spread_of
-    >>> spread = spread_of(np.array([[0.0], [1.0], [4.0], [5.0]]))
-    >>> classes_of(spread, {"low": [0.5], "high": [4.5]}, None, None).shares.round(3)
+    >>> from cofill.attack._spread import measure_spread
+    >>> spread = measure_spread(np.array([[0.0], [1.0], [4.0], [5.0]]))
+    >>> complete_classes(spread, {"low": [0.5], "high": [4.5]}, None, None).shares.round(3)
     array([0.5, 0.5])
-    >>> classes_of(spread, {"low": [0.5]}, {"low": 0.5}, None).means.ravel()
+    >>> complete_classes(spread, {"low": [0.5]}, {"low": 0.5}, None).means.ravel()
     array([0.5, 4.5])
     """
     names = tuple(means)
@@ -83,7 +83,7 @@ def classes_of(
                 "shares can be left out where the means of all classes are given, got one mean; "
                 "give the share of its class, or fit an attack for one mean, which estimates it"
             )
-        return _consistent(Classes(names, _shares(spread, rows, noise), rows), spread)
+        return _spread_error(Classes(names, _solve_shares(spread, rows, noise), rows), spread)
     if set(priors) != set(names):
         raise SettingError(
             f"means and shares must be of the same classes, got {_listed(names)} and "
@@ -96,7 +96,7 @@ def classes_of(
     if left <= _EXCESS:
         if len(names) < 2:
             raise SettingError(f"one class must leave some records to others, got {shares[0]:.4g}")
-        return _consistent(Classes(names, shares / shares.sum(), rows), spread)
+        return _spread_error(Classes(names, shares / shares.sum(), rows), spread)
     if REST in names:
         raise SettingError(f"a class cannot be named {REST!r}, which is what shares leave of 1")
     rest = (spread.mean - shares @ rows) / left
@@ -107,18 +107,18 @@ def fit_multinomial(
     records: Records, spread: Spread, classes: Classes, noise: Noise | None
 ) -> Multinomial:
     """Maximise the likelihood by a quasi-Newton method, where records have unit variance."""
-    kept = spread.values > 1e-9 * spread.values.max()
-    basis = spread.vectors[:, kept] / np.sqrt(spread.values[kept])
-    seen = (classes.means - spread.mean) @ basis
+    varies = spread.values > 1e-9 * spread.values.max()
+    basis = spread.vectors[:, varies] / np.sqrt(spread.values[varies])
+    observed = (classes.means - spread.mean) @ basis
     count, shares = spread.count, classes.shares
     turned = np.asarray(records @ basis) - spread.mean @ basis
     turned = turned.astype(np.float64 if turned.size <= _KEPT else np.float32)
-    target = (shares[:, None] * seen).T
+    target = (shares[:, None] * observed).T
     ridge = np.full(target.shape, _RIDGE)
     stated = 0.0 if noise is None else noise.variance
     for k, share in enumerate(shares):
-        along = seen[k] * np.sqrt(spread.values[kept])
-        believed, variance = shrinkage(along, spread.values[kept], stated)
+        along = observed[k] * np.sqrt(spread.values[varies])
+        believed, variance = fit_shrinkage(along, spread.values[varies], stated)
         if variance > 0:
             held = share * (1 - share) * (1 / np.maximum(believed, 1e-12) - 1)
             ridge[:, k] += np.minimum(held * len(shares) / (len(shares) - 1), _STIFF)
@@ -127,7 +127,7 @@ def fit_multinomial(
     unit = 1 / np.sqrt(shares * (1 - shares) + ridge)
 
     def value(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        scaled, intercepts = _parts(flat, len(shares))
+        scaled, intercepts = _split(flat, len(shares))
         weights = unit * scaled
         logits = (turned @ weights.astype(turned.dtype)).astype(np.float64) + intercepts
         chance = softmax(logits, axis=1)
@@ -139,24 +139,24 @@ def fit_multinomial(
 
     start = np.vstack([np.zeros_like(target), np.log(shares)]).ravel()
     settings = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-6}
-    found = minimize(value, start, jac=True, method="L-BFGS-B", options=settings)
-    scaled, intercepts = _parts(found.x, len(shares))
-    own = basis @ (unit * scaled)
-    return Multinomial(own, intercepts - spread.mean @ own)
+    fit = minimize(value, start, jac=True, method="L-BFGS-B", options=settings)
+    scaled, intercepts = _split(fit.x, len(shares))
+    weights = basis @ (unit * scaled)
+    return Multinomial(weights, intercepts - spread.mean @ weights)
 
 
-def _parts(flat: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _split(flat: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     both = flat.reshape(-1, classes)
     return both[:-1], both[-1]
 
 
-def _shares(spread: Spread, means: np.ndarray, noise: Noise | None) -> np.ndarray:
+def _solve_shares(spread: Spread, means: np.ndarray, noise: Noise | None) -> np.ndarray:
     """Solve for the shares with which the classes' means make all records' mean."""
     along = (means - spread.mean) @ spread.vectors
     scale = np.sqrt(spread.values + 1e-6 * spread.values.sum())
     if noise is not None:
         # Noise is alike in all directions; shrunk means do not pull shares towards each other.
-        along = np.stack([s * shrinkage(s, spread.values, noise.variance)[0] for s in along])
+        along = np.stack([s * fit_shrinkage(s, spread.values, noise.variance)[0] for s in along])
         scale = np.ones_like(scale)
     # The last equation, that shares have the sum 1, outweighs the others.
     heavy = 1e3 * np.abs(along / scale).max()
@@ -170,7 +170,7 @@ def _shares(spread: Spread, means: np.ndarray, noise: Noise | None) -> np.ndarra
     return shares / shares.sum()
 
 
-def _consistent(classes: Classes, spread: Spread) -> Classes:
+def _spread_error(classes: Classes, spread: Spread) -> Classes:
     """Return means that average to all records' mean: noise is shared out among them."""
     off = spread.mean - classes.shares @ classes.means
     moved = np.outer(classes.shares / (classes.shares @ classes.shares), off)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from cofill.errors import DataError
 
-__all__ = ["as_matrix", "check_same_people", "check_varied", "count_hits", "rank_candidates"]
+__all__ = ["as_matrix", "check_same_people", "check_varied", "rank_candidates"]
 
 _CELLS = 2**24  # distances held at one time
 
@@ -51,12 +51,12 @@ def check_same_people(**matrices: np.ndarray | None) -> None:
     --------
     >>> check_same_people(codes=np.ones((3, 2)), rows=np.ones((3, 5)), known=None)
     """
-    given = {name: len(m) for name, m in matrices.items() if m is not None}
-    if len(set(given.values())) > 1:
-        told = ", ".join(f"{count} of {name}" for name, count in given.items())
+    counts = {name: len(m) for name, m in matrices.items() if m is not None}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
         raise DataError(
-            f"there must be one row for each person in {' and '.join(given)}, in the same order, "
-            f"got {told}"
+            f"there must be one row for each person in {' and '.join(counts)}, in the same order, "
+            f"got {listed}"
         )
 
 
@@ -76,8 +76,8 @@ def rank_candidates(
 ) -> Int[np.ndarray, " people"]:
     """Return how many other candidates are at least as near to each guess as its own one.
 
-    Guess and candidate of one person are in the same row. Somebody with a twin is never of rank 0:
-    he is not singled out.
+    Guess and candidate of one person are in the same row. Somebody with a twin is not singled out
+    and never of rank 0.
 
     Examples
     --------
@@ -85,21 +85,13 @@ def rank_candidates(
     [0, 0, 2]
     """
     weight = np.ones(guesses.shape[1]) if precision is None else precision
-    found = np.empty(len(guesses), np.int64)
+    ranks = np.empty(len(guesses), np.int64)
     step = max(1, _CELLS // len(candidates))
     # |c|² − 2 g·c orders candidates as the distance does, and ties stay ties.
     norms = (candidates**2) @ weight
     for start in range(0, len(guesses), step):
         part = slice(start, start + step)
-        far = norms - 2 * (guesses[part] * weight) @ candidates.T
-        own = far[np.arange(len(far)), np.arange(start, start + len(far))]
-        found[part] = (far <= own[:, None]).sum(axis=1) - 1
-    return found
-
-
-def count_hits(ranks: Int[np.ndarray, "repeats people"]) -> int:
-    """Return how many people are of rank 0, as a mean over the repeats.
-
-    Repeats ask the same people again: for an interval they are no further people.
-    """
-    return round(float((ranks == 0).sum() / len(ranks)))
+        distances = norms - 2 * (guesses[part] * weight) @ candidates.T
+        true = distances[np.arange(len(distances)), np.arange(start, start + len(distances))]
+        ranks[part] = (distances <= true[:, None]).sum(axis=1) - 1
+    return ranks

@@ -1,21 +1,21 @@
 """The share of positives, from the records and the released mean alone.
 
-On the discriminant's line a record has a place, and the released mean says where the positives'
+On the discriminant's line a record has a position, and the released mean says where the positives'
 mean lies: at e, with all records' mean at 0. A share π puts the negatives' mean at −πe / (1 − π).
 So both centres of a mixture are known for every share, and only the share and the widths are left
 to fit. Two mixtures of normal distributions are tried: one width for both classes, which then is
-what π leaves of the places' variance, and a width for each class.
+what π leaves of the positions' variance, and a width for each class.
 
 Two things are known of the share whatever the classes' shapes. Its odds are at most Var / e², as no
-variance within classes is negative. And the π records in the highest places must have at least the
-place e in the mean, or no choice of positives has the released mean.
+variance within classes is negative. And the π records in the highest positions must have at least
+the position e in the mean, or no choice of positives has the released mean.
 
-The estimate is that of the mixture which fits the histogram of the places better, if it is possible
-at all. A mixture is believed as far as it fits: its likelihood is divided by how much worse than
-chance the histogram agrees with it (quasi-likelihood). The interval holds what either mixture finds
-likely, and as much more as the mixtures are off what is possible at the least place of the mean
-that its noise allows. Where classes overlap much, or noise hides the mean, it is wide: then the
-mean does not tell the share.
+The estimate is that of the mixture which fits the histogram of the positions better, if it is
+possible at all. A mixture is believed as far as it fits: its likelihood is divided by how much
+worse than chance the histogram agrees with it (quasi-likelihood). The interval holds what either
+mixture finds likely, and as much more as the mixtures are off what is possible at the least
+position of the mean that its noise allows. Where classes overlap much, or noise hides the mean, it
+is wide: then the mean does not tell the share.
 
 The mean is taken for one of these records. A mean of other people lies beyond e by as much as
 samples differ, which looks like a smaller share.
@@ -28,17 +28,17 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack._base import Noise, Records
-from cofill.attack._discriminant import direction_of
+from cofill.attack._direction import fit_direction
+from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import fit_mixtures
-from cofill.attack._spread import spread_of
+from cofill.attack._spread import measure_spread
 
 __all__ = ["ShareEstimate", "estimate_share"]
 
 _SHARES = 150
 _LEAST = 0.003
 _DIGITS = 6  # to which a mean may have been rounded
-_NOTHING = 1e-6  # place of a mean that is everybody's, in standard deviations
+_NOTHING = 1e-6  # position of a mean that is everybody's, in standard deviations
 _DROP = 1.92  # of the log-likelihood at the ends of a 95 % interval
 _TELLING = 0.25  # width of an interval that still tells something
 
@@ -63,7 +63,7 @@ class ShareEstimate:
     most: float
 
     @property
-    def told(self) -> bool:
+    def is_narrow(self) -> bool:
         """Whether the interval is narrow enough to say that the mean tells the share."""
         return self.high - self.low <= _TELLING
 
@@ -74,32 +74,32 @@ class ShareEstimate:
 def estimate_share(
     records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None = None
 ) -> ShareEstimate:
-    """Estimate the share of positives.
+    """Return the share of positives that agrees best with the mean, and its interval.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> truth = np.arange(1000) < 300
     >>> records = rng.normal(size=(1000, 5)) + 2 * truth[:, None]
-    >>> found = estimate_share(records, records[truth].mean(axis=0))
-    >>> found.low < 0.3 < found.high, round(found.value, 1)
+    >>> share = estimate_share(records, records[truth].mean(axis=0))
+    >>> share.low < 0.3 < share.high, round(share.value, 1)
     (True, 0.3)
     """
-    stated = noise or _rounding(mean)
-    line = direction_of(spread_of(records), mean, stated)
-    places = np.sort(line.places(records))
-    scale = float(places.std())
+    stated = noise or _rounding_noise(mean)
+    line = fit_direction(measure_spread(records), mean, stated)
+    positions = np.sort(line.positions(records))
+    scale = float(positions.std())
     if line.expected <= _NOTHING * scale:
         return ShareEstimate(0.5, 0.0, 1.0, 1.0)
-    places, place, error = places / scale, line.expected / scale, line.error / scale
-    most = _most(places, place - 2 * error)
+    positions, position, error = positions / scale, line.expected / scale, line.error / scale
+    most = _largest_share(positions, position - 2 * error)
     tried: list[tuple[float, float]] = []
     ends: list[float] = []
-    shares = np.linspace(_LEAST, min(1 / (1 + place**2), 0.999) - 1e-3, _SHARES)
+    shares = np.linspace(_LEAST, min(1 / (1 + position**2), 0.999) - 1e-3, _SHARES)
     for free in (False, True):
-        found = fit_mixtures(places, np.full(_SHARES, place), shares, free=free)
-        ends.extend(shares[found.likelihood >= -_DROP * found.misfit][[0, -1]])
-        tried.append((found.misfit, float(shares[found.best])))
+        fits = fit_mixtures(positions, np.full(_SHARES, position), shares, free=free)
+        ends.extend(shares[fits.likelihood >= -_DROP * fits.misfit][[0, -1]])
+        tried.append((fits.misfit, float(shares[fits.best])))
     modes = [mode for _, mode in sorted(tried)]
     value = next((mode for mode in modes if mode <= most), most)
     # The bound is met where classes do not overlap and nothing hides the mean. How far a mixture is
@@ -109,7 +109,7 @@ def estimate_share(
     return ShareEstimate(value, float(low), float(min(max(*ends, value) + doubt, most)), most)
 
 
-def _rounding(mean: Float[np.ndarray, " features"]) -> Noise | None:
+def _rounding_noise(mean: Float[np.ndarray, " features"]) -> Noise | None:
     """Return the noise of a mean that was written with few digits, which anybody can see."""
     for digits in range(_DIGITS + 1):
         if np.allclose(mean, np.round(mean, digits), rtol=0, atol=1e-9 * 10.0**-digits):
@@ -117,11 +117,10 @@ def _rounding(mean: Float[np.ndarray, " features"]) -> Noise | None:
     return None
 
 
-def _most(places: Float[np.ndarray, " records"], place: float) -> float:
-    """Return the largest share of records whose highest places have at least this mean."""
-    count = np.arange(1, len(places) + 1)
-    highest = np.cumsum(places[::-1]) / count
+def _largest_share(positions: Float[np.ndarray, " records"], position: float) -> float:
+    """Return the largest share of records whose highest positions have at least this mean."""
+    count = np.arange(1, len(positions) + 1)
+    highest = np.cumsum(positions[::-1]) / count
     # Classes that lie apart meet the bound exactly, but for rounding.
-    return float(
-        np.clip((highest >= place - 1e-6 * abs(place)).sum(), 1, len(places) - 1) / len(places)
-    )
+    reached = (highest >= position - 1e-6 * abs(position)).sum()
+    return float(np.clip(reached, 1, len(positions) - 1) / len(positions))

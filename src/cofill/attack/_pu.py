@@ -7,6 +7,7 @@ made for: learning from a few labelled positives.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +15,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from cofill.attack._base import Noise, Records
 from cofill.attack._classifiers import Training, logits, require
+from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._risks import LOSSES, SYMMETRIC, non_negative_objective, pu_risk
 from cofill.attack._runs import (
     ASIDE,
@@ -119,22 +120,12 @@ def train_pu(
 
     Parameters
     ----------
-    records
-        Sets of records without labels.
-    which
-        Each run's set.
     positives
         Each run's known positives; a released mean is one row.
-    prior
-        Share of positives, one for all runs or one a run.
-    keys
-        Each run's random key.
+    records, which, prior, keys, labels, progress
+        As in `train_growpu`.
     settings
         How to train.
-    labels
-        Who is positive, for the curve of accuracy only.
-    progress
-        Called between blocks of steps.
 
     Examples
     --------
@@ -153,24 +144,31 @@ def train_pu(
     return train_runs(rule, records, given, labels=labels, progress=progress)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AbstractPU(AbstractNetworkAttack):
     """What uPU and nnPU have in common as attacks."""
 
+    classifier: str = "linear"
+    epochs: int = 1_000
+    batch: int = 500
+    optimizer: str = "sgd"
+    learning_rate: float | int = 1e-3
+    weight_decay: float | int = 0.0
+    activation: str = "relu"
+    dropout: float | int = 0.2
+    loss: str = "sigmoid"
+    seed: int = 0
+
+    @abstractmethod
     def settings(self) -> PUSettings:
         """Return the settings of the training, checked."""
-        raise NotImplementedError
 
-    def _fit(
-        self,
-        records: Records,
-        mean: Float[np.ndarray, " features"],
-        prior: float,
-        noise: Noise | None,
-    ) -> None:
-        positives = mean[None, None]
+    def _fit(self, records: Records, released: ReleasedMean) -> None:
+        positives, prior = released.mean[None, None], released.prior
         self._keep(train_pu(records[None], [0], positives, prior, self._keys(), self.settings()))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UPU(AbstractPU):
     """Unbiased positive-unlabelled learning with the released mean as the only positive.
 
@@ -196,36 +194,12 @@ class UPU(AbstractPU):
 
     name: ClassVar[str] = "uPU"
 
-    def __init__(
-        self,
-        *,
-        classifier: str = "linear",
-        epochs: int = 1_000,
-        batch: int = 500,
-        optimizer: str = "sgd",
-        learning_rate: float | int = 1e-3,
-        weight_decay: float | int = 0.0,
-        activation: str = "relu",
-        dropout: float | int = 0.2,
-        loss: str = "sigmoid",
-        seed: int = 0,
-    ) -> None:
-        self.classifier = classifier
-        self.epochs = epochs
-        self.batch = batch
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.activation = activation
-        self.dropout = dropout
-        self.loss = loss
-        self.seed = seed
-
     def settings(self) -> PUSettings:
         """Return the settings of the training, checked."""
         return self._settings(PUSettings, non_negative=False)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NNPU(AbstractPU):
     """Non-negative positive-unlabelled learning with the released mean as the only positive.
 
@@ -251,34 +225,8 @@ class NNPU(AbstractPU):
 
     name: ClassVar[str] = "nnPU"
 
-    def __init__(
-        self,
-        *,
-        classifier: str = "linear",
-        epochs: int = 1_000,
-        batch: int = 500,
-        optimizer: str = "sgd",
-        learning_rate: float | int = 1e-3,
-        weight_decay: float | int = 0.0,
-        activation: str = "relu",
-        dropout: float | int = 0.2,
-        loss: str = "sigmoid",
-        beta: float | int = 0.0,
-        gamma: float | int = 1.0,
-        seed: int = 0,
-    ) -> None:
-        self.classifier = classifier
-        self.epochs = epochs
-        self.batch = batch
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.activation = activation
-        self.dropout = dropout
-        self.loss = loss
-        self.beta = beta
-        self.gamma = gamma
-        self.seed = seed
+    beta: float | int = 0.0
+    gamma: float | int = 1.0
 
     def settings(self) -> PUSettings:
         """Return the settings of the training, checked."""

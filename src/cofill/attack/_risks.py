@@ -18,13 +18,11 @@ __all__ = [
     "LOSSES",
     "SYMMETRIC",
     "Loss",
-    "empirical_risk",
     "linear_loss",
     "logistic_loss",
     "non_negative_objective",
     "pu_parts",
     "pu_risk",
-    "reidentification_risk",
     "sigmoid_loss",
 ]
 
@@ -72,22 +70,6 @@ LOSSES: dict[str, Loss] = {
 SYMMETRIC = ("sigmoid", "linear")
 
 
-def empirical_risk(
-    positive: Float[Array, " p"],
-    negative: Float[Array, " n"],
-    prior: float | int | Array,
-    loss: Loss = sigmoid_loss,
-) -> Float[Array, ""]:
-    """Return the risk with all labels known (Eq. 1), from decision values of both classes.
-
-    Examples
-    --------
-    >>> float(empirical_risk(jnp.array([1.0]), jnp.array([-0.5]), 0.5, linear_loss))
-    0.125
-    """
-    return prior * loss(positive, 1).mean() + (1 - prior) * loss(negative, -1).mean()
-
-
 def pu_risk(
     positive: Float[Array, " p"],
     unlabelled: Float[Array, " u"],
@@ -96,34 +78,16 @@ def pu_risk(
 ) -> Float[Array, ""]:
     """Return the risk from positives and unlabelled records (Eq. 2), for a symmetric loss.
 
+    With the released mean as the only positive this is R̂_RI. A linear classifier and a linear
+    symmetric loss make it the risk of learning with all labels (Theorem 4.1), and so is its
+    expectation over zero-mean noise on the mean (Theorem 4.2).
+
     Examples
     --------
     >>> float(pu_risk(jnp.array([1.0]), jnp.array([1.0, -0.5]), 0.5, linear_loss))
     0.125
     """
     return 2 * prior * loss(positive, 1).mean() + loss(unlabelled, -1).mean() - prior
-
-
-def reidentification_risk(
-    mean: Float[Array, ""],
-    unlabelled: Float[Array, " u"],
-    prior: float | int | Array,
-    loss: Loss = sigmoid_loss,
-) -> Float[Array, ""]:
-    """Return R̂_RI: the risk with the released mean as the only positive.
-
-    With a linear classifier and a linear symmetric loss it is the risk of learning with all labels
-    (Theorem 4.1), and so is its expectation over zero-mean noise on the mean (Theorem 4.2).
-
-    Examples
-    --------
-    >>> x = jnp.array([1.0, 3.0, -0.5, -1.5])  # two positives, with the mean 2, and two negatives
-    >>> float(reidentification_risk(jnp.array(2.0), x, 0.5, linear_loss))
-    -0.25
-    >>> float(empirical_risk(x[:2], x[2:], 0.5, linear_loss))
-    -0.25
-    """
-    return pu_risk(mean[None], unlabelled, prior, loss)
 
 
 def pu_parts(

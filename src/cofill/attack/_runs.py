@@ -22,8 +22,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from scipy.special import expit
 
-from cofill.attack._base import AbstractMeanAttack, Records, check_prior
+from cofill.attack._base import AbstractMeanAttack
 from cofill.attack._classifiers import Settings, logits
+from cofill.attack._inputs import Records, check_prior
 from cofill.errors import DataError
 from cofill.nets import (
     MLP,

@@ -1,4 +1,4 @@
-"""What an attack guesses when the share of positives it goes by is wrong."""
+"""What an attack guesses when the share of positives it assumes is wrong."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ import numpy as np
 import pyarrow as pa
 from sklearn.base import clone
 
-from cofill.attack._base import (
-    AbstractCalibratedAttack,
-    AbstractMeanAttack,
-    AttackFailed,
-    Noise,
-    check_prior,
-)
+from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, AttackFailed
+from cofill.attack._inputs import Noise, check_prior
 from cofill.attack._selftraining import SelfTraining
 from cofill.errors import DataError, SettingError
 
@@ -48,7 +43,7 @@ def sensitivity(
     -------
     pyarrow.Table
         A row for each share: ``prior``, ``guessed`` (share of records taken for positive),
-        ``sureness`` (accuracy the attack expects), ``accuracy`` (null without truth) and
+        ``expected_accuracy``, ``accuracy`` (null without truth) and
         ``outcome``. An attack that fails has ``"failed"`` as outcome and nulls.
 
     Examples
@@ -57,11 +52,11 @@ def sensitivity(
     >>> rng = np.random.default_rng(0)
     >>> truth = np.arange(400) < 120
     >>> records = rng.normal(size=(400, 3)) + 3 * truth[:, None]
-    >>> given = {"mean": records[truth].mean(axis=0), "attack": Discriminant(), "truth": truth}
-    >>> found = sensitivity(records, priors=[0.1, 0.3], **given)
-    >>> found.column_names
-    ['prior', 'guessed', 'sureness', 'accuracy', 'outcome']
-    >>> wrong, right = found["accuracy"].to_pylist()
+    >>> released = {"mean": records[truth].mean(axis=0), "attack": Discriminant(), "truth": truth}
+    >>> table = sensitivity(records, priors=[0.1, 0.3], **released)
+    >>> table.column_names
+    ['prior', 'guessed', 'expected_accuracy', 'accuracy', 'outcome']
+    >>> wrong, right = table["accuracy"].to_pylist()
     >>> wrong < right
     True
     """
@@ -86,15 +81,10 @@ def sensitivity(
             continue
         row |= {"outcome": trial.outcome_, "guessed": float(trial.labels_.mean())}
         if isinstance(trial, AbstractCalibratedAttack):
-            row["sureness"] = trial.sureness_
+            row["expected_accuracy"] = trial.expected_accuracy_
         if known is not None:
             row["accuracy"] = float((trial.labels_ == known).mean())
         rows.append(row)
-    kinds = {
-        "prior": pa.float64(),
-        "guessed": pa.float64(),
-        "sureness": pa.float64(),
-        "accuracy": pa.float64(),
-        "outcome": pa.string(),
-    }
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
+    numbers = ("prior", "guessed", "expected_accuracy", "accuracy")
+    schema = pa.schema([*((name, pa.float64()) for name in numbers), ("outcome", pa.string())])
+    return pa.Table.from_pylist(rows, schema=schema)

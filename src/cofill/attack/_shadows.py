@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from cofill.attack._leak import Leak
-from cofill.attack._membership import METHODS, likelihood_ratios, membership_leaks
+from cofill.attack._membership import check_method, membership_leaks, score_losses
 from cofill.attack._people import as_matrix, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
@@ -58,8 +58,10 @@ def train_shadows(
     --------
     >>> from cofill.nets import Autoencoder, recipe
     >>> x = np.random.default_rng(0).normal(size=(20, 3))
-    >>> made = recipe(Autoencoder, (3, 2))
-    >>> shadows = train_shadows(x, made, TrainSettings(epochs=2), count=4, key=jax.random.key(0))
+    >>> network = recipe(Autoencoder, (3, 2))
+    >>> shadows = train_shadows(
+    ...     x, network, TrainSettings(epochs=2), count=4, key=jax.random.key(0)
+    ... )
     >>> shadows.losses.shape, shadows.inside.sum(axis=0).tolist() == [2] * 20
     ((4, 20), True)
     """
@@ -77,11 +79,11 @@ def train_shadows(
         inside[2 * pair, rng.permutation(len(x))[: len(x) // 2]] = True
         inside[2 * pair + 1] = ~inside[2 * pair]
     tasks = [
-        Task(network, x[chosen], key=own)
-        for chosen, own in zip(inside, split_keys(start, count), strict=True)
+        Task(network, x[chosen], key=task_key)
+        for chosen, task_key in zip(inside, split_keys(start, count), strict=True)
     ]
     trained = train(tasks, loss, training)
-    losses = np.stack([_losses(one, x, loss) for one in trained.networks])
+    losses = np.stack([_losses(shadow, x, loss) for shadow in trained.networks])
     if not np.isfinite(losses).all():
         raise DataError("losses under shadow networks must be finite; scale the rows first")
     return Shadows(losses, inside)
@@ -117,34 +119,28 @@ def attack_training(
     rates
         False positive rates.
     """
-    if method not in METHODS:
-        raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_method(method)
     if not 1 <= attacked <= networks:
         raise SettingError(f"attacked must be from 1 to networks ({networks}), got {attacked}")
-    made = train_shadows(rows, network, training, count=networks, loss=loss, key=key)
-    scores, controls = [], []
-    for target in range(attacked):
-        others = np.delete(made.losses, target, axis=0), np.delete(made.inside, target, axis=0)
-        out = np.where(others[1], np.nan, np.log(np.maximum(others[0], 1e-300)))
-        controls.append(-np.nanmean(out, axis=0))
-        if method == "threshold":
-            scores.append(-made.losses[target])
-        else:
-            scores.append(
-                likelihood_ratios(made.losses[target], *others, online=method == "online")
-            )
+    shadows = train_shadows(rows, network, training, count=networks, loss=loss, key=key)
+    scored = [
+        score_losses(
+            shadows.losses[target],
+            np.delete(shadows.losses, target, axis=0),
+            np.delete(shadows.inside, target, axis=0),
+            method,
+        )
+        for target in range(attacked)
+    ]
+    scores, controls = (np.stack(parts) for parts in zip(*scored, strict=True))
     return membership_leaks(
-        np.stack(scores),
-        made.inside[:attacked],
-        control=np.stack(controls),
-        method=method,
-        rates=rates,
+        scores, shadows.inside[:attacked], control=controls, method=method, rates=rates
     )
 
 
 def _losses(network: Any, rows: np.ndarray, loss: Any) -> Float[np.ndarray, " people"]:
-    found = loss(network, jnp.asarray(rows), jnp.asarray(rows), None)
-    if isinstance(found, tuple):
-        total, count = found
-        found = total / jnp.maximum(count, 1)
-    return np.asarray(found, np.float64)
+    values = loss(network, jnp.asarray(rows), jnp.asarray(rows), None)
+    if isinstance(values, tuple):
+        total, count = values
+        values = total / jnp.maximum(count, 1)
+    return np.asarray(values, np.float64)

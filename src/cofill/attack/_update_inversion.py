@@ -1,8 +1,8 @@
 """Update inversion: the rows behind a site's weight change.
 
 Threat model: the coordinator (or whoever reads the updates), who knows the model before the round
-and how sites train, reconstructs the rows that a site trained on; with secure aggregation he sees
-only the mean of several sites' changes.
+and how sites train, reconstructs the rows that a site trained on; with secure aggregation only the
+mean of several sites' changes is seen.
 
 For one row and one step a dense first layer gives the row away in closed form: with ``y = W x + b``
 the gradient of W is δ xᵀ and that of b is δ, so their ratio is x, exactly. For more rows and steps
@@ -24,7 +24,6 @@ from jaxtyping import Array, Float
 from scipy.optimize import linear_sum_assignment
 
 from cofill.attack._gradient_matching import MatchingSettings, match_changes
-from cofill.attack._image_leaks import image_leaks
 from cofill.attack._leak import Leak, share_leak
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError
@@ -84,10 +83,10 @@ class LocalRound:
         batch = len(rows) if self.batch is None else min(self.batch, len(rows))
 
         def loss(weights: Array, part: Array) -> Array:
-            found = self.loss(eqx.combine(unravel(weights), rest), part, part, None)
-            if isinstance(found, tuple):
-                return found[0].sum() / jnp.maximum(found[1].sum(), 1)
-            return found.mean()
+            value = self.loss(eqx.combine(unravel(weights), rest), part, part, None)
+            if isinstance(value, tuple):
+                return value[0].sum() / jnp.maximum(value[1].sum(), 1)
+            return value.mean()
 
         weights, moments = start, moves.init(start)
         for step in range(self.steps):
@@ -105,7 +104,7 @@ class _Simulation:
     local: LocalRound
 
     def __call__(self, rows: Float[Array, "sites n d"], network: Any) -> Float[Array, " size"]:
-        return jax.vmap(lambda own: self.local.change(network, own))(rows).mean(axis=0)
+        return jax.vmap(lambda site_rows: self.local.change(network, site_rows))(rows).mean(axis=0)
 
 
 def simulate_update(
@@ -155,8 +154,6 @@ def invert_updates(
     local: LocalRound,
     public: Any = None,
     close: float | int = 0.1,
-    image: tuple[int, int] | None = None,
-    data_range: float | int = 1.0,
     settings: MatchingSettings | None = None,
 ) -> tuple[Leak, ...]:
     """Reconstruct rows from weight changes.
@@ -179,8 +176,6 @@ def invert_updates(
     close
         A row is recovered when the root mean squared error of a guess, in units of each feature's
         deviation, is at most this. Each guess counts for one row.
-    image, data_range
-        Height, width, and distance of black and white, where rows are images: adds PSNR and SSIM.
     settings
         How to search.
 
@@ -194,84 +189,65 @@ def invert_updates(
     1.0
     """
     settings = settings or MatchingSettings()
-    truth, seen = _checked(network, changes, rows, close)
+    truth, observed = _check_trials(network, changes, rows, close)
     trials, sites, count, features = truth.shape
     rng = np.random.default_rng([settings.seed, 0x6AD5])
     pool = rng.normal(size=(1000, features)) if public is None else np.asarray(public, np.float64)
     if pool.ndim != 2 or pool.shape[1] != features or not np.isfinite(pool).all():
         raise DataError(f"public must be finite rows of {features} features, got {pool.shape}")
     drawn = pool[rng.integers(len(pool), size=(trials, settings.starts, sites, count))]
-    guesses = _guessed(network, seen, truth.shape, local, drawn, settings)
+    guesses = _guess_rows(network, observed, truth.shape, local, drawn, settings)
+    deviation = pool.std(axis=0)
+    scale = np.where(deviation > 0, deviation, 1.0)
     flat = (trials, sites * count, features)
-    private, made = truth.reshape(flat), guesses.reshape(flat)
-    spread = np.where((s := pool.std(axis=0)) > 0, s, 1.0)
-    rest = {
-        "mean": np.broadcast_to(pool.mean(axis=0), flat),
-        "drawn": drawn[:, 0].reshape(flat),
-    }
-    wrong, order = _matched(made, private, spread)
-    found = int((wrong <= close).sum())
-    facts: dict[str, Any] = {
-        "name": f"update inversion, {local.steps} steps, {count} rows, {sites} sites summed",
-        "threat": (
-            "a coordinator who knows the model before the round and how sites train reconstructs "
-            + ("the rows of a site" if sites == 1 else f"rows from the mean of {sites} sites")
-        ),
-        "scope": "individual",
-        "sizes": {"trials": trials, "sites": sites, "rows": wrong.size},
-    }
-    leaks = [
-        share_leak(
-            found,
-            wrong.size,
-            **facts,
-            figure=f"share of rows recovered (RMSE ≤ {close:g})",
-            floor=float((_matched(rest["mean"], private, spread)[0] <= close).mean()),
-            control=float((_matched(rest["drawn"], private, spread)[0] <= close).mean()),
-            ceiling=1.0,
-            details={"median_rmse": float(np.median(wrong))},
-        )
-    ]
-    if image is not None:
-        at = np.take_along_axis(made, order[:, :, None], axis=1)
-        every = private.reshape(-1, features)
-        leaks += image_leaks(
-            every,
-            at.reshape(1, -1, features),
-            rest["drawn"].reshape(1, -1, features),
-            [every[None]],
-            image,
-            float(data_range),
-            draws=1000,
-            facts=facts,
-        )
-    return tuple(leaks)
+
+    def errors_of(guesses: np.ndarray) -> Float[np.ndarray, "trials n"]:
+        return _match_errors(guesses.reshape(flat) / scale, truth.reshape(flat) / scale)
+
+    errors = errors_of(guesses)
+    mean_row = np.broadcast_to(pool.mean(axis=0), flat)
+    whose = "the rows of a site" if sites == 1 else f"rows from the mean of {sites} sites"
+    leak = share_leak(
+        int((errors <= close).sum()),
+        errors.size,
+        name=f"update inversion, {local.steps} steps, {count} rows, {sites} sites summed",
+        threat="a coordinator who knows the model before the round and how sites train "
+        f"reconstructs {whose}",
+        scope="individual",
+        sizes={"trials": trials, "sites": sites, "rows": errors.size},
+        figure=f"share of rows recovered (RMSE ≤ {close:g})",
+        floor=float((errors_of(mean_row) <= close).mean()),
+        control=float((errors_of(drawn[:, 0]) <= close).mean()),
+        ceiling=1.0,
+        details={"median_rmse": float(np.median(errors))},
+    )
+    return (leak,)
 
 
-def _checked(
+def _check_trials(
     network: Any, changes: Any, rows: Any, close: float | int
 ) -> tuple[Float[np.ndarray, "trials sites n d"], Float[np.ndarray, "trials size"]]:
-    truth, seen = np.asarray(rows, np.float64), np.asarray(changes, np.float64)
+    truth, observed = np.asarray(rows, np.float64), np.asarray(changes, np.float64)
     size = ravel_pytree(eqx.filter(network, eqx.is_inexact_array))[0].size
     if truth.ndim != 4 or 0 in truth.shape:
         raise DataError(
             f"rows must be trials × sites × rows × features, none of them 0, got {truth.shape}"
         )
-    if seen.shape != (len(truth), size):
+    if observed.shape != (len(truth), size):
         raise DataError(
             f"changes must be a vector of the network's {size} weights for each of the "
-            f"{len(truth)} trials, got the shape {seen.shape}"
+            f"{len(truth)} trials, got the shape {observed.shape}"
         )
-    if not (np.isfinite(truth).all() and np.isfinite(seen).all()):
+    if not (np.isfinite(truth).all() and np.isfinite(observed).all()):
         raise DataError("changes and rows must be finite numbers, got some that are not")
     if not close > 0:
         raise SettingError(f"close must be above 0, got {close}")
-    return truth, seen
+    return truth, observed
 
 
-def _guessed(
+def _guess_rows(
     network: Any,
-    seen: np.ndarray,
+    observed: np.ndarray,
     shape: tuple[int, ...],
     local: LocalRound,
     starts: Float[np.ndarray, "trials starts sites n d"],
@@ -282,34 +258,31 @@ def _guessed(
     if sites * count == 1 and local.steps == 1 and local.optimizer == "sgd" and _is_dense(layer):
         arrays = eqx.filter(network, eqx.is_inexact_array)
         unravel = ravel_pytree(arrays)[1]
-        made = []
-        for change in seen:
+        guesses = []
+        for change in observed:
             parts = unravel(jnp.asarray(change, jnp.float32))
             first = getattr(parts, "encoder", parts)
-            made.append(
+            guesses.append(
                 first_layer_row(
                     np.asarray(first.weights[0], np.float64),
                     np.asarray(first.biases[0], np.float64),
                 )
             )
-        return np.stack(made).reshape(shape)
-    return match_changes(_Simulation(local), network, seen, starts, settings)[0]
+        return np.stack(guesses).reshape(shape)
+    return match_changes(_Simulation(local), network, observed, starts, settings)[0]
 
 
 def _is_dense(layer: Any) -> bool:
     return hasattr(layer, "weights") and hasattr(layer, "biases")
 
 
-def _matched(
-    guesses: Float[np.ndarray, "trials n d"],
-    truth: Float[np.ndarray, "trials n d"],
-    spread: Float[np.ndarray, " d"],
-) -> tuple[Float[np.ndarray, "trials n"], np.ndarray]:
-    """Return each row's error under the best matching of a trial's guesses, and its guess."""
-    wrong, order = [], []
-    for made, private in zip(guesses, truth, strict=True):
-        apart = (((private[:, None] - made[None]) / spread) ** 2).mean(axis=2)
-        _, onto = linear_sum_assignment(np.minimum(apart, 1e6))
-        wrong.append(np.sqrt(apart[np.arange(len(private)), onto]))
-        order.append(onto)
-    return np.stack(wrong), np.stack(order)
+def _match_errors(
+    guesses: Float[np.ndarray, "trials n d"], truth: Float[np.ndarray, "trials n d"]
+) -> Float[np.ndarray, "trials n"]:
+    """Return each row's root mean squared error under the best matching of a trial's guesses."""
+    errors = []
+    for guessed, private in zip(guesses, truth, strict=True):
+        squares = ((private[:, None] - guessed[None]) ** 2).mean(axis=2)
+        rows, partners = linear_sum_assignment(np.minimum(squares, 1e6))
+        errors.append(np.sqrt(squares[rows, partners]))
+    return np.stack(errors)

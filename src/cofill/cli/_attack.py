@@ -106,7 +106,11 @@ def _sentences(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from _of_classes(facts) if "guessed" in facts else _of_one_class(facts)
     if facts["expected_accuracy"] is not None:
         yield f"expected accuracy, without labels: {facts['expected_accuracy']:.1%}"
-    named = {"guessed": "guessed positive", "sureness": "expected accuracy", "accuracy": "accuracy"}
+    named = {
+        "guessed": "guessed positive",
+        "expected_accuracy": "expected accuracy",
+        "accuracy": "accuracy",
+    }
     for row in facts.get("sensitivity", ()):
         figures = (f", {w} {row[name]:.1%}" for name, w in named.items() if row[name] is not None)
         yield f"with the share {row['prior']:.1%}: {row['outcome']}{''.join(figures)}"

@@ -12,7 +12,7 @@ from cofill.attack import (
     SelfTraining,
     kmeans_accuracy,
 )
-from cofill.attack._sureness import BEYOND, believed_place, sureness_of_scores
+from cofill.attack._expected_accuracy import BEYOND, accuracy_from_scores, believed_position
 
 LINES = (Discriminant, Likelihood)
 
@@ -43,7 +43,9 @@ def test_attacks_beat_the_floor_at_every_share(make, share):
     floor = max(share, 1 - share)
     assert right > max(floor, kmeans_accuracy(x, truth, starts=3))
     assert 1 - right < 0.6 * (1 - floor)  # of those in the smaller class most are found
-    assert attack.sureness_ == pytest.approx(right, abs=0.04 if make is SelfTraining else 0.02)
+    assert attack.expected_accuracy_ == pytest.approx(
+        right, abs=0.04 if make is SelfTraining else 0.02
+    )
     two = KMeansFloor(starts=3).fit(x, mean=x[truth].mean(axis=0), prior=share)
     assert right > (two.labels_ == truth).mean()
 
@@ -55,8 +57,8 @@ def test_claims_from_an_exact_mean_are_kept(make, share, apart):
     x, truth = blobs(share, apart=apart)
     attack = make().fit(x, mean=x[truth].mean(axis=0), prior=share)
     assert attack.claimed_ is None
-    assert attack.sureness_ == plain(attack)
-    assert attack.sureness_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.02)
+    assert attack.expected_accuracy_ == plain(attack)
+    assert attack.expected_accuracy_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.02)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
@@ -69,7 +71,7 @@ def test_noise_moves_the_claim_less_than_the_scores(share):
         attack = Discriminant().fit(x, mean=mean, prior=share, noise=noise)
         right = (attack.labels_ == truth).mean()
         before.append(plain(attack) - right)
-        after.append(attack.sureness_ - right)
+        after.append(attack.expected_accuracy_ - right)
     assert np.mean(np.abs(after)) < 0.7 * np.mean(np.abs(before))
     assert max(after) < 0.08
 
@@ -84,8 +86,8 @@ def test_a_mean_of_other_people_is_not_believed_of_certainty(make):
     attack = make().fit(x[mine], mean=x[others].mean(axis=0), prior=truth.mean())
     right = (attack.labels_ == truth).mean()
     assert plain(attack) > right + 0.04
-    assert abs(attack.sureness_ - right) < plain(attack) - right
-    assert attack.sureness_ < right + 0.03
+    assert abs(attack.expected_accuracy_ - right) < plain(attack) - right
+    assert attack.expected_accuracy_ < right + 0.03
     assert BEYOND in attack.notes_
     # A later fit to an exact mean claims what its scores do.
     attack.fit(x[mine], mean=x[mine][truth].mean(axis=0), prior=truth.mean())
@@ -95,14 +97,14 @@ def test_a_mean_of_other_people_is_not_believed_of_certainty(make):
 
 def test_a_place_is_believed_as_far_as_its_noise_allows():
     rng = np.random.default_rng(0)
-    places = rng.normal(size=3000) + 4 * (np.arange(3000) < 1500)
-    places -= places.mean()  # the positives' mean is at 2
-    assert believed_place(places, 0.5, 1.5, 0.0) == (1.5, False)
-    near, _ = believed_place(places, 0.5, 1.5, 0.01)
-    far, _ = believed_place(places, 0.5, 1.5, 1.0)
+    positions = rng.normal(size=3000) + 4 * (np.arange(3000) < 1500)
+    positions -= positions.mean()  # the positives' mean is at 2
+    assert believed_position(positions, 0.5, 1.5, 0.0) == (1.5, False)
+    near, _ = believed_position(positions, 0.5, 1.5, 0.01)
+    far, _ = believed_position(positions, 0.5, 1.5, 1.0)
     assert 1.4 < near < 1.6 < 1.9 < far < 2.1
 
 
 def test_scores_unlike_any_mixture_claim_nothing():
-    assert sureness_of_scores(np.repeat([0.0, 0.5, 1.0], 500), 0.5) is None
-    assert sureness_of_scores(np.zeros(10), 0.5) is None
+    assert accuracy_from_scores(np.repeat([0.0, 0.5, 1.0], 500), 0.5) is None
+    assert accuracy_from_scores(np.zeros(10), 0.5) is None
