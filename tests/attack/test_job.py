@@ -1,12 +1,14 @@
 """The attack from files to files, and `cofill attack mean`."""
 
 import json
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
+from cofill.attack import MEAN_ATTACKS
 from cofill.attack._intervals import exact_interval
 from cofill.cli._app import run
 
@@ -95,6 +97,25 @@ def test_wrong_shares_are_tried_if_asked(files, capsys):
     shown = capsys.readouterr().out
     assert "with the share 30.0%: ok, guessed positive" in shown
     assert ", accuracy" not in shown
+
+
+def test_attacks_are_listed(capsys):
+    assert run(["attack", "list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names[:2] == ["best", "likelihood"]
+    assert run(["attack", "list", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in entries] == names
+    assert all(entry["summary"] for entry in entries)
+
+
+def test_an_installed_package_can_bring_an_attack(files, monkeypatch, capsys):
+    point = EntryPoint("mine", "cofill.attack:KMeansFloor", MEAN_ATTACKS.group)
+    monkeypatch.setitem(MEAN_ATTACKS._plugins, "mine", point)
+    assert call(files, "--method", "mine", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["method"] == "mine"
+    assert run(["attack", "list"]) == 0
+    assert "\nmine " in capsys.readouterr().out
 
 
 # --- several classes --------------------------------------------------------------------------

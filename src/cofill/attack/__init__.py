@@ -22,6 +22,7 @@ Attacks on a released mean of a class, which guess who is in the class::
     _growpu             growPU, the attack of the paper
     _floor, _oracle     K-means and accuracies beside floor and ceiling; supervised learning
     _sensitivity        what a wrong share does
+    _registry           attacks by name
     _files, _job        from files to files
 
 Attacks on codes, completed rows, networks and their updates, which return a `Leak`::
@@ -29,7 +30,6 @@ Attacks on codes, completed rows, networks and their updates, which return a `Le
     _leak               a figure beside floor, control and ceiling
     _people             matrices with one row a person, checked
     _intervals          exact and bootstrap intervals over people
-    _image_leaks        PSNR and SSIM
     _decoders           decoders for many amounts of knowledge, as one batch
     _inversion          the row behind a code
     _attribute          one private fact, from codes or completed rows
@@ -52,13 +52,7 @@ from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
 from cofill.attack._inputs import Noise, ReleasedMean
 from cofill.attack._intervals import bootstrap_people, exact_interval, percentile_interval
 from cofill.attack._inversion import invert_codes
-from cofill.attack._job import (
-    CLASS_ATTACKS,
-    MEAN_ATTACKS,
-    MeanAttackJob,
-    MeanAttackResult,
-    run_mean_attack,
-)
+from cofill.attack._job import MeanAttackJob, MeanAttackResult, run_mean_attack
 from cofill.attack._leak import Leak, share_leak
 from cofill.attack._likelihood import Likelihood
 from cofill.attack._linkage import LinkageSettings, link_codes
@@ -68,6 +62,7 @@ from cofill.attack._oracle import OracleSettings, train_supervised
 from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.attack._prior import ShareEstimate, estimate_share
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._registry import MEAN_ATTACKS, make_mean_attack
 from cofill.attack._runs import Runs, score_runs
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._sensitivity import sensitivity
@@ -80,7 +75,6 @@ from cofill.attack._update_inversion import (
 )
 
 __all__ = [
-    "CLASS_ATTACKS",
     "MEAN_ATTACKS",
     "NNPU",
     "UPU",
@@ -126,6 +120,7 @@ __all__ = [
     "kmeans_accuracy",
     "likelihood_ratios",
     "link_codes",
+    "make_mean_attack",
     "membership_leaks",
     "number_column",
     "percentile_interval",

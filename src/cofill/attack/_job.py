@@ -7,17 +7,14 @@ inference about a population, which no noise on the mean can take back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack
-from cofill.attack._discriminant import Discriminant
+from cofill.attack._base import AbstractCalibratedAttack
 from cofill.attack._files import (
     MeanFile,
     flag_column,
@@ -26,36 +23,15 @@ from cofill.attack._files import (
     text_column,
     write_guesses,
 )
-from cofill.attack._floor import KMeansFloor, judge_guesses
-from cofill.attack._growpu import GrowPU
+from cofill.attack._floor import judge_guesses
 from cofill.attack._inputs import Noise
-from cofill.attack._likelihood import Likelihood
-from cofill.attack._multiclass import MultiClass
 from cofill.attack._multinomial import REST
-from cofill.attack._pu import NNPU, UPU
-from cofill.attack._selftraining import SelfTraining
+from cofill.attack._registry import MEAN_ATTACKS, make_class_attack, make_mean_attack
 from cofill.attack._sensitivity import sensitivity
 from cofill.errors import DataError, SettingError
 from cofill.views import Source
 
-__all__ = ["CLASS_ATTACKS", "MEAN_ATTACKS", "MeanAttackJob", "MeanAttackResult", "run_mean_attack"]
-
-MEAN_ATTACKS: Mapping[str, Callable[..., AbstractMeanAttack]] = {
-    "best": SelfTraining,
-    "likelihood": Likelihood,
-    "discriminant": Discriminant,
-    "growpu": GrowPU,
-    "nnpu": NNPU,
-    "upu": UPU,
-    "kmeans": KMeansFloor,
-}
-"""Attacks on the mean of one class."""
-
-CLASS_ATTACKS: Mapping[str, Callable[..., MultiClass]] = {
-    "best": MultiClass,
-    "likelihood": partial(MultiClass, rounds=0),
-}
-"""Attacks on the means of several classes."""
+__all__ = ["MeanAttackJob", "MeanAttackResult", "run_mean_attack"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +62,7 @@ class MeanAttackJob:
     contributed
         Column that says whose record went into the mean.
     method, seed
-        One of `MEAN_ATTACKS` (of `CLASS_ATTACKS` for several classes), and its randomness.
+        A name in `MEAN_ATTACKS`, and the attack's randomness.
     overwrite
         Whether `out` may be replaced.
     """
@@ -125,8 +101,7 @@ class MeanAttackResult:
 
 def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
     """Run a job; nothing is written unless all of it went well."""
-    if job.method not in MEAN_ATTACKS:
-        raise SettingError(f"there is no attack {job.method!r}; there is {', '.join(MEAN_ATTACKS)}")
+    MEAN_ATTACKS.find(job.method)
     out = Path(job.out)
     if out.suffix.lower() not in (".csv", ".tsv", ".parquet", ".pq"):
         raise SettingError(f"--out must be a .csv or .parquet file, got {job.out!r}")
@@ -158,7 +133,7 @@ def _attack_one(
     """Attack one class's mean."""
     mean = list(released.means[""].values())
     prior = job.prior if job.prior is not None else released.priors.get("")
-    attack = _seeded(MEAN_ATTACKS[job.method](), job.seed)
+    attack = make_mean_attack(job.method, seed=job.seed)
     truth = None if job.truth is None else _truth(job, table)
     attack.fit(records, mean=mean, prior=prior, noise=noise)
     interval = attack.prior_interval_
@@ -174,7 +149,7 @@ def _attack_one(
         "notes": list(attack.notes_),
     }
     if job.priors:
-        trial = _seeded(MEAN_ATTACKS[job.method](), job.seed)
+        trial = make_mean_attack(job.method, seed=job.seed)
         tried = sensitivity(records, mean, job.priors, noise=noise, attack=trial, truth=truth)
         facts["sensitivity"] = tried.to_pylist()
     if truth is not None:
@@ -190,18 +165,13 @@ def _attack_classes(
     records: np.ndarray,
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
     """Attack the means of several classes."""
-    if job.method not in CLASS_ATTACKS:
-        raise SettingError(
-            f"the means of several classes are attacked by {' or '.join(CLASS_ATTACKS)}, got "
-            f"--method {job.method}"
-        )
+    attack = make_class_attack(job.method, seed=job.seed)
     if job.prior is not None or job.priors:
         raise SettingError(
             "--prior and --priors are for the mean of one class; the shares of several stand in "
             f"{job.mean} as priors"
         )
     means = {kind: list(mean.values()) for kind, mean in released.means.items()}
-    attack = CLASS_ATTACKS[job.method](seed=job.seed)
     attack.fit(records, means=means, priors=released.priors or None, noise=noise)
     names = attack.classes_.tolist()
     facts: dict[str, Any] = {
@@ -245,10 +215,6 @@ def _true_classes(job: MeanAttackJob, table: pa.Table, names: list[str]) -> np.n
     if len(np.unique(truth)) < 2:
         raise DataError(f"column {job.truth!r} must hold at least two classes, got one")
     return truth
-
-
-def _seeded(attack: AbstractMeanAttack, seed: int) -> AbstractMeanAttack:
-    return attack.set_params(seed=seed) if "seed" in attack.get_params() else attack
 
 
 def _read_table(job: MeanAttackJob, columns: list[str]) -> pa.Table:

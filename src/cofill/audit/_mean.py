@@ -25,6 +25,7 @@ from cofill.attack import (
     check_varied,
     exact_interval,
     judge_guesses,
+    make_mean_attack,
     share_leak,
 )
 from cofill.audit._audit import Audit, Curve
@@ -56,7 +57,7 @@ class MeanAuditSettings:
     epsilons, coordinate_epsilons
         Strengths along the curves, of the first two and of the third.
     method
-        Attack on the mean, one of `cofill.attack.MEAN_ATTACKS`.
+        Attack on the mean, a name in `cofill.attack.MEAN_ATTACKS`.
     repeats
         Draws of noise at each point of a curve.
     draws
@@ -94,10 +95,7 @@ class MeanAuditSettings:
                 raise SettingError(f"mechanisms must be among {', '.join(known)}, got {name!r}")
         if not self.mechanisms:
             raise SettingError("mechanisms must hold at least one, got none")
-        if self.method not in MEAN_ATTACKS:
-            raise SettingError(
-                f"method must be one of {', '.join(MEAN_ATTACKS)}, got {self.method!r}"
-            )
+        MEAN_ATTACKS.find(self.method)
         for name, least in (("repeats", 1), ("most_people", 20)):
             if getattr(self, name) < least:
                 raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -136,9 +134,7 @@ class _Case:
     ) -> Bool[np.ndarray, " people"]:
         """Return whether an attacker with this mean guesses each person's class."""
         prior = float(self.labels.mean())
-        attack = MEAN_ATTACKS[self.settings.method]()
-        if "seed" in attack.get_params():
-            attack.set_params(seed=self.settings.seed)
+        attack = make_mean_attack(self.settings.method, seed=self.settings.seed)
         try:
             guesses = attack.fit(self.records, mean=mean, prior=prior, noise=noise).labels_
         except AttackFailed:

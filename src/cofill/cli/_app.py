@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import cofill
-from cofill.cli._attack import attack, mean
+from cofill.cli._attack import attack, list_attacks, mean
 from cofill.cli._audit import audit, audit_commands
 from cofill.cli._cluster import cluster
 from cofill.cli._complete import complete, methods
@@ -85,6 +85,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 for _command in (complete, cluster, methods, demo, doctor, report, watch, coordinator):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
+attack.command("list")(_guarded(list_attacks))
 app.add_typer(attack, name="attack")
 for _name, _command in audit_commands.items():
     audit.command(_name)(_guarded(_command))

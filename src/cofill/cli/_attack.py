@@ -11,7 +11,7 @@ from cofill.cli._examples import examples
 from cofill.cli._options import AsJson, Quiet, Seed, numbers_between_commas
 from cofill.cli._show import print_result, say
 
-__all__ = ["attack", "mean"]
+__all__ = ["attack", "list_attacks", "mean"]
 
 attack = typer.Typer(
     no_args_is_help=True, help="Attack a release, to know what it gives away before it is sent."
@@ -62,7 +62,7 @@ def mean(
     ] = None,
     method: Annotated[
         str,
-        typer.Option(help="best, likelihood, discriminant, growpu, nnpu, upu or kmeans."),
+        typer.Option(help="An attack that `cofill attack list` names."),
     ] = "best",
     seed: Seed = 0,
     overwrite: Annotated[
@@ -99,6 +99,27 @@ def mean(
 
     print_result(
         lambda: {**result.facts, "out": str(result.out)}, show, as_json=as_json, quiet=quiet
+    )
+
+
+@examples("cofill attack list", "cofill attack list --json")
+def list_attacks(as_json: AsJson = False) -> None:
+    """List the attacks on a released mean, those of installed packages among them."""
+    from cofill.attack import MEAN_ATTACKS
+
+    entries = list(MEAN_ATTACKS)
+
+    def show() -> None:
+        width = max(len(entry.name) for entry in entries)
+        for entry in entries:
+            origin = "" if entry.package == "cofill" else f" (from {entry.package})"
+            typer.echo(f"{entry.name:<{width}} {entry.summary}{origin}")
+
+    keys = ("name", "summary", "package")
+    print_result(
+        lambda: [{key: getattr(entry, key) for key in keys} for entry in entries],
+        show,
+        as_json=as_json,
     )
 
 
