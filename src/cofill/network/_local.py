@@ -403,3 +403,8 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
     wall = sum(seconds for steps in later for _, seconds in steps) / len(later)
     trained = sum(work.get(step, 0.0) for steps in later for step, _ in steps) / len(later)
     return {"round_s": wall, "training_s": trained, "overhead_s": wall - trained}
+
+
+def _require_finished(outcome: Mapping[str, Any]) -> None:
+    if outcome["state"] != "finished":
+        raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
