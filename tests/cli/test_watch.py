@@ -7,11 +7,10 @@ import sys
 import urllib.error
 import urllib.request
 
-import numpy as np
 import pytest
 
+from cofill import codec
 from cofill.cli._app import run
-from cofill.nets import save
 from cofill.privacy import Ledger, LedgerEntry
 from cofill.report import ProgressLog, WatchServer, watching
 from cofill.report._live import Follower
@@ -76,7 +75,7 @@ def test_rounds_are_followed_by_their_checkpoint(tmp_path):
     curve = [{"round": k, "sites": 2, "pixels": 1.0 / (k + 1)} for k in range(3)]
     entry = {**ENTRY.to_json(), "chain": ENTRY.link("0" * 64)}
     facts = {"round": 3, "curve": curve, "notes": ["round 1: left out"], "ledger": [entry]}
-    save(tmp_path / "rounds.safetensors", {"weights": np.zeros(2)}, facts)
+    codec.save(tmp_path / "rounds.safetensors", facts, format="cofill.rounds")
     state = Follower(tmp_path).state()
     assert state["state"] == "running"
     assert state["what"] == "round 3"

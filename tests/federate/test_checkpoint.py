@@ -82,7 +82,7 @@ def test_another_run_is_refused_and_its_file_left_alone(toy, tmp_path):
     assert (tmp_path / FILE).read_bytes() == before
     (tmp_path / FILE).write_bytes(before[:-7])
     same = toy.federation(rounds=1)
-    with pytest.raises(StoreError, match="not a whole safetensors file"):
+    with pytest.raises(StoreError, match="cannot be read: these bytes are no value"):
         restore(tmp_path, same, fingerprint_of(same))
 
 

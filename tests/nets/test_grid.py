@@ -115,7 +115,7 @@ def test_a_detail_networks_shape_parameters_and_reach():
 def test_rows_laid_on_a_grid_come_back(grid, patch, channels, n):
     layout = Layout(grid[0] * patch, grid[1] * patch, channels, patch)
     rows = np.arange(n * layout.size, dtype=np.float32).reshape(n, -1)
-    laid, back = jax.jit(lambda r: (layout.laid(r), layout.flat(layout.laid(r))))(rows)
+    laid, back = jax.jit(lambda r: (layout.to_grids(r), layout.to_rows(layout.to_grids(r))))(rows)
     laid = np.asarray(laid)
     assert laid.shape == (n, *grid, layout.depth)
     np.testing.assert_array_equal(back, rows)

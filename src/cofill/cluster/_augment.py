@@ -1,7 +1,7 @@
-"""What must not change the group: small warps of images, steps towards neighbours for other rows.
+"""Partners that must share a row's group: small warps of images, steps towards neighbours else.
 
 A warp moves every pixel by an affine map (rotation, zoom, shear, shift) and a smooth random field,
-different for each image, and reads the image there by bilinear interpolation.
+different for each image, and reads the image at the new positions by bilinear interpolation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WarpSettings:
 def warp(
     key: Array, images: Float[Array, "n channels h w"], settings: WarpSettings
 ) -> Float[Array, "n channels h w"]:
-    """Return every image with a small warp of its own; beyond the edge is more of the edge.
+    """Return every image under a small random warp; pixels beyond the edge repeat the edge.
 
     Examples
     --------
@@ -90,17 +90,17 @@ def warp(
 
 
 def _read(images: Array, row: Float[Array, "n h w"], column: Float[Array, "n h w"]) -> Array:
-    # Bilinear: the four pixels around each place.
+    # Bilinear: the four pixels around each position.
     n, channels, h, w = images.shape
     row, column = jnp.clip(row, 0, h - 1), jnp.clip(column, 0, w - 1)
     top = jnp.minimum(row.astype(jnp.int32), max(h - 2, 0))
     left = jnp.minimum(column.astype(jnp.int32), max(w - 2, 0))
     below, beside = (row - top)[:, None], (column - left)[:, None]
     flat = images.reshape(n, channels, h * w)
-    place = (top * w + left).reshape(n, 1, h * w)
+    corner = (top * w + left).reshape(n, 1, h * w)
 
     def at(step: int) -> Array:
-        index = jnp.minimum(place + step, h * w - 1)
+        index = jnp.minimum(corner + step, h * w - 1)
         return jnp.take_along_axis(flat, index, axis=2).reshape(images.shape)
 
     upper = (1 - beside) * at(0) + beside * at(1)
@@ -111,7 +111,7 @@ def _read(images: Array, row: Float[Array, "n h w"], column: Float[Array, "n h w
 def neighbours(
     rows: Float[np.ndarray, "n d"], count: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "n some"]:
-    """Return the numbers of each row's nearest other rows, found inside the site.
+    """Return the numbers of each row's nearest other rows at the site.
 
     Examples
     --------
@@ -125,12 +125,13 @@ def neighbours(
         return np.zeros((1, 1), np.int32)
     chosen = np.sort(rng.choice(n, min(n, _REFERENCE), replace=False))
     count = min(count, len(chosen) - 1)
-    found = NearestNeighbors(n_neighbors=count + 1).fit(rows[chosen])
-    near = chosen[found.kneighbors(rows, return_distance=False)]
-    # A row is its own nearest; where an equal row took that place, or it was not chosen, drop last.
-    own = near == np.arange(n)[:, None]
-    own[~own.any(axis=1), -1] = True
-    return near[~own].reshape(n, count).astype(np.int32)
+    search = NearestNeighbors(n_neighbors=count + 1).fit(rows[chosen])
+    near = chosen[search.kneighbors(rows, return_distance=False)]
+    # The nearest row is the row itself; where an equal row came first, or it was not chosen, the
+    # last one is dropped.
+    itself = near == np.arange(n)[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    return near[~itself].reshape(n, count).astype(np.int32)
 
 
 def towards(
@@ -150,5 +151,5 @@ def towards(
     """
     which, part = jax.random.uniform(key, (2, rows.shape[0]))
     column = (which * near.shape[1]).astype(jnp.int32)
-    others = table[jnp.take_along_axis(near, column[:, None], axis=1)[:, 0]]
-    return rows + (reach * part)[:, None] * (others - rows)
+    targets = table[jnp.take_along_axis(near, column[:, None], axis=1)[:, 0]]
+    return rows + (reach * part)[:, None] * (targets - rows)

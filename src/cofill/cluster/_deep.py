@@ -1,10 +1,10 @@
 """Deep clustering over sites: information maximisation, local steps, averaged weights, no label.
 
 A network that gives every row a group is trained to be sure, to use all groups, and to give a row
-and its partner the same group (see `_objective`). Sites train the common network on their own rows
+and its partner the same group (see `_objective`). Sites train the common network on their rows
 and release the change of its weights; the coordinator averages them by rows (McMahan et al. 2017).
 Several restarts train together, as one batch; after a trial the few with the best objective go on,
-and the best of these is the result. The objective needs no label, nor does any choice here.
+and the best of these is the result. Neither the objective nor any choice needs a label.
 
 A network without groups yet can be led to any numbering of them, and each site leads it to another:
 the average has none. So a restart first trains at one site, until it has groups to start from, and
@@ -47,7 +47,7 @@ _SEEDING, _HOMES, _NEIGHBOURS = 1, 2, 3  # purposes of random numbers
 
 
 def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
-    """Return the whole protocol: initial weights, rounds, groups."""
+    """Return all steps of the protocol: initial weights, rounds, groups."""
     turn = (Step("train", _train), Step("average", _average, "coordinator"))
     start = (
         Step("summarise", _summarise),
@@ -86,10 +86,10 @@ def _start(
         plan = plan_of(settings, conductor.kinds)
         centers = None
         if plan.warm:
-            told = sums_of(conductor, inbox, (0, plan.columns))
+            sums = sums_of(conductor, inbox, (0, plan.columns))
             wanted = KMeansSettings(k=settings.k, restarts=settings.restarts)
             rng = np.random.default_rng([conductor.seed, _SEEDING])
-            centers = joined_starts(told, wanted, rng).astype(np.float32)
+            centers = joined_starts(sums, wanted, rng).astype(np.float32)
         keys = jax.random.split(jax.random.key(conductor.seed), settings.restarts)
         groups = sum(plan.heads)
         state = DeepState(
@@ -102,9 +102,9 @@ def _start(
         homes = _homes(conductor) if plan.apart else {}
         outbox = [
             conductor.to_one(
-                site, 0, state.weights[own].reshape(-1), restarts=own, shares=state.shares[own]
+                site, 0, state.weights[home].reshape(-1), restarts=home, shares=state.shares[home]
             )
-            for site, own in homes.items()
+            for site, home in homes.items()
         ]
         results.append((conductor.with_(state=state), outbox))
     return results
@@ -124,11 +124,11 @@ def _train_apart(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Train the restarts that start at each site on its rows alone; release what changed."""
-    told = {at: told_model(inbox) for at, inbox in enumerate(inboxes)}
-    given = {at: model for at, model in told.items() if model is not None}
+    received = {at: told_model(inbox) for at, inbox in enumerate(inboxes)}
+    models = {at: model for at, model in received.items() if model is not None}
     results: list[Any] = [(site, []) for site in sites]
-    made = _trained([sites[at] for at in given], list(given.values()), apart=True)
-    for at, (site, outbox) in zip(given, made, strict=True):
+    trained = _trained([sites[at] for at in models], list(models.values()), apart=True)
+    for at, (site, outbox) in zip(models, trained, strict=True):
         results[at] = (site.with_(memory=None), outbox)  # the rounds start with fresh moments
     return results
 
@@ -143,8 +143,9 @@ def _gather(
         if plan_of(conductor.settings, conductor.kinds).apart:
             homes, size = _homes(conductor), state.weights.shape[1]
             weights = state.weights.copy()
-            for one in _updates(inbox, {s: len(own) * size for s, own in homes.items()}):
-                weights[homes[one.sender]] += one.change.reshape(-1, size)
+            sizes = {site: len(home) * size for site, home in homes.items()}
+            for update in _updates(inbox, sizes):
+                weights[homes[update.sender]] += update.change.reshape(-1, size)
             state = replace(state, weights=weights)
         results.append((conductor.with_(state=state), _sent(conductor, state)))
     return results
@@ -180,10 +181,10 @@ def _trained(
         calls.setdefault((plan, model.round, len(model.extras["restarts"])), []).append(at)
     results: list[Any] = [None] * len(sites)
     for (plan, number, restarts), chosen in calls.items():
-        made = _train_alike(
+        trained = _train_alike(
             plan, number, restarts, [sites[at] for at in chosen], [models[at] for at in chosen]
         )
-        for at, result in zip(chosen, made, strict=True):
+        for at, result in zip(chosen, trained, strict=True):
             results[at] = result
     return results
 
@@ -224,7 +225,7 @@ def _train_alike(
 
 
 def _memory(plan: DeepPlan, site: ClusterSite, model: ModelWeights, size: int) -> SiteMemory:
-    """Return what the site keeps for the restarts that are still there."""
+    """Return what the site keeps for the restarts that are still in the trial."""
     restarts = model.extras["restarts"]
     if site.memory is None:
         near = None
@@ -257,16 +258,16 @@ def _average(
 def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
     settings: DeepSettings = conductor.settings
     state: DeepState = conductor.state
-    told = _updates(inbox, dict.fromkeys(conductor.sites, state.weights.size))
-    rows = np.array([one.rows for one in told], np.float64)
+    updates = _updates(inbox, dict.fromkeys(conductor.sites, state.weights.size))
+    rows = np.array([update.rows for update in updates], np.float64)
     parts = rows / rows.sum()
     restarts = len(state.restarts)
     change = np.zeros(state.weights.size)
-    for part, one in zip(parts, told, strict=True):
-        change += part * one.change
+    for part, update in zip(parts, updates, strict=True):
+        change += part * update.change
     weights = state.weights + change.astype(np.float32).reshape(restarts, -1)
     mean: dict[str, np.ndarray] = {
-        name: np.einsum("s,s...->...", parts, np.array([one.extras[name] for one in told]))
+        name: np.einsum("s,s...->...", parts, np.array([u.extras[name] for u in updates]))
         for name in ("shares", "judged_shares", "judged_inconsistency", "judged_doubt")
     }
     loss = _common_objective(plan_of(settings, conductor.kinds), mean)
@@ -286,14 +287,14 @@ def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
         history=(*state.history, line),
     )
     if state.number == settings.trial_rounds and restarts > settings.finalists:
-        kept = np.sort(np.argsort(loss, kind="stable")[: settings.finalists])
+        finalists = np.sort(np.argsort(loss, kind="stable")[: settings.finalists])
         state = replace(
             state,
-            weights=state.weights[kept],
-            shares=state.shares[kept],
-            restarts=state.restarts[kept],
-            objective=state.objective[kept],
-            centers=None if state.centers is None else state.centers[kept],
+            weights=state.weights[finalists],
+            shares=state.shares[finalists],
+            restarts=state.restarts[finalists],
+            objective=state.objective[finalists],
+            centers=None if state.centers is None else state.centers[finalists],
         )
     return state
 
@@ -310,22 +311,22 @@ def _common_objective(
 
 
 def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
-    told = {r.sender: r for r in inbox if isinstance(r, Update)}
+    updates = {r.sender: r for r in inbox if isinstance(r, Update)}
     for site in sizes:
-        if site not in told:
+        if site not in updates:
             raise DataError(f"site {site!r} has sent no update; all sites must take part")
-        if told[site].change.shape != (sizes[site],):
+        if updates[site].change.shape != (sizes[site],):
             raise DataError(
-                f"the update from {site!r} has shape {told[site].change.shape}, expected was "
+                f"the update from {site!r} has shape {updates[site].change.shape}, expected was "
                 f"({sizes[site]},); refused"
             )
-    return [told[site] for site in sorted(sizes)]
+    return [updates[site] for site in sorted(sizes)]
 
 
 def _expected(site: ClusterSite, inbox: Inbox) -> ModelWeights:
     model = told_model(inbox)
     if model is None:
-        raise DataError(f"site {site.name!r} has got no model; the coordinator must send one")
+        raise DataError(f"site {site.name!r} has received no model; the coordinator must send one")
     return model
 
 
@@ -353,9 +354,9 @@ def _close(
     results = []
     for conductor, inbox in zip(conductors, inboxes, strict=True):
         state: DeepState = conductor.state
-        told = sums_of(conductor, inbox, (conductor.settings.k, len(conductor.kinds)))
-        counts = np.sum([one.counts for one in told], axis=0)[:, None]
-        sums = np.sum([one.sums for one in told], axis=0)
+        releases = sums_of(conductor, inbox, (conductor.settings.k, len(conductor.kinds)))
+        counts = np.sum([release.counts for release in releases], axis=0)[:, None]
+        sums = np.sum([release.sums for release in releases], axis=0)
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
         best = [state.best]
         state = replace(

@@ -1,4 +1,4 @@
-"""The settings of deep clustering, and what its coordinator knows."""
+"""Settings of deep clustering, and the state of its coordinator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DeepSettings", "DeepState", "plan_of"]
 
 @dataclass(frozen=True)
 class DeepSettings:
-    """How deep clustering is run.
+    """Settings of deep clustering.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ class DeepSettings:
         How many networks start, and how many of them go on after this share of the rounds.
     apart
         Networks that start at random first train at one site each, for as many steps as this share
-        of the rounds has. Without groups to start from, every site finds its own, and the average
-        of their networks has none.
+        of the rounds has. Without groups to start from, every site finds different ones, and the
+        average of their networks has none.
     rounds, local_steps, batch
         Rounds of averaging, steps at every site between two of them, rows a step.
     learning_rate
         Of Adam; falls along a cosine to a twentieth.
     start, warm
         ``"kmeans"`` has the networks learn the groups of k-means, different ones in each restart,
-        for this share of the rounds before they go their own way; ``"random"`` does not;
+        for this share of the rounds before they train on the objective; ``"random"`` does not;
         ``"auto"`` starts at random for images, whose warps say more than distances do.
     neighbours, reach, adversary
         Rows that are no images have their nearest neighbours at the site as partners, so many of
@@ -103,12 +103,12 @@ class DeepSettings:
 
 @dataclass(frozen=True, eq=False)
 class DeepState:
-    """What the coordinator knows.
+    """The common model of all restarts, and how well each does.
 
     Attributes
     ----------
     weights, shares
-        The common model and the groups' shares over all sites, for each restart still there.
+        The common model and the groups' shares over all sites, for each restart still in the trial.
     restarts
         The numbers of these restarts.
     objective
@@ -138,14 +138,14 @@ class DeepState:
 
 
 def plan_of(settings: DeepSettings, kinds: Kinds) -> DeepPlan:
-    """Return what is compiled for rows of this kind."""
+    """Return the compiled-in settings for rows of this kind."""
     objective = settings.objective
     if objective.information is None:
         objective = replace(objective, information=0.5 if kinds.shape is None else 0.1)
-    taught = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
+    imitates = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
     return DeepPlan(
-        warm=round(settings.warm * settings.rounds) if taught else 0,
-        apart=0 if taught else round(settings.apart * settings.rounds) * settings.local_steps,
+        warm=round(settings.warm * settings.rounds) if imitates else 0,
+        apart=0 if imitates else round(settings.apart * settings.rounds) * settings.local_steps,
         columns=len(kinds),
         shape=kinds.shape,
         heads=(settings.k, *settings.over),

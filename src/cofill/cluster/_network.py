@@ -95,7 +95,7 @@ def apply_network(
     heads: int,
     settings: NetworkSettings,
 ) -> tuple[list[Array], Float[Array, "n code"]]:
-    """Return every head's logits, and the body's code they are made from.
+    """Return every head's logits, and the body's code they are computed from.
 
     Rows are ``(n, columns)``, or ``(n, channels, height, width)`` for an image network.
     """
@@ -114,10 +114,10 @@ def apply_network(
 
 
 def _layer(weights: dict[str, Any], number: int, x: Array) -> Array:
-    made = x @ weights[f"layer{number}"]
-    made = made - made.mean(axis=-1, keepdims=True)
-    made = made * lax.rsqrt((made * made).mean(axis=-1, keepdims=True) + 1e-5)
-    return jax.nn.relu(made * weights[f"gain{number}"] + weights[f"bias{number}"])
+    scaled = x @ weights[f"layer{number}"]
+    scaled = scaled - scaled.mean(axis=-1, keepdims=True)
+    scaled = scaled * lax.rsqrt((scaled * scaled).mean(axis=-1, keepdims=True) + 1e-5)
+    return jax.nn.relu(scaled * weights[f"gain{number}"] + weights[f"bias{number}"])
 
 
 def _folded(x: Float[Array, "n h w c"]) -> Array:

@@ -1,4 +1,4 @@
-"""What deep clustering makes smaller: information maximisation with consistent groups.
+"""The loss of deep clustering: information maximisation with consistent groups.
 
 The mutual information of row and group, ``H(groups) − H(group | row)``, is high when groups are of
 even size and rows surely belong to one; a row and its partner (a warp, a neighbour) must get the
@@ -6,10 +6,10 @@ same group (Hu et al. 2017, IMSAT, Eq. 7)::
 
     loss = KL(p(row) ‖ p(partner)) − λ · (μ · H(mean p) − mean H(p(row)))
 
-The mean p is that of *all* sites' rows. A site knows only its own; it takes the common shares that
-the coordinator sent and adds by how much its batch differs from its own shares then. Where sites
-are alike that is the batch's mean; where they are not, a site that holds few groups is not forced
-to make up the others.
+The mean p is that of *all* sites' rows. A site knows only its rows; it takes the common shares that
+the coordinator sent and adds by how much its batch differs from its shares of the last round. Where
+sites are alike that is the batch's mean; where they are not, a site that holds few groups is not
+pushed to invent the missing ones.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ def head_terms(logits: Float[Array, "n k"], partner: Float[Array, "n k"]) -> Ter
 def objective(
     terms: Terms,
     common: Float[Array, " k"],
-    own: Float[Array, " k"],
+    shares: Float[Array, " k"],
     settings: ObjectiveSettings,
 ) -> Float[Array, ""]:
-    """Return the loss of one head, given the common shares and the site's own of the last round.
+    """Return the loss of one head, from the common shares and the site's shares of the last round.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def objective(
     >>> round(float(objective(terms, even, all_first, ObjectiveSettings(1, 1))), 4)
     -0.6931
     """
-    everywhere = jnp.maximum(common + terms.shares - own, _LEAST)
+    everywhere = jnp.maximum(common + terms.shares - shares, _LEAST)
     everywhere = everywhere / everywhere.sum()
     information = settings.evenness * entropy(everywhere) - terms.doubt
     return terms.inconsistency - settings.weight * information

@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cofill import codec
 from cofill.errors import StoreError
 from cofill.federate._parties import Coordinator, RowSite
-from cofill.nets import load_arrays, save
 from cofill.privacy import Ledger, LedgerEntry
 from cofill.protocol import Federation
 
 __all__ = ["FILE", "fingerprint_of", "restore", "store"]
 
-FILE = "rounds.safetensors"
+FILE, FORMAT = "rounds.safetensors", "cofill.rounds"
 
 
 def fingerprint_of(federation: Federation[RowSite]) -> str:
@@ -55,7 +55,8 @@ def store(folder: Path | str, federation: Federation[RowSite], fingerprint: str)
             arrays[f"moments/{number}/{k}"] = np.asarray(leaf)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    metadata = {
+    content = {
+        "arrays": arrays,
         "fingerprint": fingerprint,
         "round": party.round,
         "notes": list(party.notes),
@@ -63,7 +64,7 @@ def store(folder: Path | str, federation: Federation[RowSite], fingerprint: str)
         "site_notes": [list(site.notes) for site in federation.sites.values()],
         "ledger": [_plain(entry) for entry in federation.ledger],
     }
-    save(folder / FILE, arrays, metadata)
+    codec.save(folder / FILE, content, format=FORMAT)
 
 
 def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: str) -> bool:
@@ -77,8 +78,9 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
     path = Path(folder) / FILE
     if not path.exists():
         return False
-    arrays, metadata = load_arrays(path)
-    if metadata.get("fingerprint") != fingerprint:
+    content = codec.load(path, format=FORMAT)
+    arrays = content["arrays"]
+    if content["fingerprint"] != fingerprint:
         raise StoreError(
             f"{path} belongs to a run with other settings or other rows; give another folder, or "
             "remove it to start anew"
@@ -86,7 +88,7 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
     party: Coordinator = federation.coordinator
     like = federation.sites[party.names[0]].local.make_optimizer().init(jnp.asarray(party.weights))
     structure = jax.tree.structure(like)
-    site_notes = metadata["site_notes"]
+    site_notes = content["site_notes"]
     for number, (name, site) in enumerate(federation.sites.items()):
         saved = [k for k in range(structure.num_leaves) if f"moments/{number}/{k}" in arrays]
         leaves = [arrays[f"moments/{number}/{k}"] for k in saved]
@@ -100,12 +102,12 @@ def restore(folder: Path | str, federation: Federation[RowSite], fingerprint: st
         party,
         weights=arrays["weights"],
         state=state,
-        round=int(metadata["round"]),
-        notes=tuple(metadata["notes"]),
-        curve=tuple(metadata["curve"]),
+        round=int(content["round"]),
+        notes=tuple(content["notes"]),
+        curve=tuple(content["curve"]),
     )
     # What the run had released, and after it what was released again to begin anew.
-    before = [LedgerEntry.from_json(entry) for entry in metadata["ledger"]]
+    before = [LedgerEntry.from_json(entry) for entry in content["ledger"]]
     again = [replace(entry, chain="") for entry in federation.ledger]
     federation.ledger = Ledger([*before, *again])
     return True

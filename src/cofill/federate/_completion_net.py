@@ -111,10 +111,10 @@ class CompletionNet(AbstractLearner):
             made = self._net(params, jnp.concatenate([pixels, flags], axis=-1))
             return made.transpose(0, 3, 1, 2).reshape(len(cells), -1)
         layout = layout_of(image, high * wide)
-        grids = [layout.laid(cells[:, c]) for c in self.shape.slices.values()]
+        grids = [layout.to_grids(cells[:, c]) for c in self.shape.slices.values()]
         flags = jnp.broadcast_to(present[:, None, None], (len(cells), *layout.grid, count))
         made = self._net(params, jnp.concatenate([*grids, flags], axis=-1))
-        return jnp.concatenate([layout.flat(g) for g in jnp.split(made, count, axis=-1)], axis=1)
+        return jnp.concatenate([layout.to_rows(g) for g in jnp.split(made, count, axis=-1)], axis=1)
 
     def loss(
         self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array

@@ -119,9 +119,9 @@ class Patches:
 
     def __call__(self, params: Params, *rows: Array) -> Array:
         """Return rows for as many rows as there are copies."""
-        given = jnp.concatenate([self.layout.laid(r) for r in rows], axis=-1)
+        given = jnp.concatenate([self.layout.to_grids(r) for r in rows], axis=-1)
         made = self._net(params, given)
-        return made.reshape(len(made), -1) if self.depth_out == 1 else self.layout.flat(made)
+        return made.reshape(len(made), -1) if self.depth_out == 1 else self.layout.to_rows(made)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""An encoder trained against a decoder that plays the attacker, in the one training loop.
+"""An encoder trained against a decoder that plays the attacker, by one loss.
 
-One network makes a code, a *helper* makes of the code what it is meant to carry, and an *opponent*
-tries to make of it what it should not carry. The opponent's gradient is turned around before it
-reaches the encoder (Ganin & Lempitsky 2015), so that minimising one loss trains all three: helper
-and opponent as well as they can, the encoder for the one and against the other.
+One network computes a code, a *helper* predicts from the code what it is meant to carry, and an
+*opponent* tries to predict from it what it should not carry. The opponent's gradient is reversed
+before it reaches the encoder (Ganin & Lempitsky 2015), so that minimising one loss trains all
+three: helper and opponent as well as they can, the encoder for the helper, against the opponent.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from jaxtyping import Array, Float
 
 from cofill.nets._networks import MLP, AbstractNetwork, PRNGKey
 
-__all__ = ["OpposedEncoder", "turned_around"]
+__all__ = ["OpposedEncoder", "reverse_gradient"]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
-def turned_around(values: Array, strength: float) -> Array:
+def reverse_gradient(values: Array, strength: float) -> Array:
     """Return values as they are; their gradient comes back times −strength.
 
     Examples
     --------
-    >>> float(jax.grad(lambda x: turned_around(x, 2.0) ** 2)(jnp.array(3.0)))
+    >>> float(jax.grad(lambda x: reverse_gradient(x, 2.0) ** 2)(jnp.array(3.0)))
     -12.0
     """
     return values
@@ -41,7 +41,7 @@ def _backward(strength: float, _: None, slope: Array) -> tuple[Array]:
     return (-strength * slope,)
 
 
-turned_around.defvjp(_forward, _backward)
+reverse_gradient.defvjp(_forward, _backward)
 
 
 class OpposedEncoder(AbstractNetwork):
@@ -52,7 +52,7 @@ class OpposedEncoder(AbstractNetwork):
     widths
         Units of the encoder, inputs first and code last.
     outputs
-        How many columns the helper and the opponent make.
+        How many columns the helper and the opponent predict.
     strength
         What a unit of the opponent's success costs against a unit of the helper's loss.
     hidden
@@ -81,17 +81,17 @@ class OpposedEncoder(AbstractNetwork):
         key: PRNGKey,
         hidden: int = 64,
     ) -> None:
-        one, two, three = jax.random.split(key, 3)
+        encoder_key, helper_key, opponent_key = jax.random.split(key, 3)
         code = widths[-1]
-        self.encoder = MLP(widths, key=one, activation="tanh", output="tanh")
-        self.helper = MLP((code, outputs[0]), key=two)
-        self.opponent = MLP((code, hidden, outputs[1]), key=three, residual=True)
+        self.encoder = MLP(widths, key=encoder_key, activation="tanh", output="tanh")
+        self.helper = MLP((code, outputs[0]), key=helper_key)
+        self.opponent = MLP((code, hidden, outputs[1]), key=opponent_key, residual=True)
         self.strength = float(strength)
 
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
     ) -> Float[Array, "outputs rows"]:
-        """Return what helper and opponent make of every column's code."""
+        """Return the predictions of helper and opponent from every column's code."""
         code = self.encoder.columns(x)
-        against = self.opponent.columns(turned_around(code, self.strength))
+        against = self.opponent.columns(reverse_gradient(code, self.strength))
         return jnp.concatenate([self.helper.columns(code), against])

@@ -1,7 +1,7 @@
-"""Applying one trained perceptron to rows without compiling anything.
+"""Apply a trained perceptron to rows without compiling anything.
 
-A compiled program is made for one number of rows; links and fusions meet another number with every
-pair of sites, and would compile longer than they compute.
+A compiled program serves one number of rows; links and fusions meet another number with every pair
+of sites, and would compile longer than they compute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROWS = 65_536
 def forward(
     network: MLP, rows: Float[np.ndarray, "rows inputs"]
 ) -> Float[np.ndarray, "rows outputs"]:
-    """Return the network's outputs in float32, as `apply_rows` would make them.
+    """Return the network's outputs in float32, equal to those of `apply_rows`.
 
     Examples
     --------
@@ -39,8 +39,8 @@ def forward(
     weights = [np.asarray(w).T for w in network.weights]
     biases = [np.asarray(b) for b in network.biases]
     skip = None if network.skip is None else np.asarray(network.skip).T
-    made = np.empty((len(rows), len(biases[-1])), np.float32)
-    # OpenBLAS may say "invalid value" of numbers in its own buffers; a NaN shows in what is made.
+    outputs = np.empty((len(rows), len(biases[-1])), np.float32)
+    # OpenBLAS may warn of "invalid value" in its buffers; a real NaN shows in the outputs.
     with np.errstate(invalid="ignore"):
         for start in range(0, len(rows), _ROWS):
             x = rows[start : start + _ROWS].astype(np.float32, copy=False)
@@ -50,12 +50,12 @@ def forward(
             total = hidden @ weights[-1] + biases[-1]
             if skip is not None:
                 total += x @ skip
-            made[start : start + _ROWS] = _activate(network.output, total)
-    return made
+            outputs[start : start + _ROWS] = _activate(network.output, total)
+    return outputs
 
 
 def _activate(name: str, x: np.ndarray) -> np.ndarray:
     if name in _PLAIN:
         return _PLAIN[name](x)
-    # The rarer ones are JAX's own, operation by operation.
+    # The rarer ones are taken from JAX, operation by operation.
     return np.asarray(ACTIVATIONS[name](jnp.asarray(x)))

@@ -1,9 +1,8 @@
 """One prediction from several groups of inputs, any of which may be missing.
 
 A fusion is a small ensemble of networks over all groups at once, blended with ridge regression per
-pattern of groups that are there. What it was learned from stays with it only as sums, weights and
-the out-of-fold predictions, because weights, error bars and intervals must not be made from fitted
-ones.
+pattern of present groups. Of the rows it learned from it keeps sums, weights and the out-of-fold
+predictions only, because weights, error bars and intervals must not come from fitted ones.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _DRAWS = 16  # patterns drawn for each row, among which each step draws
 
 @dataclass(frozen=True, eq=False)
 class FusionProblem:
-    """Rows to learn one fusion from.
+    """Rows that one fusion is fitted on.
 
     Parameters
     ----------
@@ -85,8 +84,8 @@ class FusionProblem:
         """The commonest patterns needed, and their shares."""
         if self.needed is None or not len(self.needed):
             return {(True,) * len(self.groups): 1.0}
-        found = {tuple(map(bool, p)): len(rows) for p, rows in patterns_of(self.needed) if p.any()}
-        common = sorted(found.items(), key=lambda item: -item[1])[:_MOST_PATTERNS]
+        counts = {tuple(map(bool, p)): len(rows) for p, rows in patterns_of(self.needed) if p.any()}
+        common = sorted(counts.items(), key=lambda item: -item[1])[:_MOST_PATTERNS]
         total = sum(count for _, count in common)
         return {pattern: count / total for pattern, count in common} or {
             (True,) * len(self.groups): 1.0
@@ -103,14 +102,14 @@ class FusionProblem:
         return any(not all(pattern) for pattern in self.patterns)
 
     def draw(self, times: int) -> Bool[np.ndarray, "rows draws groups"]:
-        """Draw needed patterns for each row; one with none of a pattern's groups keeps its own."""
+        """Return needed patterns drawn for each row; its own where it has no group of a pattern."""
         rng = np.random.default_rng([self.seed, 0x7417, times])
         patterns = np.array(list(self.patterns))
         shares = list(self.patterns.values())
         drawn = patterns[rng.choice(len(patterns), (len(self.inputs), times), p=shares)]
-        own = self.present[:, None, :]
-        shown = own & drawn
-        return np.where(shown.any(axis=2, keepdims=True), shown, own)
+        present = self.present[:, None, :]
+        shown = present & drawn
+        return np.where(shown.any(axis=2, keepdims=True), shown, present)
 
     @cached_property
     def shown(self) -> Bool[np.ndarray, "rows draws groups"]:
@@ -159,9 +158,10 @@ class Fusion:
         linear = as_probabilities(linear, self.blocks)
         if not self.networks:
             return linear
-        made = ensemble(self.networks, flagged(inputs, present, self.moments.groups), self.blocks)
+        columns = flagged(inputs, present, self.moments.groups)
+        predicted = ensemble(self.networks, columns, self.blocks)
         share = np.where(is_served(present, self.patterns)[:, None], self.share, 0.0)
-        return share * made + (1 - share) * linear
+        return share * predicted + (1 - share) * linear
 
     def ridge_weights(self) -> Float[np.ndarray, "width outputs"]:
         """Return the coefficients of the ridge regression for rows that have every group."""
@@ -175,7 +175,7 @@ class Fusion:
 def is_served(
     present: np.ndarray, patterns: frozenset[tuple[bool, ...]]
 ) -> Bool[np.ndarray, " rows"]:
-    """Which rows have a pattern that the networks were trained for."""
+    """Return which rows have a pattern that the networks were trained for."""
     served = np.zeros(len(present), dtype=bool)
     for pattern, rows in patterns_of(present):
         # Beyond so many patterns networks are trained on a sample of them and serve any.
@@ -187,29 +187,29 @@ def is_served(
 def flagged(
     inputs: np.ndarray, present: np.ndarray, groups: tuple[tuple[int, int], ...]
 ) -> np.ndarray:
-    """Put a column behind each group that says whether the group is there; hide it if it is not."""
+    """Return inputs with a column behind each group that says whether it is present, else zeros."""
     parts = []
     for g, (a, b) in enumerate(groups):
-        there = present[:, g : g + 1]
-        parts += [inputs[:, a:b] * there, there]
+        flag = present[:, g : g + 1]
+        parts += [inputs[:, a:b] * flag, flag]
     return np.hstack(parts).astype(np.float32)
 
 
 def ensemble(networks: Sequence[Any], inputs: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
-    """Return the mean of what the networks expect."""
+    """Return the mean of the networks' expected cells."""
     total = np.zeros((len(inputs), blocks[-1].stop))
     for network in networks:
         total += expectations(forward(network, inputs), blocks)
     return total / len(networks)
 
 
-def as_probabilities(made: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
-    """Bring linear predictions of coded cells back to probabilities."""
+def as_probabilities(predicted: np.ndarray, blocks: tuple[Block, ...]) -> np.ndarray:
+    """Return linear predictions with those of coded cells clipped to probabilities, in place."""
     for block in blocks:
         part = slice(block.start, block.stop)
         if block.kind == "bernoulli":
-            made[:, part] = np.clip(made[:, part], 0.0, 1.0)
+            predicted[:, part] = np.clip(predicted[:, part], 0.0, 1.0)
         elif block.kind == "categorical":
-            positive = np.clip(made[:, part], 1e-6, None)
-            made[:, part] = positive / positive.sum(axis=1, keepdims=True)
-    return made
+            positive = np.clip(predicted[:, part], 1e-6, None)
+            predicted[:, part] = positive / positive.sum(axis=1, keepdims=True)
+    return predicted

@@ -1,9 +1,9 @@
-"""Learning fusions, those of many problems as few compiled programs.
+"""Fit fusions, those of many problems as few compiled programs.
 
 Rows to learn from usually have more groups than the rows to predict: both training and
 cross-validation therefore see them with the patterns of the rows to predict. Everything that has
 to be chosen (penalty, weight decay, how much of the blend is the networks') is chosen by
-cross-validation on the rows given.
+cross-validation on the problem's rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fit_fusions(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> list[Fusion]:
-    """Learn one fusion per problem; networks of equal shape train as one program."""
+    """Return one fusion per problem; networks of equal shape train as one program."""
     folds = [_folds(p, settings) for p in problems]
     linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
     report_progress = progress or _silent
@@ -55,8 +55,8 @@ def fit_fusions(
         ]
     tried = _cross_validate(problems, folds, settings, lambda s: report_progress(0.7 * s))
     decays = [
-        min(made, key=lambda decay, p=problem, made=made: _error(p, made[decay]))
-        for problem, made in zip(problems, tried, strict=True)
+        min(by_decay, key=lambda decay, p=problem, by=by_decay: _error(p, by[decay]))
+        for problem, by_decay in zip(problems, tried, strict=True)
     ]
     networks = _fit_ensembles(problems, decays, settings, lambda s: report_progress(0.7 + 0.3 * s))
     fusions = []
@@ -88,10 +88,10 @@ def refine_fusions(
     *,
     steps: int = 200,
 ) -> list[Fusion]:
-    """Let fusions learn from more rows: ridge regression exactly, networks by a few small steps.
+    """Return fusions that learned from more rows: ridge exactly, networks by a few small steps.
 
     Each problem holds all rows, old and new. Penalty, blend and weight decay stay as they were;
-    out-of-fold predictions are not made anew.
+    out-of-fold predictions are not computed anew.
     """
 
     def gentle(rows: int, of: int) -> TrainSettings:
@@ -128,7 +128,7 @@ def _silent(_: float) -> None:
 
 
 def _folds(problem: FusionProblem, settings: FusionSettings) -> np.ndarray:
-    """Assign each row to one of the folds at random, in equal numbers."""
+    """Return each row's fold, at random, in equal numbers."""
     rng = np.random.default_rng([problem.seed, 0xF01D])
     rows = len(problem.inputs)
     return rng.permutation(np.arange(rows) % min(settings.folds, rows))
@@ -173,15 +173,15 @@ def _cross_validate(
     trained = _train(
         [problems[k] for k, _, _ in cuts], ensembles, settings.training, report_progress
     )
-    made = [
+    predicted = [
         {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
         for problem, usual in zip(problems, chosen, strict=True)
     ]
     for (k, decay, fold), networks in zip(cuts, trained, strict=True):
         problem, out = problems[k], folds[k] == fold
         inputs = flagged(problem.inputs[out], problem.thinned[out], problem.groups)
-        made[k][decay][out] = ensemble(networks, inputs, problem.blocks)
-    return made
+        predicted[k][decay][out] = ensemble(networks, inputs, problem.blocks)
+    return predicted
 
 
 def _fit_ensembles(
@@ -229,9 +229,9 @@ def _train(
     training_of: Callable[[int, int], TrainSettings],
     report_progress: Callable[[float], None],
 ) -> list[tuple[Any, ...]]:
-    """Train ensembles, each for its problem; those with one loss and one size in one call.
+    """Return trained ensembles, one a problem; those with one loss and one size train in one call.
 
-    `training_of` says how, given an ensemble's rows and those of its problem.
+    `training_of` returns the settings for an ensemble's rows and those of its problem.
     """
     calls: dict[Any, list[int]] = {}
     for k, (problem, tasks) in enumerate(zip(problems, ensembles, strict=True)):
@@ -254,9 +254,9 @@ def _train(
     return networks
 
 
-def _error(problem: FusionProblem, made: np.ndarray) -> float:
+def _error(problem: FusionProblem, predicted: np.ndarray) -> float:
     known = ~np.isnan(problem.targets)
-    return float(((made - problem.targets)[known] ** 2).mean()) if known.any() else 0.0
+    return float(((predicted - problem.targets)[known] ** 2).mean()) if known.any() else 0.0
 
 
 def _blend(problem: FusionProblem, networks: np.ndarray, linear: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How a fusion is learned, by the number of its rows."""
+"""Settings of fusions, with defaults by the number of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FusionSettings"]
 
 
 class _Chosen(NamedTuple):
-    """How a fusion of so many rows is learned, nothing left open."""
+    """Settings of a fusion of so many rows, none of them None."""
 
     hidden: tuple[int, ...]
     weight_decays: tuple[float, ...]
@@ -42,7 +42,7 @@ _MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, step
 @storable
 @dataclass(frozen=True)
 class FusionSettings:
-    """How a fusion is learned; what is None depends on the number of rows.
+    """Settings of a fusion; those that are None depend on the number of rows.
 
     With a thousand rows or more, networks are deeper and learn faster without dropout; with many
     thousands they take more steps and are fewer, because chance matters less.
@@ -96,10 +96,10 @@ class FusionSettings:
             raise SettingError("weight_decays must hold at least one value, got none")
 
     def chosen(self, rows: int) -> _Chosen:
-        """Return what is done with so many rows."""
+        """Return the settings for so many rows, none of them None."""
         usual = _FEW if rows < 1024 else _SOME if rows < 8192 else _MANY
-        given = {name: getattr(self, name, None) for name in usual._fields}
-        return usual._replace(**{n: value for n, value in given.items() if value is not None})
+        stated = {name: getattr(self, name, None) for name in usual._fields}
+        return usual._replace(**{n: value for n, value in stated.items() if value is not None})
 
     def training(self, rows: int, of: int) -> TrainSettings:
         """Return the settings of the training loop for so many rows of a problem of `of` rows."""

@@ -1,10 +1,10 @@
-"""Networks for images and rows made of products only: what is slow on a CPU is left out.
+"""Networks for images and rows made of products only: no operation that is slow on a CPU.
 
 XLA's convolutions are slow on a CPU, and a batch of *different* convolutions (one per site) is slow
 everywhere. So an image of 28 × 28 is cut into 7 × 7 patches of 4 × 4 pixels, patches become the
-channels of a 7 × 7 grid, and a 3 × 3 convolution is a product of each place's nine neighbours with
+channels of a 7 × 7 grid, and a 3 × 3 convolution is a product of each cell's nine neighbours with
 one matrix. Nothing is pooled away: every pixel stays a channel, and the last layer sees the input
-beside the features, so that detail survives. A row of a table is a grid of one place, without
+beside the features, so that detail survives. A row of a table is a grid of one cell, without
 neighbours: the same network (`GridNet`) is then a residual perceptron.
 
 `DetailNet` puts two narrow layers at full size before and after such a grid. They share their
@@ -50,7 +50,7 @@ class Layout:
     >>> layout.grid, layout.depth
     ((4, 4), 4)
     >>> rows = jnp.arange(128.0).reshape(2, 64)
-    >>> bool((layout.flat(layout.laid(rows)) == rows).all())
+    >>> bool((layout.to_rows(layout.to_grids(rows)) == rows).all())
     True
     """
 
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def depth(self) -> int:
-        """Channels of a place of the grid."""
+        """Channels of a cell of the grid."""
         return self.patch**2 * self.channels
 
     @property
@@ -83,13 +83,13 @@ class Layout:
         """Numbers in a row."""
         return self.height * self.width * self.channels
 
-    def laid(self, rows: Float[Array, "n size"]) -> Float[Array, "n rows columns depth"]:
+    def to_grids(self, rows: Float[Array, "n size"]) -> Float[Array, "n rows columns depth"]:
         """Return rows as grids of patches."""
         (high, wide), p = self.grid, self.patch
         cut = rows.reshape(-1, high, p, wide, p, self.channels)
         return cut.transpose(0, 1, 3, 2, 4, 5).reshape(-1, high, wide, self.depth)
 
-    def flat(self, grids: Float[Array, "n rows columns depth"]) -> Float[Array, "n size"]:
+    def to_rows(self, grids: Float[Array, "n rows columns depth"]) -> Float[Array, "n size"]:
         """Return grids of patches as rows."""
         (high, wide), p = self.grid, self.patch
         cut = grids.reshape(-1, high, wide, p, p, self.channels)
@@ -97,7 +97,7 @@ class Layout:
 
 
 def layout_of(shape: tuple[int, ...] | None, size: int) -> Layout:
-    """Return the layout of a view's rows: patches for images, one place for everything else.
+    """Return the layout of a view's rows: patches for images, one cell for everything else.
 
     Examples
     --------
@@ -117,16 +117,16 @@ def layout_of(shape: tuple[int, ...] | None, size: int) -> Layout:
 
 @dataclass(frozen=True)
 class GridNet:
-    """A residual network over a grid of places.
+    """A residual network over a grid of cells.
 
     Parameters
     ----------
     grid
         Rows and columns; ``(1, 1)`` for tables.
     depth_in, depth_out
-        Channels of a place before and after.
+        Channels of a cell before and after.
     width
-        Channels of a place in between.
+        Channels of a cell in between.
     blocks
         Residual blocks.
     skip
@@ -164,27 +164,27 @@ class GridNet:
         """Return arrays: the last layer and the end of each block begin near zero."""
         keys = jax.random.split(key, 2 * self.blocks + 2)
         taps = self._taps
-        made: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
+        params: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
         for k in range(self.blocks):
-            made[f"block{k}"] = _block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
+            params[f"block{k}"] = _block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
         last = self.width + self.depth_in * self.skip
-        made["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
-        return made
+        params["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
+        return params
 
     def __call__(
-        self, params: Params, given: Float[Array, "n rows columns depth_in"]
+        self, params: Params, grids: Float[Array, "n rows columns depth_in"]
     ) -> Float[Array, "n rows columns depth_out"]:
         """Return the output for a batch of grids."""
-        hidden = _linear(params["stem"], self._near(given))
+        hidden = _linear(params["stem"], self._near(grids))
         for k in range(self.blocks):
             hidden = _residual(params[f"block{k}"], hidden, self._near)
         last = jax.nn.relu(hidden)
         if self.skip:
-            last = jnp.concatenate([last, given], axis=-1)
+            last = jnp.concatenate([last, grids], axis=-1)
         return _linear(params["head"], self._near(last))
 
-    def _near(self, given: Array) -> Array:
-        return given if self._taps == 1 else gather_neighbours(given)
+    def _near(self, grids: Array) -> Array:
+        return grids if self._taps == 1 else gather_neighbours(grids)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class DetailNet:
     patch
         Side of a patch of the coarse grid in pixels.
     width, blocks
-        Channels of a place of the grid, and residual blocks there.
+        Channels of a cell of the grid, and residual blocks of the grid.
 
     Examples
     --------
@@ -236,7 +236,7 @@ class DetailNet:
         """Return arrays: the last layer and the end of each block begin near zero."""
         keys = iter(jax.random.split(key, 2 * self.blocks + 6))
         deep = self._layout.depth
-        made: Params = {
+        params: Params = {
             "first": _matrix(next(keys), 9 * self.channels_in, self.fine, 1.0),
             "second": _matrix(next(keys), 9 * self.fine, self.fine, 1.0),
             "down": _matrix(next(keys), deep, self.width, 1.0),
@@ -245,28 +245,28 @@ class DetailNet:
             "head": _matrix(next(keys), 9 * (self.fine + self.channels_in), self.channels_out, 0.3),
         }
         for k in range(self.blocks):
-            made[f"block{k}"] = _block(next(keys), next(keys), 9, self.width)
-        return made
+            params[f"block{k}"] = _block(next(keys), next(keys), 9, self.width)
+        return params
 
     def __call__(
-        self, params: Params, given: Float[Array, "n height width channels_in"]
+        self, params: Params, grids: Float[Array, "n height width channels_in"]
     ) -> Float[Array, "n height width channels_out"]:
         """Return the output for a batch of images."""
         layout = self._layout
-        fine = jax.nn.relu(_convolved(params["first"], given))
+        fine = jax.nn.relu(_convolved(params["first"], grids))
         fine = jax.nn.relu(_convolved(params["second"], fine))
-        hidden = _linear(params["down"], layout.laid(fine.reshape(len(given), -1)))
+        hidden = _linear(params["down"], layout.to_grids(fine.reshape(len(grids), -1)))
         for k in range(self.blocks):
             hidden = _residual(params[f"block{k}"], hidden, gather_neighbours)
-        back = layout.flat(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
+        back = layout.to_rows(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
         fine = jax.nn.relu(_convolved(params["third"], jnp.concatenate([fine, back], axis=-1)))
-        return _convolved(params["head"], jnp.concatenate([fine, given], axis=-1))
+        return _convolved(params["head"], jnp.concatenate([fine, grids], axis=-1))
 
 
-def _convolved(layer: Params, given: Float[Array, "n rows columns d"]) -> Array:
+def _convolved(layer: Params, grids: Float[Array, "n rows columns d"]) -> Array:
     """Return a 3 × 3 convolution as the sum of nine products: no ninefold copy of the input."""
-    n, high, wide, deep = given.shape
-    wider = jnp.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    n, high, wide, deep = grids.shape
+    wider = jnp.pad(grids, ((0, 0), (1, 1), (1, 1), (0, 0)))
     taps = layer["w"].reshape(9, deep, -1)
     total = sum(
         wider[:, i : i + high, j : j + wide].reshape(-1, deep) @ taps[3 * i + j]
@@ -277,17 +277,17 @@ def _convolved(layer: Params, given: Float[Array, "n rows columns d"]) -> Array:
 
 
 def gather_neighbours(
-    given: Float[Array, "n rows columns d"],
+    grids: Float[Array, "n rows columns d"],
 ) -> Float[Array, "n rows columns nine_d"]:
-    """Return each place's own channels and those of its eight neighbours, zero beyond the edge.
+    """Return the channels of each cell and of its eight neighbours, zero beyond the edge.
 
     Examples
     --------
     >>> gather_neighbours(jnp.ones((1, 3, 3, 1)))[0].sum(axis=-1).tolist()
     [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
-    high, wide = given.shape[1:3]
-    wider = jnp.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    high, wide = grids.shape[1:3]
+    wider = jnp.pad(grids, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return jnp.concatenate(
         [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)], axis=-1
     )
@@ -313,6 +313,6 @@ def _matrix(key: Array, fan_in: int, fan_out: int, gain: float) -> Params:
     }
 
 
-def _linear(layer: Params, given: Array) -> Array:
-    flat = given.reshape(-1, given.shape[-1])
-    return (flat @ layer["w"] + layer["b"]).reshape(*given.shape[:-1], -1)
+def _linear(layer: Params, grids: Array) -> Array:
+    flat = grids.reshape(-1, grids.shape[-1])
+    return (flat @ layer["w"] + layer["b"]).reshape(*grids.shape[:-1], -1)

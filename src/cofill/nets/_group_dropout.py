@@ -1,4 +1,4 @@
-"""Dropping whole groups of inputs while training, so that one network serves every pattern."""
+"""Dropout of groups of inputs in training, so that one network serves every pattern."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupDropout:
     """A loss whose network sees, in each step, each row with one of the row's patterns of groups.
 
     A group is a view's (or a code's) columns together with the column that says whether it is
-    there; a group that is not shown is all zeros. Validation rows (no key) are shown whole.
+    present; a group that is not shown is all zeros. Validation rows (no key) show all groups.
 
     Parameters
     ----------
@@ -64,6 +64,6 @@ class GroupDropout:
         # One key a row: a row's draw does not depend on how many rows are padded behind it.
         keys = jax.random.split(key, count)
         drawn = jax.vmap(lambda k: jax.random.randint(k, (), 0, draws))(keys)
-        kept = jnp.asarray(rows.patterns)[jnp.arange(count), drawn]
+        shown = jnp.asarray(rows.patterns)[jnp.arange(count), drawn]
         group_of = [g for g, (a, b) in enumerate(self.groups) for _ in range(a, b)]
-        return jnp.where(kept[:, jnp.array(group_of)], rows.columns, 0.0)
+        return jnp.where(shown[:, jnp.array(group_of)], rows.columns, 0.0)

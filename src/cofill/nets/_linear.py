@@ -29,7 +29,7 @@ class Moments:
     Parameters
     ----------
     covariance
-        Of inputs with inputs, made positive semi-definite.
+        Of inputs with inputs, projected to be positive semi-definite.
     cross
         Of inputs with targets.
     input_mean, target_mean
@@ -52,17 +52,17 @@ class Moments:
         targets: Float[np.ndarray, "rows outputs"],
         groups: tuple[tuple[int, int], ...],
     ) -> Moments:
-        """Estimate from rows; inputs are zero where missing, targets NaN where not known."""
+        """Return the estimate from rows; missing inputs are zero, unknown targets NaN."""
         x = inputs.astype(np.float64)
         known = ~np.isnan(targets)
         y = np.where(known, targets, 0.0).astype(np.float64)
         widths = [b - a for a, b in groups]
-        there = np.repeat(present, widths, axis=1)
-        n_in = np.maximum(there.sum(axis=0), 1)
+        known_inputs = np.repeat(present, widths, axis=1)
+        n_in = np.maximum(known_inputs.sum(axis=0), 1)
         n_out = np.maximum(known.sum(axis=0), 1)
-        input_mean = (x * there).sum(axis=0) / n_in
+        input_mean = (x * known_inputs).sum(axis=0) / n_in
         target_mean = y.sum(axis=0) / n_out
-        x = np.where(there, x - input_mean, 0.0)
+        x = np.where(known_inputs, x - input_mean, 0.0)
         y = np.where(known, y - target_mean, 0.0)
         pairs = present.astype(np.float64)
         both = np.repeat(np.repeat(pairs.T @ pairs, widths, axis=0), widths, axis=1)
@@ -91,14 +91,14 @@ def ridge_predict(
     penalties: Float[np.ndarray, " grid"],
     chosen: np.ndarray | None = None,
 ) -> Float[np.ndarray, "grid rows outputs"] | Float[np.ndarray, "rows outputs"]:
-    """Predict targets with each penalty, or with each output's `chosen` penalty only.
+    """Return targets predicted with each penalty, or with each output's `chosen` penalty only.
 
     A penalty is relative: it is multiplied by the mean variance of the inputs. A row without any
     group gets the targets' mean.
     """
     outputs = moments.cross.shape[1]
     size = len(penalties) if chosen is None else 1
-    made = np.broadcast_to(moments.target_mean, (size, len(inputs), outputs)).copy()
+    predicted = np.broadcast_to(moments.target_mean, (size, len(inputs), outputs)).copy()
     for pattern, rows in patterns_of(present):
         columns = _columns(moments.groups, pattern)
         if not len(columns):
@@ -111,11 +111,11 @@ def ridge_predict(
         x = (inputs[np.ix_(rows, columns)] - moments.input_mean[columns]) @ vectors
         if chosen is not None:
             shrunk = turned / (values[:, None] + unit * penalties[chosen][None, :])
-            made[0, rows] += x @ shrunk
+            predicted[0, rows] += x @ shrunk
         else:
             for k, penalty in enumerate(penalties):
-                made[k, rows] += x @ (turned / (values + unit * penalty)[:, None])
-    return made[0] if chosen is not None else made
+                predicted[k, rows] += x @ (turned / (values + unit * penalty)[:, None])
+    return predicted[0] if chosen is not None else predicted
 
 
 def patterns_of(
@@ -140,7 +140,7 @@ def patterns_of(
 
 
 def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the columns ``(start, stop)`` of parts put one beside the other.
+    """Return the columns ``(start, stop)`` of parts side by side.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _columns(groups: tuple[tuple[int, int], ...], pattern: np.ndarray) -> np.ndarray:
-    chosen = [np.arange(a, b) for (a, b), there in zip(groups, pattern, strict=True) if there]
+    chosen = [np.arange(a, b) for (a, b), has in zip(groups, pattern, strict=True) if has]
     return np.concatenate(chosen) if chosen else np.empty(0, dtype=int)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cofill import codec
 from cofill.errors import CofillError, DataError
 from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
 from cofill.report._progress import FILE, read_progress
@@ -205,10 +206,8 @@ def _read_progress(path: Path, snapshot: _Snapshot) -> None:
 
 
 def _read_checkpoint(path: Path, snapshot: _Snapshot) -> None:
-    from cofill.nets import read_metadata
-
     try:
-        facts = read_metadata(path)
+        facts = codec.load(path, format="cofill.rounds")
     except CofillError:
         return  # it is just being replaced, or no checkpoint of rounds
     for entry in facts.get("curve", []):
