@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cofill.nets import MLP, GroupDropout, Grouped, SquaredError
+from cofill.nets import MLP, SquaredError
+from cofill.nets._losses import GroupDropout, Grouped
 
 GROUPS = ((0, 2), (2, 3), (3, 6))
 GROUP_OF = [0, 0, 1, 2, 2, 2]

@@ -6,7 +6,7 @@ import pytest
 from cofill import nets
 from cofill.errors import SettingError
 from cofill.nets import MLP, Autoencoder, apply_rows
-from cofill.nets._dense import flip, product
+from cofill.nets._networks import flip, product
 
 KEY = jax.random.key(0)
 

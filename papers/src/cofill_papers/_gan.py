@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.nets import MLP, apply_rows
+from cofill.nets import MLP, State, apply_rows, descend, make_optimizer, start_training
 
 __all__ = ["GANSettings", "draw_rows", "fit_generators"]
 
@@ -103,55 +102,47 @@ def _fit_one(settings: GANSettings, rows: Float[Array, "n d"], key: Any) -> MLP:
     generator_key, discriminator_key, key = jax.random.split(key, 3)
     generator: Any = MLP((settings.noise, *settings.hidden, rows.shape[1]), key=generator_key)
     discriminator: Any = MLP((rows.shape[1], *settings.hidden[::-1], 1), key=discriminator_key)
-    optimizer = optax.adam(settings.learning_rate, b1=0.5)
+    optimizer = make_optimizer("adam", first_moment=0.5)
 
-    def logits(network: MLP, inputs: Array) -> Array:
-        return apply_rows(network, inputs)[:, 0]
+    def loss(network: MLP, rows: Array, target: float) -> Array:
+        logits = apply_rows(network, rows)[:, 0]
+        return optax.sigmoid_binary_cross_entropy(logits, target * jnp.ones(len(rows))).mean()
 
-    def blurred(inputs: Array, key: Any) -> Array:
+    def blurred(rows: Array, key: Any) -> Array:
         if not settings.blur:
-            return inputs
-        return inputs + settings.blur * jax.random.normal(key, inputs.shape)
+            return rows
+        return rows + settings.blur * jax.random.normal(key, rows.shape)
 
     def discriminator_loss(network: MLP, real: Array, fakes: Array) -> Array:
         # Real rows count as 0.9 positive: a discriminator that is never sure teaches longer.
-        right = optax.sigmoid_binary_cross_entropy(logits(network, real), 0.9 * jnp.ones(len(real)))
-        wrong = optax.sigmoid_binary_cross_entropy(logits(network, fakes), jnp.zeros(len(fakes)))
-        return right.mean() + wrong.mean()
+        return loss(network, real, 0.9) + loss(network, fakes, 0.0)
 
     def generator_loss(network: MLP, opponent: MLP, noise: Array, key: Any) -> Array:
-        fake = blurred(jnp.tanh(apply_rows(network, noise)), key)
-        return optax.sigmoid_binary_cross_entropy(
-            logits(opponent, fake), jnp.ones(len(fake))
-        ).mean()
+        return loss(opponent, blurred(jnp.tanh(apply_rows(network, noise)), key), 1.0)
 
-    def step(carry: Any, number: Array) -> tuple[Any, None]:
-        averaged, generator, discriminator, first, second = carry
+    def step(carry: tuple[Any, State, State], number: Array) -> tuple[Any, None]:
+        average, generator, discriminator = carry
         picks, before, after = jax.random.split(jax.random.fold_in(key, number), 3)
         blurs = jax.random.split(jax.random.fold_in(picks, 1), 3)
         real = rows[jax.random.randint(picks, (settings.batch,), 0, len(rows))]
         noise = jax.random.normal(before, (settings.batch, settings.noise))
-        fakes = jnp.tanh(apply_rows(generator, noise))
-        slope = jax.grad(discriminator_loss)(
-            discriminator, blurred(real, blurs[0]), blurred(fakes, blurs[1])
-        )
-        move, second = optimizer.update(slope, second)
-        discriminator = eqx.apply_updates(discriminator, move)
+        fakes = jnp.tanh(apply_rows(generator.weights, noise))
+        real, fakes = blurred(real, blurs[0]), blurred(fakes, blurs[1])
+        slope = jax.grad(discriminator_loss)(discriminator.weights, real, fakes)
+        discriminator = descend(optimizer, discriminator, slope, settings.learning_rate)
         noise = jax.random.normal(after, (settings.batch, settings.noise))
-        slope = jax.grad(generator_loss)(generator, discriminator, noise, blurs[2])
-        move, first = optimizer.update(slope, first)
-        generator = eqx.apply_updates(generator, move)
-        averaged = jax.tree.map(
+        slope = jax.grad(generator_loss)(generator.weights, discriminator.weights, noise, blurs[2])
+        generator = descend(optimizer, generator, slope, settings.learning_rate)
+        average = jax.tree.map(
             lambda old, new: settings.average * old + (1 - settings.average) * new,
-            averaged,
-            generator,
+            average,
+            generator.weights,
         )
-        return (averaged, generator, discriminator, first, second), None
+        return (average, generator, discriminator), None
 
-    moments = (optimizer.init(generator), optimizer.init(discriminator))
-    start = (generator, generator, discriminator, *moments)
-    (averaged, *_), _ = lax.scan(step, start, jnp.arange(settings.steps))
-    return averaged
+    states = [start_training(optimizer, network) for network in (generator, discriminator)]
+    (average, *_), _ = lax.scan(step, (generator, *states), jnp.arange(settings.steps))
+    return average
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -1,4 +1,4 @@
-"""Networks, losses and the one training loop, batched over networks, sites and seeds."""
+"""Networks, losses and the training engine, batched over networks, sites and seeds."""
 
 from cofill.nets._adversary import OpposedEncoder
 from cofill.nets._engine import (
@@ -13,15 +13,19 @@ from cofill.nets._engine import (
     start_training,
 )
 from cofill.nets._flat import flatten_network, form_of
-from cofill.nets._forward import forward
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import fit_fusions, refine_fusions
 from cofill.nets._fusion_settings import FusionSettings
 from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
-from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, patterns_of, side_by_side
-from cofill.nets._losses import Block, CellLoss, SquaredError, expectations, loss_blocks
-from cofill.nets._networks import MLP, AbstractNetwork, Autoencoder, Recipe, apply_rows, recipe
+from cofill.nets._losses import (
+    Block,
+    CellLoss,
+    SquaredError,
+    expectations,
+    loss_blocks,
+)
+from cofill.nets._networks import MLP, Autoencoder, apply_rows, forward, recipe
 from cofill.nets._private import OVERFLOW, sample_capacity
 from cofill.nets._settings import DPSettings, TrainSettings
 from cofill.nets._store import load, load_arrays, read_metadata, save
@@ -31,7 +35,6 @@ from cofill.nets._train import Trained, train
 __all__ = [
     "MLP",
     "OVERFLOW",
-    "AbstractNetwork",
     "Autoencoder",
     "Batch",
     "Block",
@@ -42,12 +45,9 @@ __all__ = [
     "FusionProblem",
     "FusionSettings",
     "GridNet",
-    "GroupDropout",
-    "Grouped",
     "Layout",
     "Moments",
     "OpposedEncoder",
-    "Recipe",
     "SquaredError",
     "State",
     "Task",

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
-from cofill.nets._forward import forward
 from cofill.nets._linear import Moments, patterns_of, ridge_predict
 from cofill.nets._losses import Block, expectations
+from cofill.nets._networks import forward
 
 __all__ = [
     "PENALTIES",

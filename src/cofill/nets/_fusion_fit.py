@@ -25,9 +25,8 @@ from cofill.nets._fusion import (
     is_served,
 )
 from cofill.nets._fusion_settings import FusionSettings
-from cofill.nets._group_dropout import GroupDropout, Grouped
 from cofill.nets._linear import Moments, ridge_predict
-from cofill.nets._losses import CellLoss
+from cofill.nets._losses import CellLoss, GroupDropout, Grouped
 from cofill.nets._networks import MLP, recipe
 from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys

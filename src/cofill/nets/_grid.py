@@ -33,6 +33,12 @@ __all__ = ["DetailNet", "GridNet", "Layout", "gather_neighbours", "layout_of"]
 Params = dict[str, Any]
 
 
+def _check_least(settings: Any, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) < least:
+            raise SettingError(f"{name} must be at least {least}, got {getattr(settings, name)}")
+
+
 @dataclass(frozen=True)
 class Layout:
     """How a flat row is laid on a grid: its shape, cut into square patches.
@@ -60,9 +66,7 @@ class Layout:
     patch: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "channels", "patch"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _check_least(self, 1, "height", "width", "channels", "patch")
         if self.height % self.patch or self.width % self.patch:
             raise SettingError(
                 f"patch must divide {self.height} and {self.width}, got {self.patch}"
@@ -148,11 +152,8 @@ class GridNet:
     skip: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("depth_in", "depth_out", "width"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.blocks < 0:
-            raise SettingError(f"blocks must be at least 0, got {self.blocks}")
+        _check_least(self, 1, "depth_in", "depth_out", "width")
+        _check_least(self, 0, "blocks")
         if min(self.grid) < 1:
             raise SettingError(f"grid must have at least one row and column, got {self.grid}")
 
@@ -221,11 +222,8 @@ class DetailNet:
     blocks: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("channels_in", "channels_out", "fine", "width"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.blocks < 0:
-            raise SettingError(f"blocks must be at least 0, got {self.blocks}")
+        _check_least(self, 1, "channels_in", "channels_out", "fine", "width")
+        _check_least(self, 0, "blocks")
         _ = self._layout  # height, width and patch fit
 
     @property

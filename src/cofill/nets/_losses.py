@@ -7,13 +7,13 @@ counts. All are hashable, so that a compiled training program is found again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 from scipy.special import expit, softmax
 
 from cofill.codec import storable
@@ -21,7 +21,16 @@ from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
-__all__ = ["Block", "CellLoss", "Loss", "SquaredError", "expectations", "loss_blocks"]
+__all__ = [
+    "Block",
+    "CellLoss",
+    "GroupDropout",
+    "Grouped",
+    "Loss",
+    "SquaredError",
+    "expectations",
+    "loss_blocks",
+]
 
 KINDS = ("squared", "bernoulli", "categorical")
 
@@ -153,6 +162,60 @@ class SquaredError:
         """Return each row's summed squared error over its observed cells, and their number."""
         outputs = apply_rows(network, inputs, key=key)
         return Block("squared", 0, outputs.shape[1]).score(outputs, targets)
+
+
+class Grouped(NamedTuple):
+    """Rows for `GroupDropout`: their columns, and the patterns each may be shown with.
+
+    Patterns are data, not part of the program, so that problems with other patterns share it.
+    """
+
+    columns: Float[Array, "rows columns"] | Float[np.ndarray, "rows columns"]
+    patterns: Bool[Array, "rows draws groups"] | Bool[np.ndarray, "rows draws groups"]
+
+
+@dataclass(frozen=True)
+class GroupDropout:
+    """A loss whose network sees, in each step, each row with one of the row's patterns of groups.
+
+    A group is a view's (or a code's) columns together with the column that says whether it is
+    present; a group that is not shown is all zeros. Validation rows (no key) show all groups.
+
+    Parameters
+    ----------
+    loss
+        The loss to take, as for `train`.
+    groups
+        Columns ``(start, stop)`` of each group; together they are all columns.
+
+    Examples
+    --------
+    >>> from cofill.nets import MLP, SquaredError
+    >>> loss = GroupDropout(SquaredError(), ((0, 1), (1, 3)))
+    >>> rows = Grouped(jnp.ones((4, 3)), jnp.ones((4, 1, 2), bool).at[:, :, 0].set(False))
+    >>> loss.thin(jax.random.key(0), rows)[0]
+    Array([0., 1., 1.], dtype=float32)
+    """
+
+    loss: Any
+    groups: tuple[tuple[int, int], ...]
+
+    def __call__(self, network: Any, inputs: Grouped, targets: Any, key: PRNGKey | None) -> Any:
+        """Return the loss of the rows, each with the groups of one of its patterns."""
+        if key is None:
+            return self.loss(network, inputs.columns, targets, None)
+        draw_key, key = jax.random.split(key)
+        return self.loss(network, self.thin(draw_key, inputs), targets, key)
+
+    def thin(self, key: PRNGKey, rows: Grouped) -> Float[Array, "rows columns"]:
+        """Return the columns with the groups outside each row's drawn pattern set to zero."""
+        count, draws, _ = rows.patterns.shape
+        # One key a row: a row's draw does not depend on how many rows are padded behind it.
+        keys = jax.random.split(key, count)
+        drawn = jax.vmap(lambda k: jax.random.randint(k, (), 0, draws))(keys)
+        shown = jnp.asarray(rows.patterns)[jnp.arange(count), drawn]
+        group_of = [g for g, (a, b) in enumerate(self.groups) for _ in range(a, b)]
+        return jnp.where(shown[:, jnp.array(group_of)], rows.columns, 0.0)
 
 
 Loss = Callable[..., Any]

@@ -2,6 +2,12 @@
 
 A network is applied to one example, ``network(x, key=key)``; `apply_rows` applies it to a
 table of examples. The two agree, dropout included: row *i* of a table uses the *i*-th split key.
+
+Inside, examples are columns: a layer maps ``(in, rows)`` to ``(out, rows)``. The innermost axis is
+then the minibatch, a multiple of the vector width, instead of a feature count such as 10 or 15; and
+each of the three products of a training step (forward, gradient of the weights, gradient of the
+input) contracts the last axis of its left operand, the form that XLA's fast CPU kernels take. On a
+2-core CPU a 10-15-10 network's step costs 1.1 µs this way, 2.5 µs with examples as rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +17,24 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Key, PyTree, UInt32
+from scipy.special import expit
 
 from cofill.codec import storable
 from cofill.errors import SettingError
-from cofill.nets._dense import flip, product
 
-__all__ = ["MLP", "AbstractNetwork", "Autoencoder", "PRNGKey", "Recipe", "apply_rows", "recipe"]
+__all__ = [
+    "MLP",
+    "AbstractNetwork",
+    "Autoencoder",
+    "PRNGKey",
+    "Recipe",
+    "apply_rows",
+    "forward",
+    "recipe",
+]
 
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
 
@@ -32,6 +49,59 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
 }
 HE = frozenset({"elu", "gelu", "relu", "silu"})
+
+
+_NUMPY_ACTIVATIONS = {
+    "linear": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "sigmoid": expit,
+    "tanh": np.tanh,
+}
+_FORWARD_ROWS = 65_536
+
+
+@jax.custom_vjp
+def product(
+    weights: Float[Array, "outputs inputs"], columns: Float[Array, "inputs rows"]
+) -> Float[Array, "outputs rows"]:
+    """Return a weight matrix times a batch of examples held as columns.
+
+    Examples
+    --------
+    >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
+    (2, 4)
+    """
+    return weights @ columns
+
+
+def _product_forward(weights: Array, columns: Array) -> tuple[Array, tuple[Array, Array]]:
+    return product(weights, columns), (weights, columns)
+
+
+def _product_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    weights, columns = saved
+    weight_slope = jnp.einsum("ob,ib->oi", slope, columns)
+    # Without the barrier XLA folds the transpose into the product and leaves its fast kernels.
+    column_slope = lax.optimization_barrier(weights.T) @ slope
+    return weight_slope, column_slope
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
+@jax.custom_vjp
+def flip(table: Float[Array, "first second"]) -> Float[Array, "second first"]:
+    """Return a table transposed in memory, so that later products and gradients run along rows.
+
+    Examples
+    --------
+    >>> flip(jnp.ones((2, 3))).shape
+    (3, 2)
+    """
+    return lax.optimization_barrier(table.T)
+
+
+flip.defvjp(lambda table: (flip(table), None), lambda _, slope: (flip(slope),))
 
 
 class AbstractNetwork(eqx.Module):
@@ -239,6 +309,46 @@ def apply_rows(
     if keys is None:
         return jax.vmap(network)(rows)
     return jax.vmap(lambda row, row_key: network(row, key=row_key))(rows, keys)
+
+
+def forward(
+    network: MLP, rows: Float[np.ndarray, "rows inputs"]
+) -> Float[np.ndarray, "rows outputs"]:
+    """Return the network's outputs in float32, as `apply_rows` does, without compiling anything.
+
+    A compiled program serves one number of rows; links and fusions meet another number with every
+    pair of sites, and would compile longer than they compute.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = MLP((3, 2), key=jax.random.key(0))
+    >>> forward(network, np.ones((5, 3))).shape
+    (5, 2)
+    """
+    weights = [np.asarray(w).T for w in network.weights]
+    biases = [np.asarray(b) for b in network.biases]
+    skip = None if network.skip is None else np.asarray(network.skip).T
+    outputs = np.empty((len(rows), len(biases[-1])), np.float32)
+    # OpenBLAS may warn of "invalid value" in its buffers; a real NaN shows in the outputs.
+    with np.errstate(invalid="ignore"):
+        for start in range(0, len(rows), _FORWARD_ROWS):
+            x = rows[start : start + _FORWARD_ROWS].astype(np.float32, copy=False)
+            hidden = x
+            for w, b in zip(weights[:-1], biases[:-1], strict=True):
+                hidden = _activate(network.activation, hidden @ w + b)
+            total = hidden @ weights[-1] + biases[-1]
+            if skip is not None:
+                total += x @ skip
+            outputs[start : start + _FORWARD_ROWS] = _activate(network.output, total)
+    return outputs
+
+
+def _activate(name: str, x: np.ndarray) -> np.ndarray:
+    if name in _NUMPY_ACTIVATIONS:
+        return _NUMPY_ACTIVATIONS[name](x)
+    # The rarer ones are taken from JAX, operation by operation.
+    return np.asarray(ACTIVATIONS[name](jnp.asarray(x)))
 
 
 def _drop(hidden: Array, keys: Array, layer: int, share: float) -> Array:
