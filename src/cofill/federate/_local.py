@@ -346,12 +346,12 @@ def _train_site(
         key = jax.random.fold_in(site["keys"], number)
         return nets.Batch(batches, key, settings.learning_rate * site["rates"][number], drawn)
 
-    def corrected(gradient: Array, moments: Any, weights: Any = None) -> tuple[Any, Any]:
+    def corrected(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         if settings.proximal:
-            gradient = gradient + settings.proximal * (weights - start)
+            updates = updates + settings.proximal * (params - start)
         if site["control"] is not None:
-            gradient = gradient + site["control"]
-        return optimizer.update(gradient, moments, weights)
+            updates = updates + site["control"]
+        return optimizer.update(updates, state, params)
 
     optimizer = settings.make_optimizer()
     trainer = Trainer(

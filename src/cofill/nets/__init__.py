@@ -28,7 +28,6 @@ from cofill.nets._losses import (
 from cofill.nets._networks import MLP, Autoencoder, apply_rows, forward, recipe
 from cofill.nets._private import OVERFLOW, sample_capacity
 from cofill.nets._settings import DPSettings, TrainSettings
-from cofill.nets._store import load, load_arrays, read_metadata, save
 from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
 
@@ -64,18 +63,14 @@ __all__ = [
     "forward",
     "gather_neighbours",
     "layout_of",
-    "load",
-    "load_arrays",
     "loss_blocks",
     "make_optimizer",
     "patterns_of",
-    "read_metadata",
     "recipe",
     "refine_fusions",
     "repeat_passes",
     "round_up",
     "sample_capacity",
-    "save",
     "shuffle_rows",
     "side_by_side",
     "split_keys",

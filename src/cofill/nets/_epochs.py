@@ -221,7 +221,9 @@ def _pass(
         return Batch(rows, step_key, rate, drawn)
 
     def loss(theta: Array, memory: PyTree, rows: PyTree, key: Array) -> tuple[Array, Any]:
-        value, weight = score_batch(program.loss, program.form.build(theta), *rows, key)
+        inputs, targets, weights = rows
+        network = program.form.build(theta)
+        value, weight = score_batch(program.loss, network, inputs, targets, weights, key)
         return value, (memory, {"loss": value, "rows": weight})
 
     trainer = Trainer(

@@ -256,8 +256,9 @@ def _step_bytes(program: Program, structure: Any, leaves: tuple[jax.ShapeDtypeSt
     """Return the bytes of all values of a step; tracing it takes a fifth of a second."""
 
     def objective(theta: Any, batch: Any) -> Any:
-        network = program.form.build(theta)
-        return score_batch(program.loss, network, *batch, jax.random.key(0))[0]
+        inputs, targets, weights = batch
+        network, key = program.form.build(theta), jax.random.key(0)
+        return score_batch(program.loss, network, inputs, targets, weights, key)[0]
 
     theta = jax.ShapeDtypeStruct((program.form.size,), np.float32)
     traced = jax.make_jaxpr(jax.grad(objective))(theta, jax.tree.unflatten(structure, leaves))
@@ -300,5 +301,13 @@ def _collect(
             "the inputs."
         )
     return Trained(
-        tuple(parameters), tuple(forms), *history, epochs, restarts, steps, rate, settings
+        tuple(parameters),
+        tuple(forms),
+        history[0],
+        history[1],
+        epochs,
+        restarts,
+        steps,
+        rate,
+        settings,
     )
