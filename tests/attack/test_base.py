@@ -95,9 +95,9 @@ def holed(x, where=0, value=np.nan):
 def test_bad_input_is_named(change, error, words):
     x, _ = blobs()
     x[1] = TELLTALE
-    given = {"records": x, "mean": np.full(3, TELLTALE), "prior": 0.5, **change}
+    inputs = {"records": x, "mean": np.full(3, TELLTALE), "prior": 0.5, **change}
     with pytest.raises(error) as caught:
-        Nearest().fit(given.pop("records"), **given)
+        Nearest().fit(inputs.pop("records"), **inputs)
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "8765" not in message

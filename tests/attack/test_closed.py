@@ -49,11 +49,11 @@ def covariance(spread):
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_a_spread_is_that_of_numpy(shape, make):
     x = np.random.default_rng(0).poisson(0.7, size=shape).astype(float) + 1.0
-    found = measure_spread(make(x))
-    np.testing.assert_allclose(found.mean, x.mean(axis=0))
-    np.testing.assert_allclose(covariance(found), np.cov(x.T, bias=True), atol=1e-10)
+    result = measure_spread(make(x))
+    np.testing.assert_allclose(result.mean, x.mean(axis=0))
+    np.testing.assert_allclose(covariance(result), np.cov(x.T, bias=True), atol=1e-10)
     np.testing.assert_allclose(
-        found.vectors.T @ found.vectors, np.eye(len(found.values)), atol=1e-8
+        result.vectors.T @ result.vectors, np.eye(len(result.values)), atol=1e-8
     )
 
 
@@ -62,22 +62,22 @@ def test_a_spread_is_that_of_numpy(shape, make):
 
 def test_without_noise_the_direction_is_fishers():
     x, truth = blobs()
-    found = fit_direction(measure_spread(x), x[truth].mean(axis=0), None)
+    result = fit_direction(measure_spread(x), x[truth].mean(axis=0), None)
     within = sum(np.cov(x[truth == side].T, bias=True) * (truth == side).mean() for side in (0, 1))
     fisher = np.linalg.solve(within, x[truth].mean(axis=0) - x[~truth].mean(axis=0))
-    cosine = found.weights @ fisher / np.linalg.norm(found.weights) / np.linalg.norm(fisher)
+    cosine = result.weights @ fisher / np.linalg.norm(result.weights) / np.linalg.norm(fisher)
     assert cosine > 0.9999
-    assert found.variance == 0
+    assert result.variance == 0
 
 
 def test_noise_that_nobody_stated_is_found():
     rng = np.random.default_rng(0)
     values = np.geomspace(1e-4, 10, 60)
     seen = np.sqrt(0.1 * values) * rng.normal(size=60) + 0.1 * rng.normal(size=60)
-    kept, variance = fit_shrinkage(seen, values, 0.0)
+    factors, variance = fit_shrinkage(seen, values, 0.0)
     assert 0.004 < variance < 0.02  # 0.01
-    assert (np.diff(kept) > 0).all()
-    assert kept[0] < 0.05 < 0.9 < kept[-1]
+    assert (np.diff(factors) > 0).all()
+    assert factors[0] < 0.05 < 0.9 < factors[-1]
     assert fit_shrinkage(seen, values, 0.5)[1] >= 0.5
 
 
@@ -94,8 +94,8 @@ def test_a_cut_leaves_the_share_above_it():
 )
 def test_equal_places_are_on_the_side_that_leaves_the_share_nearer(prior, cut, share):
     positions = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 0.0])  # equal but for rounding
-    chosen, found = quantile_cut(positions, prior)
-    assert found == pytest.approx(cut)
+    chosen, result = quantile_cut(positions, prior)
+    assert result == pytest.approx(cut)
     assert chosen.mean() == share
 
 
@@ -112,16 +112,16 @@ def test_of_a_mean_that_is_off_the_share_of_positives_is_still_believed():
     assert abs(attack.labels_.mean() - 0.5) < 0.05
     assert (attack.labels_ == truth[some]).mean() > (wrong == truth[some]).mean() + 0.01
     # So it is where only the size of the error is known.
-    told = Likelihood().fit(records[some], mean=mean, prior=0.5, noise=Noise("unknown", 0.01))
-    assert abs(told.labels_.mean() - 0.5) < 0.05
+    sized = Likelihood().fit(records[some], mean=mean, prior=0.5, noise=Noise("unknown", 0.01))
+    assert abs(sized.labels_.mean() - 0.5) < 0.05
     # A mean that is only rounded is believed as it is.
     images, digits = load_digits(return_X_y=True)
     images, five = images[digits >= 5], digits[digits >= 5] == 5
     exact = images[five].mean(axis=0)
-    whole, rounded = (
+    unrounded, rounded = (
         Likelihood().fit(images, mean=mean, prior=five.mean()) for mean in (exact, exact.round(4))
     )
-    assert (whole.labels_ == rounded.labels_).mean() > 0.99
+    assert (unrounded.labels_ == rounded.labels_).mean() > 0.99
 
 
 @pytest.mark.parametrize("slope", [0.5, 2.0])
@@ -129,8 +129,8 @@ def test_calibration_finds_the_slope_and_cut_of_logistic_labels(slope):
     rng = np.random.default_rng(3)
     judged = rng.normal(size=60_000)
     truth = rng.random(60_000) < 1 / (1 + np.exp(-slope * (judged - 0.7)))
-    found = calibrate(judged, judged, judged[truth].mean(), prior=truth.mean())
-    assert found == pytest.approx((slope, 0.7), rel=0.1)
+    result = calibrate(judged, judged, judged[truth].mean(), prior=truth.mean())
+    assert result == pytest.approx((slope, 0.7), rel=0.1)
 
 
 # --- attacks ----------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ def test_sparse_and_dense_records_give_the_same_guesses(make):
     rng = np.random.default_rng(0)
     truth = rng.random(500) < 0.4
     x = rng.poisson(np.where(truth[:, None], 0.6, 0.25), size=(500, 30)).astype(float)
-    given = {"mean": x[truth].mean(axis=0), "prior": 0.4}
-    dense, thin = make().fit(x, **given), make().fit(sparse.csr_array(x), **given)
+    released = {"mean": x[truth].mean(axis=0), "prior": 0.4}
+    dense, thin = make().fit(x, **released), make().fit(sparse.csr_array(x), **released)
     assert (dense.labels_ == thin.labels_).mean() > 0.99
     assert (dense.labels_ == truth).mean() > 0.85
 
@@ -179,23 +179,23 @@ def test_sparse_and_dense_records_give_the_same_guesses(make):
 def test_self_training_finds_what_no_line_can():
     x, truth = digits()
     mean = x[truth].mean(axis=0) + Noise("laplace", 0.1).draw(64, np.random.default_rng(0))
-    given = {"mean": mean, "prior": 0.5, "noise": Noise("laplace", 0.1)}
-    line, grown = Likelihood().fit(x, **given), SelfTraining().fit(x, **given)
+    released = {"mean": mean, "prior": 0.5, "noise": Noise("laplace", 0.1)}
+    line, grown = Likelihood().fit(x, **released), SelfTraining().fit(x, **released)
     right = [float((attack.labels_ == truth).mean()) for attack in (line, grown)]
     assert right[1] > 0.98 > right[0]
     assert grown.changed_[0] > grown.changed_[-1] < 0.01
     assert len(grown.changed_) < grown.rounds  # it ends by itself
-    fresh = SelfTraining(most=200).fit(x, **given)
+    fresh = SelfTraining(most=200).fit(x, **released)
     assert (fresh.labels_ == truth).mean() > 0.95
     assert (grown.predict(x) == grown.labels_).mean() > 0.99
 
 
 def test_the_same_seed_gives_the_same_guesses_and_clones_have_no_memory():
     x, truth = digits()
-    given = {"mean": x[truth].mean(axis=0), "prior": 0.5}
-    one, two = SelfTraining(seed=3).fit(x, **given), SelfTraining(seed=3).fit(x, **given)
-    np.testing.assert_array_equal(one.scores_, two.scores_)
-    assert not hasattr(clone(one), "scores_")
+    released = {"mean": x[truth].mean(axis=0), "prior": 0.5}
+    first, second = SelfTraining(seed=3).fit(x, **released), SelfTraining(seed=3).fit(x, **released)
+    np.testing.assert_array_equal(first.scores_, second.scores_)
+    assert not hasattr(clone(first), "scores_")
 
 
 @pytest.mark.parametrize("share", [0.02, 0.9])

@@ -47,8 +47,8 @@ def keys(count, seed=0):
     ],
 )
 def test_weights_by_hand(positives, negatives, prior, tune, w_p, w_n):
-    made = grow_weights(positives, negatives, prior, tune=tune, alpha=0.05, gamma=0.5)
-    assert [float(w) for w in made] == pytest.approx([w_p, w_n])
+    computed = grow_weights(positives, negatives, prior, tune=tune, alpha=0.05, gamma=0.5)
+    assert [float(w) for w in computed] == pytest.approx([w_p, w_n])
 
 
 def line(slope=1.0):
@@ -61,7 +61,7 @@ def batch(positives, count=100):
     return jnp.where(jnp.arange(count) < positives, 1.0, -1.0)[:, None]
 
 
-def given(mean=1.0, prior=0.5):
+def run_inputs(mean=1.0, prior=0.5):
     return RunInputs(jax.random.key(0), jnp.array(0), jnp.array([[mean]]), jnp.array(prior))
 
 
@@ -93,7 +93,7 @@ PRE, GROW, TUNE, OVER = range(4)
 def test_stages(stage, count, positives, mean, to, limited):
     rule = GrowRule(GrowSettings(t_pre=20, t_grow=30, t_tune=40))
     before = Memory(jnp.array(stage), jnp.array(count), jnp.array([7, 7, 7]), jnp.zeros(2, bool))
-    after, (seen, labels) = rule.observe(line(), given(mean), before, batch(positives))
+    after, (seen, labels) = rule.observe(line(), run_inputs(mean), before, batch(positives))
     assert int(after.stage) == int(seen) == to
     assert int(after.count) == (1 if to != stage else count + 1)
     steps = [7, 7, 7]
@@ -114,9 +114,9 @@ def softplus(z):
 def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
     rule, rows = GrowRule(GrowSettings(alpha=0.05)), batch(positives)
     memory = Memory(jnp.array(stage), jnp.array(0), jnp.zeros(3, int), jnp.zeros(2, bool))
-    what = given(2.0, prior)
+    what = run_inputs(2.0, prior)
     _, seen = rule.observe(line(), what, memory, rows)
-    made = float(rule.loss(line(), what, seen, rows, jnp.arange(100), jax.random.key(0)))
+    computed = float(rule.loss(line(), what, seen, rows, jnp.arange(100), jax.random.key(0)))
     mean, z = 2.0, np.asarray(rows)[:, 0]
     if stage == PRE:
         expected = (100 * softplus(-mean) + softplus(z).sum()) / 200
@@ -127,7 +127,7 @@ def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
         of_p = (softplus(-mean) + softplus(-z[z > 0]).sum()) / (positives + 1)
         of_n = softplus(z[z < 0]).mean() if positives < 100 else 0.0
         expected = prior * of_p * (0.5 if many else 1) + (1 - prior) * of_n * (0.5 if few else 1)
-    assert made == pytest.approx(expected, rel=1e-5)
+    assert computed == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("classifier", ["linear", "3lp-10"])
@@ -169,9 +169,9 @@ def test_runs_together_are_runs_alone_each_in_its_own_stage(together):
     assert any(len(set(stages)) > 1 for stages in runs.phase.T.tolist())
     assert len({tuple(steps) for steps in runs.memory.lengths.tolist()}) > 1
     for k in range(3):
-        one = slice(k, k + 1)
-        own = records[which[k]][None]
-        alone = train_growpu(own, [0], means[one], 0.5, keys(3)[one], settings)
+        run = slice(k, k + 1)
+        run_records = records[which[k]][None]
+        alone = train_growpu(run_records, [0], means[run], 0.5, keys(3)[run], settings)
         assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert alone.outcomes[0] == runs.outcomes[k]
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
@@ -187,9 +187,9 @@ def test_runs_together_are_runs_alone_each_in_its_own_stage(together):
     ],
 )
 def test_runs_with_the_same_key_and_records_share_their_batches(which, seeds, groups):
-    given = RunInputs(jax.vmap(jax.random.key)(np.array(seeds)), np.array(which), None, None)
-    found = sorted(sorted(group) for group in _groups(given).tolist())
-    assert found == sorted(sorted(group) for group in groups)
+    inputs = RunInputs(jax.vmap(jax.random.key)(np.array(seeds)), np.array(which), None, None)
+    grouped = sorted(sorted(group) for group in _groups(inputs).tolist())
+    assert grouped == sorted(sorted(group) for group in groups)
 
 
 @pytest.mark.parametrize("classifier", ["linear", "3lp-5"])
@@ -197,13 +197,13 @@ def test_a_group_of_runs_is_its_runs_alone(together, classifier):
     records, _, means, settings, _ = together
     settings = replace(settings, classifier=classifier, t_tune=20, curve_every=0)
     which, seeds = [0, 1, 0, 1], np.array([4, 5, 4, 5])
-    own = jax.vmap(jax.random.key)(seeds)
-    given = np.stack([means[0], means[1], means[2], means[1] + 0.5])
-    runs = train_growpu(records, which, given, 0.5, own, settings)
+    run_keys = jax.vmap(jax.random.key)(seeds)
+    run_means = np.stack([means[0], means[1], means[2], means[1] + 0.5])
+    runs = train_growpu(records, which, run_means, 0.5, run_keys, settings)
     assert len(set(runs.scores[:, 0].tolist())) == 4
     for k in range(4):
-        one = slice(k, k + 1)
-        alone = train_growpu(records, which[one], given[one], 0.5, own[one], settings)
+        run = slice(k, k + 1)
+        alone = train_growpu(records, which[run], run_means[run], 0.5, run_keys[run], settings)
         assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
 
@@ -257,7 +257,7 @@ def test_one_class_for_all_is_an_outcome_of_a_run_and_an_error_of_the_attack():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"pi_pre": 1.0},
         {"pi_grow": -0.1},
@@ -270,16 +270,16 @@ def test_one_class_for_all_is_an_outcome_of_a_run_and_an_error_of_the_attack():
         {"classifier": "cubic"},
     ],
 )
-def test_a_wrong_setting_is_named_when_the_attack_is_fitted(given):
+def test_a_wrong_setting_is_named_when_the_attack_is_fitted(settings):
     x, positive = blobs()
-    name = next(iter(given))
+    name = next(iter(settings))
     with pytest.raises(SettingError, match=f"{name} must be .*, got"):
-        GrowPU(**given).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
+        GrowPU(**settings).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
 
 
 def test_table_3_where_classes_are_equally_frequent():
     settings = GrowSettings()
     assert (settings.batch, settings.t_pre, settings.t_tune) == (500, 10_000, 10_000)
-    assert (settings.pre(0.5), settings.grow(0.5), settings.tolerance(0.5)) == (0.05, 0.45, 0.05)
+    assert settings.thresholds(0.5) == (0.05, 0.45, 0.05)
     assert settings.gamma == 0.5
-    assert GrowSettings(pi_pre=0.02).pre(0.5) == 0.02
+    assert GrowSettings(pi_pre=0.02).thresholds(0.5)[0] == 0.02

@@ -49,12 +49,12 @@ def test_random_codes_give_nothing_away(pairs):
 def test_noise_hides_and_more_pairs_find_more():
     x = people()
     noise = np.random.default_rng(1).normal(size=x.shape)
-    found = [
+    attacks = [
         invert_codes(x + scale * noise, x, pairs=(100,), settings=LINEAR)[0].attack
         for scale in (0.0, 1.0, 100.0)
     ]
-    assert found[0] > found[1] > 0.3
-    assert found[2] < 0.05
+    assert attacks[0] > attacks[1] > 0.3
+    assert attacks[2] < 0.05
     wide = np.random.default_rng(2).normal(size=(4, 30))
     codes = x @ wide + 0.5 * np.random.default_rng(3).normal(size=(200, 30))
     few, many = (invert_codes(codes, x, pairs=(m,), settings=LINEAR)[0].attack for m in (5, 100))
@@ -72,13 +72,13 @@ def test_networks_invert_what_no_line_can():
 
 def test_what_the_attacker_knows_anyway_is_the_control():
     x = people()
-    own = x[:, :2]
-    leak, _ = invert_codes(x, x, pairs=(50,), known=own, settings=LINEAR)
+    known = x[:, :2]
+    leak, _ = invert_codes(x, x, pairs=(50,), known=known, settings=LINEAR)
     assert leak.attack > 0.98
     assert 0.4 < leak.control < 0.95
     assert leak.beats_control()
     useless = np.random.default_rng(3).normal(size=(200, 3))
-    leak, _ = invert_codes(useless, x, pairs=(50,), known=own, settings=LINEAR)
+    leak, _ = invert_codes(useless, x, pairs=(50,), known=known, settings=LINEAR)
     assert leak.excludes_floor()
     assert leak.beats_control() is False
 
@@ -102,9 +102,9 @@ def test_nobody_is_decoded_by_a_decoder_that_saw_them():
     # With codes that name the person, a decoder that saw them would be right.
     codes = np.eye(40)
     rows = np.random.default_rng(0).normal(size=(40, 2))
-    (made,) = decode_held_out([(codes, "all")], rows, LINEAR)
-    assert abs(made.guesses).max() < 1
-    assert pairs_in("all", 40, 5) == made.pairs == 32
+    (decoded,) = decode_held_out([(codes, "all")], rows, LINEAR)
+    assert abs(decoded.guesses).max() < 1
+    assert pairs_in("all", 40, 5) == decoded.pairs == 32
 
 
 def test_a_sample_of_many_people_is_attacked():
@@ -137,8 +137,8 @@ def test_bad_input_is_named(codes, rows, more, what):
 
 def test_the_same_seed_gives_the_same_leak():
     x = people(60)
-    one, two = (invert_codes(x, x, pairs=(20,), settings=LINEAR) for _ in range(2))
-    assert [leak.to_dict() for leak in one] == [leak.to_dict() for leak in two]
+    first, second = (invert_codes(x, x, pairs=(20,), settings=LINEAR) for _ in range(2))
+    assert [leak.to_dict() for leak in first] == [leak.to_dict() for leak in second]
 
 
 # --- attributes --------------------------------------------------------------------------------

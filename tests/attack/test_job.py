@@ -177,8 +177,8 @@ SEVERAL = {
 @pytest.mark.parametrize("case", SEVERAL)
 def test_bad_means_of_classes_are_one_sentence(wines, case, capsys):
     change, options, words = SEVERAL[case]
-    given = json.loads((wines / "mean.json").read_text()) | change
-    (wines / "mean.json").write_text(json.dumps(given))
+    content = json.loads((wines / "mean.json").read_text()) | change
+    (wines / "mean.json").write_text(json.dumps(content))
     assert call(wines, *options) == 2
     message = capsys.readouterr().err
     assert words in message

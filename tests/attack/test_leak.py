@@ -72,9 +72,9 @@ def test_a_draw_is_judged_as_if_its_people_were_all():
     rng = np.random.default_rng(1)
     truth, counts = rng.normal(size=(12, 2)), rng.multinomial(12, np.full(12, 1 / 12))
     guess = truth + rng.normal(size=truth.shape)
-    again = np.repeat(np.arange(12), counts)
+    drawn_people = np.repeat(np.arange(12), counts)
     value = r2_statistic(truth, guess[None])(counts[None].astype(float))[0]
-    assert value == pytest.approx(r2(truth[again], guess[again]))
+    assert value == pytest.approx(r2(truth[drawn_people], guess[drawn_people]))
 
 
 def test_a_feature_that_does_not_vary_does_not_count():

@@ -65,7 +65,7 @@ def test_noise_hides_and_pairs_help():
 
 
 def test_the_order_of_people_does_not_help():
-    # Equal scores would link everybody with his own place if the sites shared an order.
+    # Equal scores would link everybody with their own position if the sites shared an order.
     halves = np.repeat([0.0, 1.0], 75)[:, None]
     near, matched, _ = link_codes(halves, halves, pairs=(20,), settings=QUICK)
     assert near.attack == 0.0

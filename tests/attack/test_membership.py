@@ -66,9 +66,9 @@ def test_networks_with_the_same_people_are_no_more_people():
     rng = np.random.default_rng(1)
     member = np.arange(200)[None] % 2 == 0
     scores = rng.normal(size=(1, 200)) + member
-    one = membership_leaks(scores, member)
+    single = membership_leaks(scores, member)
     many = membership_leaks(np.tile(scores, (5, 1)), np.tile(member, (5, 1)))
-    for a, b in zip(one, many, strict=True):
+    for a, b in zip(single, many, strict=True):
         assert a.interval == pytest.approx(b.interval)
 
 
@@ -99,16 +99,16 @@ def test_ratios_are_those_of_two_normal_distributions():
     rng = np.random.default_rng(3)
     inside = np.arange(100)[:, None] % 2 == np.zeros(3, int)
     shadows = np.exp(rng.normal(size=(100, 3)) * 0.5 - inside)
-    own = np.array([0.2, 1.0, 3.0])
+    losses = np.array([0.2, 1.0, 3.0])
     logs = np.log(shadows)
-    online = likelihood_ratios(own, shadows, inside)
-    offline = likelihood_ratios(own, shadows, inside, online=False)
+    online = likelihood_ratios(losses, shadows, inside)
+    offline = likelihood_ratios(losses, shadows, inside, online=False)
     for k in range(3):
         a, b = logs[::2, k], logs[1::2, k]
         wide = np.sqrt(1 + 1 / 50)
-        leak = norm.logpdf(np.log(own[k]), b.mean(), b.std(ddof=1) * wide)
-        assert offline[k] == pytest.approx((b.mean() - np.log(own[k])) / b.std(ddof=1) / wide)
-        other = norm.logpdf(np.log(own[k]), a.mean(), a.std(ddof=1) * wide)
+        leak = norm.logpdf(np.log(losses[k]), b.mean(), b.std(ddof=1) * wide)
+        assert offline[k] == pytest.approx((b.mean() - np.log(losses[k])) / b.std(ddof=1) / wide)
+        other = norm.logpdf(np.log(losses[k]), a.mean(), a.std(ddof=1) * wide)
         assert online[k] == pytest.approx(other - leak)
 
 

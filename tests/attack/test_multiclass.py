@@ -46,11 +46,11 @@ def test_two_classes_are_the_attack_on_one_mean(noise):
     mean = x[who].mean(axis=0)
     if noise is not None:
         mean = mean + noise.draw(len(mean), np.random.default_rng(0))
-    one = Likelihood().fit(x, mean=mean, prior=who.mean(), noise=noise)
+    single = Likelihood().fit(x, mean=mean, prior=who.mean(), noise=noise)
     two = MultiClass(rounds=0).fit(x, means={"in": mean}, priors={"in": who.mean()}, noise=noise)
     assert two.classes_.tolist() == ["in", "rest"]
-    assert (one.labels_ == (two.labels_ == "in")).mean() > 0.99
-    np.testing.assert_allclose(one.scores_, two.scores_[:, 0], atol=0.05)
+    assert (single.labels_ == (two.labels_ == "in")).mean() > 0.99
+    np.testing.assert_allclose(single.scores_, two.scores_[:, 0], atol=0.05)
 
 
 def test_more_features_than_records_give_every_label_away():
@@ -69,27 +69,27 @@ def test_shares_follow_from_the_means_of_all_classes(noise):
     if noise is not None:
         rng = np.random.default_rng(0)
         means = {name: mean + noise.draw(len(mean), rng) for name, mean in means.items()}
-    found = MultiClass(rounds=0).fit(x, means=means, noise=noise)
-    assert found.priors_ == pytest.approx(priors, abs=1e-5 if noise is None else 0.03)
+    completed = MultiClass(rounds=0).fit(x, means=means, noise=noise)
+    assert completed.priors_ == pytest.approx(priors, abs=1e-5 if noise is None else 0.03)
 
 
 def test_what_shares_leave_is_one_more_class():
     x, kind = blobs()
     means, priors, truth = released(x, kind)
-    some = [{name: given[name] for name in "ab"} for given in (means, priors)]
+    some = [{name: released[name] for name in "ab"} for released in (means, priors)]
     attack = MultiClass().fit(x, means=some[0], priors=some[1])
     assert attack.classes_.tolist() == ["a", "b", "rest"]
     assert (attack.labels_ == np.where(truth == "c", "rest", truth)).mean() > 0.95
-    whole = MultiClass().fit(x, means=means, priors=priors)
-    np.testing.assert_allclose(attack.scores_, whole.scores_, atol=0.02)
+    complete = MultiClass().fit(x, means=means, priors=priors)
+    np.testing.assert_allclose(attack.scores_, complete.scores_, atol=0.02)
 
 
 def test_noise_is_shared_out_so_that_means_add_up():
     x, kind = blobs()
     means, priors, _ = released(x, kind)
     means = {name: mean + 0.1 * k for k, (name, mean) in enumerate(means.items())}
-    found = complete_classes(measure_spread(x), means, priors, None)
-    np.testing.assert_allclose(found.shares @ found.means, x.mean(axis=0))
+    completed = complete_classes(measure_spread(x), means, priors, None)
+    np.testing.assert_allclose(completed.shares @ completed.means, x.mean(axis=0))
 
 
 @pytest.mark.full
@@ -99,16 +99,16 @@ def test_self_training_finds_what_no_plane_can():
     noise, rng = Noise("laplace", 0.1), np.random.default_rng(0)
     means, priors, truth = released(x, y, "0123456789")
     means = {name: mean + noise.draw(64, rng) for name, mean in means.items()}
-    given = {"means": means, "priors": priors, "noise": noise}
-    plane = MultiClass(rounds=0).fit(x, **given)
-    grown = MultiClass(landmarks=400).fit(x, **given)
+    release = {"means": means, "priors": priors, "noise": noise}
+    plane = MultiClass(rounds=0).fit(x, **release)
+    grown = MultiClass(landmarks=400).fit(x, **release)
     right = [float((attack.labels_ == truth).mean()) for attack in (plane, grown)]
     floor = clustering_accuracy(truth, KMeans(10, n_init=3, random_state=0).fit_predict(x))
     assert right[1] > 0.95
     assert right[1] > right[0] + 0.01 > floor
     assert grown.changed_[0] > grown.changed_[-1] < 0.01
     assert right[1] - 0.07 < grown.expected_accuracy_ < right[1] + 0.01
-    some = MultiClass(landmarks=300, most=900).fit(x, **given)
+    some = MultiClass(landmarks=300, most=900).fit(x, **release)
     assert (some.labels_ == truth).mean() > 0.93
     assert (grown.predict(x) == grown.labels_).mean() > 0.97
 
@@ -158,10 +158,10 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_releases_are_named(case):
     x, _ = blobs()
-    given, error, words = BAD[case]
+    released, error, words = BAD[case]
     attack = MultiClass()
     with pytest.raises(error, match=words):
-        attack.fit(x, **given)
+        attack.fit(x, **released)
     with pytest.raises(NotFittedError):
         attack.predict(x)
 

@@ -30,8 +30,8 @@ def blobs(share, *, apart=3.0, count=3000, features=8, widths=(1.0, 1.0), seed=0
 def digits(share, positive=4, negative=9):
     x, y = load_digits(return_X_y=True)
     of = {d: np.flatnonzero(y == d) for d in (positive, negative)}
-    whole = min(len(of[positive]) / share, len(of[negative]) / (1 - share))
-    chosen = [of[positive][: round(share * whole)], of[negative][: round((1 - share) * whole)]]
+    total = min(len(of[positive]) / share, len(of[negative]) / (1 - share))
+    chosen = [of[positive][: round(share * total)], of[negative][: round((1 - share) * total)]]
     rows = np.concatenate(chosen)
     return x[rows] / 8 - 1, y[rows] == positive
 
@@ -40,29 +40,29 @@ def digits(share, positive=4, negative=9):
 @pytest.mark.parametrize("widths", [(1.0, 1.0), (1.5, 1.0), (0.6, 1.0)])
 def test_the_share_of_normal_classes_is_found(share, widths):
     x, truth = blobs(share, widths=widths)
-    found = estimate_share(x, x[truth].mean(axis=0))
-    assert found.value == pytest.approx(share, abs=0.02)
-    assert found.low <= share <= found.high <= found.most
-    assert found.is_narrow
+    share_estimate = estimate_share(x, x[truth].mean(axis=0))
+    assert share_estimate.value == pytest.approx(share, abs=0.02)
+    assert share_estimate.low <= share <= share_estimate.high <= share_estimate.most
+    assert share_estimate.is_narrow
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.8])
 def test_the_share_of_digits_is_found(share):
     x, truth = digits(share)
-    found = estimate_share(x, x[truth].mean(axis=0))
-    assert found.value == pytest.approx(truth.mean(), abs=0.03)
-    assert found.low <= truth.mean() <= found.high
+    share_estimate = estimate_share(x, x[truth].mean(axis=0))
+    assert share_estimate.value == pytest.approx(truth.mean(), abs=0.03)
+    assert share_estimate.low <= truth.mean() <= share_estimate.high
 
 
 @pytest.mark.parametrize("share", SHARES)
 def test_overlapping_classes_have_a_wide_interval_and_say_so(share):
     x, truth = blobs(share, apart=1.0)
-    found = estimate_share(x, x[truth].mean(axis=0))
-    assert found.low <= share <= found.high
-    assert not found.is_narrow
+    share_estimate = estimate_share(x, x[truth].mean(axis=0))
+    assert share_estimate.low <= share <= share_estimate.high
+    assert not share_estimate.is_narrow
     attack = KMeansFloor(starts=1).fit(x, mean=x[truth].mean(axis=0))
     assert any("does not tell the share" in note for note in attack.notes_)
-    assert attack.prior_interval_ == (found.low, found.high)
+    assert attack.prior_interval_ == (share_estimate.low, share_estimate.high)
 
 
 @pytest.mark.parametrize(
@@ -72,35 +72,35 @@ def test_the_interval_knows_of_noise(seed):
     x, truth = blobs(0.3, features=30)
     noise = Noise("gaussian", 0.15)
     mean = x[truth].mean(axis=0) + noise.draw(30, np.random.default_rng(seed))
-    found, exact = estimate_share(x, mean, noise), estimate_share(x, x[truth].mean(axis=0))
-    assert found.low <= 0.3 <= found.high
-    assert found.high - found.low > 2 * (exact.high - exact.low)
+    share_estimate, exact = estimate_share(x, mean, noise), estimate_share(x, x[truth].mean(axis=0))
+    assert share_estimate.low <= 0.3 <= share_estimate.high
+    assert share_estimate.high - share_estimate.low > 2 * (exact.high - exact.low)
 
 
 def test_a_mean_of_few_digits_is_no_exact_mean():
     x, truth = blobs(0.4)
     quiet = 0.1 * np.random.default_rng(1).normal(size=(len(x), 60))
     x = np.column_stack([x, quiet])
-    found = estimate_share(x, np.round(x[truth].mean(axis=0), 1))
-    assert found.value == pytest.approx(0.4, abs=0.03)
-    assert found.low <= 0.4 <= found.high
+    share_estimate = estimate_share(x, np.round(x[truth].mean(axis=0), 1))
+    assert share_estimate.value == pytest.approx(0.4, abs=0.03)
+    assert share_estimate.low <= 0.4 <= share_estimate.high
 
 
 def test_no_share_exceeds_what_is_possible():
     x, truth = blobs(0.3, apart=1.5, count=500)
-    found = estimate_share(x, x[truth].mean(axis=0))
+    share_estimate = estimate_share(x, x[truth].mean(axis=0))
     # On the line of Fisher's discriminant the highest places, `most` of them, reach the mean.
     line = np.linalg.solve(np.cov(x.T), x[truth].mean(axis=0) - x.mean(axis=0))
-    positions, place = x @ line, x[truth].mean(axis=0) @ line
-    assert mean_of_highest(positions, found.most) >= place
-    assert mean_of_highest(positions, found.most + 2 / 500) < place
-    assert found.most > 0.3
+    positions, position = x @ line, x[truth].mean(axis=0) @ line
+    assert mean_of_highest(positions, share_estimate.most) >= position
+    assert mean_of_highest(positions, share_estimate.most + 2 / 500) < position
+    assert share_estimate.most > 0.3
 
 
 def test_a_mean_like_everybodys_says_nothing():
     x, _ = blobs(0.5)
-    found = estimate_share(x, x.mean(axis=0))
-    assert (found.low, found.high, found.is_narrow) == (0.0, 1.0, False)
+    share_estimate = estimate_share(x, x.mean(axis=0))
+    assert (share_estimate.low, share_estimate.high, share_estimate.is_narrow) == (0.0, 1.0, False)
 
 
 def test_sparse_and_dense_records_have_the_same_share():
@@ -136,12 +136,12 @@ def test_mixtures_know_their_sureness_and_their_misfit():
     centre, scale = positions.mean(), positions.std()
     ordered = np.sort((positions - centre) / scale)
     centres = np.linspace(0.05, 0.95, 60) * np.sqrt(0.6 / 0.4)
-    found = fit_mixtures(ordered, centres, np.full(60, 0.4))
-    assert centres[found.best] == pytest.approx((2 - centre) / scale, abs=0.05)
+    share_estimate = fit_mixtures(ordered, centres, np.full(60, 0.4))
+    assert centres[share_estimate.best] == pytest.approx((2 - centre) / scale, abs=0.05)
     right = ((positions > 1 + np.log(1.5) / 2) == truth).mean()
-    assert found.accuracy == pytest.approx(right, abs=0.015)
-    assert found.misfit < 2
-    assert found.apt
+    assert share_estimate.accuracy == pytest.approx(right, abs=0.015)
+    assert share_estimate.misfit < 2
+    assert share_estimate.apt
     two = np.sort(rng.choice([-1.0, 1.0], size=5000))
     assert not fit_mixtures(two, centres, np.full(60, 0.4)).apt
 
@@ -153,13 +153,13 @@ def test_the_right_share_is_the_best_of_a_table():
     x, truth = digits(0.3)
     mean, priors = x[truth].mean(axis=0), [0.2, 0.25, 0.3]
     table = sensitivity(x, mean, priors, attack=Discriminant(), truth=truth)
-    found = table.to_pydict()
-    assert found["prior"] == priors
-    assert int(np.argmax(found["accuracy"])) == 2
-    assert found["guessed"] == sorted(found["guessed"])
+    share_estimate = table.to_pydict()
+    assert share_estimate["prior"] == priors
+    assert int(np.argmax(share_estimate["accuracy"])) == 2
+    assert share_estimate["guessed"] == sorted(share_estimate["guessed"])
     right = Discriminant().fit(x, mean=mean, prior=0.3)
-    assert found["accuracy"][2] == (right.labels_ == truth).mean()
-    assert found["expected_accuracy"][2] == right.expected_accuracy_
+    assert share_estimate["accuracy"][2] == (right.labels_ == truth).mean()
+    assert share_estimate["expected_accuracy"][2] == right.expected_accuracy_
     assert sensitivity(x, mean, [0.3], attack=Discriminant())["accuracy"].null_count == 1
 
 

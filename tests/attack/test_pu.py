@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._classifiers import Classifier, Training, logits
+from cofill.attack._classifiers import Training, layer_widths, logits
 from cofill.attack._oracle import OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
 from cofill.attack._risks import pu_risk
@@ -39,7 +39,7 @@ def keys(count, seed=0):
     ],
 )
 def test_classifiers_by_name(text, widths):
-    assert Classifier.parse(text).widths(5) == widths
+    assert layer_widths(text, 5) == widths
 
 
 @pytest.mark.parametrize("text", ["", "Linear", "2lp-5", "3lp", "3lp-0", "3lp-x", "10lp-5"])
@@ -49,7 +49,7 @@ def test_an_unknown_classifier_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "settings"),
     [
         (Training, {"batch": 0}),
         (Training, {"optimizer": "newton"}),
@@ -66,10 +66,10 @@ def test_an_unknown_classifier_is_refused(text):
         (OracleSettings, {"epochs": 0}),
     ],
 )
-def test_a_wrong_setting_is_named(kind, given):
-    name = next(iter(given))
+def test_a_wrong_setting_is_named(kind, settings):
+    name = next(iter(settings))
     with pytest.raises(SettingError, match=f"{name} must be .*, got"):
-        kind(**given)
+        kind(**settings)
 
 
 def test_logits_are_those_of_the_network():
@@ -110,18 +110,18 @@ def test_one_step_by_hand(non_negative, below, decay):
     assert (s_u.mean() - 0.3 * s_m < 0) == below
     slope = -of_n if non_negative and below else of_p + of_n
     expected = np.append(w, b) - 0.5 * (slope + decay * np.append(w, b))
-    made = runs.network(0)
-    assert np.allclose(np.append(made.weights[0][0], made.biases[0]), expected, atol=1e-5)
+    network = runs.network(0)
+    assert np.allclose(np.append(network.weights[0][0], network.biases[0]), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("attack", [UPU(**FAST), NNPU(**FAST), NNPU(**FAST, classifier="3lp-10")])
 def test_an_attack_finds_the_class(attack):
     x, positive = blobs()
-    found = clone(attack).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
-    assert (found.labels_ == positive).mean() > 0.95
-    assert found.outcome_ == "ok"
-    again = clone(attack).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
-    assert (again.scores_ == found.scores_).all()
+    fitted = clone(attack).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
+    assert (fitted.labels_ == positive).mean() > 0.95
+    assert fitted.outcome_ == "ok"
+    repeated = clone(attack).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
+    assert (repeated.scores_ == fitted.scores_).all()
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def test_runs_together_are_runs_alone(together):
     records, which, means, settings, _, runs = together
     priors = [0.5, 0.5, 0.4]
     for k in range(3):
-        one = slice(k, k + 1)
-        own = records[which[k]][None]
-        alone = train_pu(own, [0], means[one, None], priors[k], keys(3)[one], settings)
+        run = slice(k, k + 1)
+        run_records = records[which[k]][None]
+        alone = train_pu(run_records, [0], means[run, None], priors[k], keys(3)[run], settings)
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
         assert alone.outcomes[0] == runs.outcomes[k] == "ok"
     assert abs(runs.scores[1] - runs.scores[2]).max() > 0.01  # another key and prior
@@ -181,10 +181,10 @@ def test_nnpu_keeps_the_share_that_upu_loses():
     settings = {"batch": 100, "epochs": 400, "learning_rate": 0.3, "classifier": "3lp-20"}
     settings |= {"activation": "relu", "dropout": 0.0}
     plain = train_pu(x[None], [0], mean, 0.5, keys(1), PUSettings(**settings, non_negative=False))
-    kept = train_pu(x[None], [0], mean, 0.5, keys(1), PUSettings(**settings))
+    non_negative = train_pu(x[None], [0], mean, 0.5, keys(1), PUSettings(**settings))
     assert plain.outcomes == ("degenerate",)
     assert plain.labels.mean() == 0
-    assert 0.2 < kept.labels.mean() < 0.8
+    assert 0.2 < non_negative.labels.mean() < 0.8
     with pytest.raises(AttackFailed, match="uPU took all 100 records for negative"):
         UPU(**settings).fit(x, mean=mean[0, 0], prior=0.5)
 
@@ -197,9 +197,9 @@ def test_a_step_sees_no_more_positives_than_records():
     run = jax.random.fold_in(keys(1)[0], 0)
     order = shuffle_rows(jax.random.fold_in(run, ASIDE), 60, 60)
     network = start
-    for place in range(3):
-        rows = jnp.asarray(x)[order[20 * place : 20 * place + 20]]
-        aside = jax.random.fold_in(jax.random.fold_in(run, place), ASIDE)
+    for step in range(3):
+        rows = jnp.asarray(x)[order[20 * step : 20 * step + 20]]
+        aside = jax.random.fold_in(jax.random.fold_in(run, step), ASIDE)
         chosen = jax.random.choice(aside, jnp.asarray(known), (20,), replace=False)
 
         def risk(network, chosen=chosen, rows=rows):
@@ -219,19 +219,19 @@ class Dice(AbstractRule[Training]):
     def most_steps(self, steps):
         return 2 * steps
 
-    def loss(self, network, given, seen, rows, index, key):
+    def loss(self, network, inputs, seen, rows, index, key):
         return network.biases[-1][0] * jax.random.uniform(key)
 
 
 def test_every_step_of_every_run_has_its_own_key():
     x, _ = blobs(12)
-    given = gather_inputs([0, 0], x[None, :1].repeat(2, axis=0), 0.5, keys(2), sets=1)
-    runs = train_runs(Dice(Training(batch=4, learning_rate=1.0)), x[None], given)
+    inputs = gather_inputs([0, 0], x[None, :1].repeat(2, axis=0), 0.5, keys(2), sets=1)
+    runs = train_runs(Dice(Training(batch=4, learning_rate=1.0)), x[None], inputs)
     for k in range(2):
         drawn = [
-            jax.random.uniform(jax.random.fold_in(jax.random.fold_in(keys(2)[k], number), place))
+            jax.random.uniform(jax.random.fold_in(jax.random.fold_in(keys(2)[k], number), step))
             for number in range(2)
-            for place in range(3)
+            for step in range(3)
         ]
         assert float(runs.network(k).biases[0][0]) == pytest.approx(-float(sum(drawn)), abs=1e-5)
 

@@ -24,7 +24,7 @@ def rows(trials, sites, n, seed=0):
 
 
 def seen(private, local, network=NETWORK):
-    return np.stack([simulate_update(network, one, local) for one in private])
+    return np.stack([simulate_update(network, trial, local) for trial in private])
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -65,13 +65,13 @@ def test_two_steps_are_one_after_the_other():
     from jax.flatten_util import ravel_pytree
 
     private = rows(1, 1, 2)[0]
-    whole = simulate_update(NETWORK, private, LocalRound(steps=2, batch=1))
+    both_steps = simulate_update(NETWORK, private, LocalRound(steps=2, batch=1))
     first = simulate_update(NETWORK, private[:, :1], LocalRound())
     arrays, rest = eqx.partition(NETWORK, eqx.is_inexact_array)
     flat, unravel = ravel_pytree(arrays)
     between = eqx.combine(unravel(flat + first), rest)
     second = simulate_update(between, private[:, 1:], LocalRound())
-    np.testing.assert_allclose(whole, first + second, atol=1e-6)
+    np.testing.assert_allclose(both_steps, first + second, atol=1e-6)
     adam = simulate_update(NETWORK, private, LocalRound(optimizer="adam", learning_rate=0.01))
     assert abs(adam).max() == pytest.approx(0.01, rel=1e-2)
 
@@ -124,7 +124,7 @@ def test_a_step_of_plain_descent_is_minus_the_gradient():
 
 def test_an_aggregate_is_the_mean_of_the_sites_changes():
     private = rows(1, 3, 2)[0]
-    each = [simulate_update(NETWORK, own[None], LocalRound()) for own in private]
+    each = [simulate_update(NETWORK, site_rows[None], LocalRound()) for site_rows in private]
     np.testing.assert_allclose(
         simulate_update(NETWORK, private, LocalRound()), np.mean(each, axis=0), atol=1e-6
     )

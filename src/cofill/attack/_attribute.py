@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from cofill.attack._decoders import Decoded, DecoderSettings, PairCount, decode_held_out, pairs_in
+from cofill.attack._decoders import DecoderSettings, PairCount, decode_held_out, pairs_in
 from cofill.attack._leak import Leak, compared_share_leak, r2_leak
 from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
@@ -98,7 +98,6 @@ def infer_attribute(
     decoded = decode_held_out(problems, targets, settings, blocks)
     leaks = []
     for k, amount in enumerate(pairs):
-        control = decoded[len(pairs) + k] if known is not None else None
         whose = "all other people" if amount == "all" else f"{amount} people"
         about: dict[str, Any] = {
             "name": f"inference of {name}, {amount} pairs",
@@ -107,8 +106,22 @@ def infer_attribute(
             "scope": scope,
             "sizes": {"people": len(z), "pairs": decoded[k].pairs, "repeats": settings.repeats},
         }
-        judge = _judge_numbers if blocks is None else _judge_classes
-        leaks.append(judge(targets, decoded[k], control, decoded[-1], settings, about))
+        guesses, best = decoded[k].guesses, decoded[-1].guesses
+        control = decoded[len(pairs) + k].guesses if known is not None else None
+        if blocks is None:
+            leaks.append(
+                r2_leak(
+                    targets,
+                    guesses,
+                    control,
+                    best,
+                    draws=settings.draws,
+                    seed=settings.seed,
+                    **about,
+                )
+            )
+        else:
+            leaks.append(_accuracy_leak(targets, guesses, control, best, settings.draws, about))
     return tuple(leaks)
 
 
@@ -131,43 +144,24 @@ def _targets(
     return np.eye(len(classes))[at], (Block("categorical", 0, len(classes)),)
 
 
-def _judge_numbers(
+def _accuracy_leak(
     truth: np.ndarray,
-    decoded: Decoded,
-    control: Decoded | None,
-    best: Decoded,
-    settings: DecoderSettings,
-    about: dict[str, Any],
-) -> Leak:
-    return r2_leak(
-        truth,
-        decoded.guesses,
-        None if control is None else control.guesses,
-        best.guesses,
-        draws=settings.draws,
-        seed=settings.seed,
-        **about,
-    )
-
-
-def _judge_classes(
-    truth: np.ndarray,
-    decoded: Decoded,
-    control: Decoded | None,
-    best: Decoded,
-    settings: DecoderSettings,
+    guesses: np.ndarray,
+    control: np.ndarray | None,
+    best: np.ndarray,
+    draws: int,
     about: dict[str, Any],
 ) -> Leak:
     classes = truth.argmax(axis=1)
 
-    def hits_of(decoded: Decoded) -> Float[np.ndarray, " people"]:
-        return (decoded.guesses.argmax(axis=2) == classes).mean(axis=0)
+    def hits_of(guesses: np.ndarray) -> Float[np.ndarray, " people"]:
+        return (guesses.argmax(axis=2) == classes).mean(axis=0)
 
-    hits = hits_of(decoded)
+    hits = hits_of(guesses)
     return compared_share_leak(
         hits,
         None if control is None else hits_of(control),
-        draws=settings.draws,
+        draws=draws,
         figure="accuracy",
         floor=int(truth.sum(axis=0).max()) / len(truth),
         ceiling=max(float(hits_of(best).mean()), float(hits.mean())),

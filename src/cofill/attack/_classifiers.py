@@ -18,43 +18,31 @@ from jaxtyping import Array, Float
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
-__all__ = ["Classifier", "Settings", "Training", "logits", "require"]
+__all__ = ["Settings", "Training", "layer_widths", "logits", "require"]
 
 OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
-@dataclass(frozen=True)
-class Classifier:
-    """A perceptron with one logit: its layers, counting input and output, and the hidden width.
+def layer_widths(classifier: str, features: int) -> tuple[int, ...]:
+    """Return the units of each layer, inputs first, of a perceptron with one logit.
+
+    It is named ``"linear"``, or by its layers, counting input and output, and the hidden width.
 
     Examples
     --------
-    >>> Classifier.parse("3lp-300").widths(784)
-    (784, 300, 1)
-    >>> Classifier.parse("linear").widths(784)
-    (784, 1)
+    >>> layer_widths("3lp-300", 784), layer_widths("linear", 784)
+    ((784, 300, 1), (784, 1))
     """
-
-    layers: int
-    width: int = 1
-
-    @classmethod
-    def parse(cls, text: str) -> Classifier:
-        """Read ``"linear"``, or ``"3lp-300"``: three layers, the hidden one with 300 units."""
-        if text == "linear":
-            return cls(2)
-        parts = re.fullmatch(r"([3-9])lp-([1-9]\d{0,4})", text)
-        if parts is None:
-            raise SettingError(
-                "classifier must be linear, or layers and hidden width such as 3lp-300, got "
-                f"{text!r}"
-            )
-        return cls(int(parts[1]), int(parts[2]))
-
-    def widths(self, features: int) -> tuple[int, ...]:
-        """Return units a layer, inputs first."""
-        return (features, *[self.width] * (self.layers - 2), 1)
+    if classifier == "linear":
+        return features, 1
+    parts = re.fullmatch(r"([3-9])lp-([1-9]\d{0,4})", classifier)
+    if parts is None:
+        raise SettingError(
+            "classifier must be linear, or layers and hidden width such as 3lp-300, got "
+            f"{classifier!r}"
+        )
+    return (features, *[int(parts[2])] * (int(parts[1]) - 2), 1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +85,7 @@ class Training:
     curve_every: int = 0
 
     def __post_init__(self) -> None:
-        Classifier.parse(self.classifier)
+        layer_widths(self.classifier, 1)
         require("batch", self.batch, "1 or more", self.batch >= 1)
         for name, allowed in (("optimizer", OPTIMIZERS), ("activation", ACTIVATIONS)):
             value = getattr(self, name)
@@ -109,7 +97,7 @@ class Training:
 
     def network(self, features: int, key: Array) -> MLP:
         """Make a classifier with random weights, uniform up to one over the root of the inputs."""
-        widths = Classifier.parse(self.classifier).widths(features)
+        widths = layer_widths(self.classifier, features)
         network = MLP(widths, key=key, activation=self.activation, dropout=float(self.dropout))
         keys = jax.random.split(key, len(network.weights))
         weights = tuple(

@@ -151,5 +151,5 @@ def _search(
     return jax.vmap(jax.vmap(search, in_axes=(None, 0)))(changes, starts)
 
 
-def _unit_length(gradient: Array, _: Any) -> Array:
+def _unit_length(gradient: Any, _: Any) -> Any:
     return gradient / jnp.maximum(jnp.sqrt((gradient**2).sum()), 1e-30)

@@ -78,8 +78,7 @@ class GrowSettings(Training):
 
     Examples
     --------
-    >>> settings = GrowSettings(classifier="3lp-300")
-    >>> settings.pre(0.5), settings.grow(0.5), settings.tolerance(0.5)
+    >>> GrowSettings(classifier="3lp-300").thresholds(0.5)
     (0.05, 0.45, 0.05)
     """
 
@@ -102,17 +101,11 @@ class GrowSettings(Training):
             require(name, getattr(self, name), "1 or more", getattr(self, name) >= 1)
         require("loss", repr(self.loss), f"one of {', '.join(LOSSES)}", self.loss in LOSSES)
 
-    def pre(self, prior: Any) -> Any:
-        """Return the share at which pre-training ends."""
-        return 0.1 * prior if self.pi_pre is None else self.pi_pre
-
-    def grow(self, prior: Any) -> Any:
-        """Return the share at which growth ends."""
-        return 0.9 * prior if self.pi_grow is None else self.pi_grow
-
-    def tolerance(self, prior: Any) -> Any:
-        """Return how far the share may be from the prior."""
-        return 0.1 * prior if self.alpha is None else self.alpha
+    def thresholds(self, prior: Any) -> tuple[Any, Any, Any]:
+        """Return the shares that end pre-training and growth, and the tolerance of fine-tuning."""
+        chosen = ((self.pi_pre, 0.1), (self.pi_grow, 0.9), (self.alpha, 0.1))
+        pre, grow, tolerance = (part * prior if value is None else value for value, part in chosen)
+        return pre, grow, tolerance
 
 
 class Memory(NamedTuple):
@@ -174,18 +167,19 @@ class GrowRule(AbstractRule[GrowSettings]):
         return memory.stage
 
     def observe(
-        self, network: MLP, given: RunInputs, memory: Memory, rows: Float[Array, "batch d"]
+        self, network: MLP, inputs: RunInputs, memory: Memory, rows: Float[Array, "batch d"]
     ) -> tuple[Memory, tuple[Array, Array]]:
         """Label the batch by the classifier, and go to the next stage if it is time."""
         settings = self.training
-        mean = logits(network, given.positives)[0] > 0
+        mean = logits(network, inputs.positives)[0] > 0
         positive = logits(network, rows) > 0
         share = positive.mean()
         begun = memory.count > 0
+        pre, grow, _ = settings.thresholds(inputs.prior)
         reached = jnp.stack(
             [
-                begun & mean & (share <= settings.pre(given.prior)),
-                begun & (share >= settings.grow(given.prior)),
+                begun & mean & (share <= pre),
+                begun & (share >= grow),
             ]
         )
         limit = memory.count >= jnp.array([settings.t_pre, settings.t_grow])
@@ -205,27 +199,27 @@ class GrowRule(AbstractRule[GrowSettings]):
     def loss(
         self,
         network: MLP,
-        given: RunInputs,
-        seen: tuple[Array, Array],
+        inputs: RunInputs,
+        observed: tuple[Array, Array],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
         key: Array,
     ) -> Float[Array, ""]:
         """Return the weighted loss of the batch and the mean."""
-        settings, (stage, positive) = self.training, seen
+        settings, (stage, positive) = self.training, observed
         loss = LOSSES[settings.loss]
         values = logits(network, rows, key)
-        mean = loss(logits(network, given.positives, jax.random.fold_in(key, ASIDE))[0], 1)
+        mean = loss(logits(network, inputs.positives, jax.random.fold_in(key, ASIDE))[0], 1)
         count, pre = positive.sum(), stage == PRE_TRAIN
         w_p, w_n = grow_weights(
             count,
             len(rows) - count,
-            given.prior,
+            inputs.prior,
             tune=stage == FINE_TUNE,
-            alpha=settings.tolerance(given.prior),
+            alpha=settings.thresholds(inputs.prior)[2],
             gamma=settings.gamma,
         )
-        each = given.prior / (count + 1)
+        each = inputs.prior / (count + 1)
         # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
         of_mean = jnp.where(pre, 0.5, each * w_p)
         of_rows = jnp.where(pre, 0.5 / len(rows), each * jnp.where(positive, w_p, w_n))
@@ -282,9 +276,9 @@ def train_growpu(
     (('pre-train limit',), [50, 50])
     """
     means = np.asarray(means, np.float32)
-    given = gather_inputs(which, means[:, None], prior, keys, sets=len(records))
+    inputs = gather_inputs(which, means[:, None], prior, keys, sets=len(records))
     rule = GrowRule(settings or GrowSettings())
-    runs = train_runs(rule, records, given, labels=labels, progress=progress)
+    runs = train_runs(rule, records, inputs, labels=labels, progress=progress)
     limits = [
         "growth limit" if grow else "pre-train limit" if pre else "ok"
         for pre, grow in runs.memory.limited
@@ -357,13 +351,14 @@ class GrowPU(AbstractNetworkAttack):
         pre, grow, tune = (int(steps) for steps in runs.memory.lengths[0])
         self.stage_steps_ = pre, grow, tune
         pre_limited, grow_limited = runs.memory.limited[0]
+        pre_share, grow_share, _ = settings.thresholds(prior)
         if pre_limited:
             self.notes_.append(
                 f"pre-training took its limit of {pre} steps without narrowing down to the share "
-                f"of {settings.pre(prior):g}"
+                f"of {pre_share:g}"
             )
         if grow_limited:
             self.notes_.append(
                 f"growth took its limit of {grow} steps without reaching the share of "
-                f"{settings.grow(prior):g}"
+                f"{grow_share:g}"
             )

@@ -48,14 +48,14 @@ class SupervisedRule(AbstractRule[OracleSettings]):
     def loss(
         self,
         network: MLP,
-        given: RunInputs,
-        seen: tuple[()],
+        inputs: RunInputs,
+        observed: tuple[()],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
         key: Array,
     ) -> Float[Array, ""]:
         """Return the mean logistic loss of the records that are not held out."""
-        targets = given.targets[index]
+        targets = inputs.targets[index]
         taught = jnp.abs(targets)
         losses = logistic_loss(logits(network, rows, key), targets)
         return (taught * losses).sum() / jnp.maximum(taught.sum(), 1.0)
@@ -97,11 +97,11 @@ def train_supervised(
     """
     chosen = np.asarray(which, np.int32)
     unused = np.zeros((len(chosen), 1, records.shape[2]))
-    given = gather_inputs(chosen, unused, 0.5, keys, sets=len(records))
+    inputs = gather_inputs(chosen, unused, 0.5, keys, sets=len(records))
     targets = np.where(labels[chosen], 1.0, -1.0).astype(np.float32)
     if held_out is not None:
         targets = np.where(held_out, np.float32(0), targets)
     rule = SupervisedRule(settings or OracleSettings())
     return train_runs(
-        rule, records, given._replace(targets=targets), labels=labels, progress=progress
+        rule, records, inputs._replace(targets=targets), labels=labels, progress=progress
     )

@@ -85,23 +85,23 @@ class PURule(AbstractRule[PUSettings]):
     def loss(
         self,
         network: MLP,
-        given: RunInputs,
-        seen: tuple[()],
+        inputs: RunInputs,
+        observed: tuple[()],
         rows: Float[Array, "batch d"],
         index: Int[Array, " batch"],
         key: Array,
     ) -> Float[Array, ""]:
         """Return the risk, or the function whose gradient nnPU follows."""
-        settings, known = self.training, given.positives
+        settings, known = self.training, inputs.positives
         loss = LOSSES[settings.loss]
         aside = jax.random.fold_in(key, ASIDE)
         if len(known) > len(rows):
             known = jax.random.choice(aside, known, (len(rows),), replace=False)
         positive, unlabelled = logits(network, known, aside), logits(network, rows, key)
         if not settings.non_negative:
-            return pu_risk(positive, unlabelled, given.prior, loss)
+            return pu_risk(positive, unlabelled, inputs.prior, loss)
         return non_negative_objective(
-            positive, unlabelled, given.prior, loss, beta=settings.beta, gamma=settings.gamma
+            positive, unlabelled, inputs.prior, loss, beta=settings.beta, gamma=settings.gamma
         )[1]
 
 
@@ -139,9 +139,9 @@ def train_pu(
     >>> runs.outcomes, bool((runs.labels[0] == positive).mean() > 0.95)
     (('ok',), True)
     """
-    given = gather_inputs(which, positives, prior, keys, sets=len(records))
+    inputs = gather_inputs(which, positives, prior, keys, sets=len(records))
     rule = PURule(settings or PUSettings())
-    return train_runs(rule, records, given, labels=labels, progress=progress)
+    return train_runs(rule, records, inputs, labels=labels, progress=progress)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
