@@ -145,9 +145,16 @@ def _fault(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path} cannot be written ({reason}); nothing was written")
 
 
-def write_document(path: Path, format: str, value: Mapping[str, Any], *, version: int = 1) -> None:  # noqa: A002
+def write_document(
+    path: Path,
+    format: str,  # noqa: A002
+    value: Mapping[str, Any],
+    *,
+    version: int = 1,
+    private: bool = False,
+) -> None:
     """Write a JSON object that names its format and version, as `write_json` does."""
-    write_json(path, {"format": format, "version": version, **value})
+    write_json(path, {"format": format, "version": version, **value}, private=private)
 
 
 def read_document(path: Path, format: str, *, version: int = 1) -> dict[str, Any]:  # noqa: A002

@@ -366,6 +366,7 @@ def test_keys_are_kept_for_their_owner_alone(tmp_path, two):
     assert (tmp_path / "identity.json").stat().st_mode & 0o077 == 0
     assert a.seal.hex() not in (tmp_path / "directory.json").read_text()
     assert a.seal.hex() not in repr(a)
-    (tmp_path / "identity.json").write_text('{"name": "a", "seal": "00"}')
+    damaged = {"format": "cofill.identity", "version": 1, "name": "a", "seal": "00"}
+    (tmp_path / "identity.json").write_text(json.dumps(damaged))
     with pytest.raises(CofillError, match="must hold a party's private keys"):
         Identity.load(tmp_path)

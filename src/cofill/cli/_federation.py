@@ -317,7 +317,7 @@ def _submit(
         connected = session.sites()
         missing = sorted(set(session.kit.federation.names) - set(connected))
         # A run that has begun may go on without a site, where the method allows.
-        if missing and not (resumed and order.goes_on and connected):
+        if missing and not (resumed and order.tolerates_absence and connected):
             raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
         job = session.submit(order, connected)
         if not quiet and not as_json:

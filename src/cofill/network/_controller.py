@@ -19,10 +19,10 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from cofill.errors import CofillError, DataError
-from cofill.files import write_json
+from cofill.files import write_document
 from cofill.network._executor import TASK, end_with_parent, to_wire
 from cofill.network._kits import Kit
-from cofill.network._order import RunOrder
+from cofill.network._order import OUTCOME_FORMAT, RunOrder
 from cofill.network._run_coordinator import RunCoordinator
 from cofill.network._schedule import schedule_of
 from cofill.network._site_runner import public_fault
@@ -200,7 +200,7 @@ class CoordinatorController(Controller):
             note |= {"metrics": self.run.metrics, "notes": self.run.all_notes}
             note["result"] = self.run.result
         try:
-            write_json(folder / "outcome.json", note)
+            write_document(folder / "outcome.json", OUTCOME_FORMAT, note)
         except (OSError, CofillError):
             self.log_error(fl_ctx, "the outcome cannot be written to the job's folder")
 

@@ -62,9 +62,8 @@ class SiteExecutor(Executor):
             if kit is not None:
                 _note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
-            said = why if not isinstance(error, _OwnFilesError) else error.elsewhere
             reply = make_reply(ReturnCode.OK)
-            reply["fault"] = said
+            reply["fault"] = error.elsewhere if isinstance(error, _OwnFilesError) else why
             return reply
         reply = make_reply(ReturnCode.OK)
         reply["messages"] = dict(messages)
@@ -77,12 +76,12 @@ class _OwnFilesError(DataError):
     elsewhere = "it cannot read its views; its own log says why"
 
 
-def _make_runner(kit: Kit, given: Mapping[str, Any]) -> SiteRunner:
+def _make_runner(kit: Kit, order_json: Mapping[str, Any]) -> SiteRunner:
     keep_compiled_programs()
     path = os.environ.get(SITE_CONFIG)
     if path is None:
         raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
-    order = RunOrder(**given)
+    order = RunOrder(**order_json)
     try:
         config = SiteConfig.read(Path(path))
         config.check_against(kit.federation, kit.name, Path(path))
@@ -95,10 +94,10 @@ def _make_runner(kit: Kit, given: Mapping[str, Any]) -> SiteRunner:
         raise _OwnFilesError(str(error)) from None
 
 
-def _note_fault(kit: Kit, given: Mapping[str, Any], error: BaseException) -> None:
+def _note_fault(kit: Kit, order_json: Mapping[str, Any], error: BaseException) -> None:
     """Leave the whole sentence where the site's own people find it."""
     try:
-        folder = PartyFolder(kit.home).run(RunOrder(**given).run)
+        folder = PartyFolder(kit.home).run(RunOrder(**order_json).run)
         folder.make()
         folder.write_fault(public_fault(error))
     except (CofillError, OSError, TypeError):
@@ -113,11 +112,11 @@ def to_wire(mail: Mapping[tuple[int, str], bytes]) -> dict[str, bytes]:
 def from_wire(mail: Any) -> dict[tuple[int, str], bytes]:
     """Return what `to_wire` was given; raise a `DataError` for anything else."""
     try:
-        found = {}
+        messages = {}
         for key, message in mail.items():
             step, _, sender = key.partition("/")
-            found[int(step), sender] = bytes(message)
-        return found
+            messages[int(step), sender] = bytes(message)
+        return messages
     except (AttributeError, ValueError, TypeError):
         raise DataError("a step's mail is malformed; refused") from None
 

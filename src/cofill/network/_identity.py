@@ -1,4 +1,4 @@
-"""Who a party is: its private keys, and the public keys that are pinned of everybody else.
+"""A party's identity: its private keys, and the pinned public keys of everybody else.
 
 FLARE's certificates say who may connect; whoever holds the key of the certificate authority can
 forge them. These keys are the sites' own: an X25519 key that seals, an Ed25519 key that signs. The
@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import SettingError, StoreError
-from cofill.files import write_json
+from cofill.files import read_document, write_document
 from cofill.privacy import sealing_public_key, signing_public_key
 
-__all__ = ["Identity", "PublicKeysOf", "read_json"]
+__all__ = ["Identity", "PartyKeys", "read_json"]
+
+_IDENTITY_FORMAT = "cofill.identity"
+_DIRECTORY_FORMAT = "cofill.directory"
 
 
 @dataclass(frozen=True)
-class PublicKeysOf:
+class PartyKeys:
     """A party's two public keys."""
 
     seal: bytes
@@ -33,7 +36,7 @@ class PublicKeysOf:
         return {"seal": self.seal.hex(), "sign": self.sign.hex()}
 
     @classmethod
-    def from_json(cls, value: Any, where: str) -> PublicKeysOf:
+    def from_json(cls, value: Any, where: str) -> PartyKeys:
         """Return the keys of `to_json`'s texts."""
         try:
             keys = cls(bytes.fromhex(value["seal"]), bytes.fromhex(value["sign"]))
@@ -51,7 +54,7 @@ class Identity:
     name: str
     seal: bytes = field(repr=False)
     sign: bytes = field(repr=False)
-    others: Mapping[str, PublicKeysOf] = field(default_factory=dict)
+    others: Mapping[str, PartyKeys] = field(default_factory=dict)
 
     @classmethod
     def fresh(cls, name: str) -> Identity:
@@ -65,11 +68,11 @@ class Identity:
         return cls(name, os.urandom(32), os.urandom(32))
 
     @property
-    def public(self) -> PublicKeysOf:
+    def public(self) -> PartyKeys:
         """The public halves."""
-        return PublicKeysOf(sealing_public_key(self.seal), signing_public_key(self.sign))
+        return PartyKeys(sealing_public_key(self.seal), signing_public_key(self.sign))
 
-    def of(self, name: str) -> PublicKeysOf:
+    def of(self, name: str) -> PartyKeys:
         """Return the pinned keys of another party, or raise a `SettingError`."""
         if name not in self.others:
             raise SettingError(
@@ -81,17 +84,17 @@ class Identity:
     def save(self, folder: Path) -> None:
         """Write the private keys, readable by their owner alone, and the pinned public ones."""
         private = {"name": self.name, "seal": self.seal.hex(), "sign": self.sign.hex()}
-        write_json(folder / "identity.json", private, private=True)
+        write_document(folder / "identity.json", _IDENTITY_FORMAT, private, private=True)
         pinned = {name: keys.to_json() for name, keys in self.others.items()}
-        write_json(folder / "directory.json", pinned)
+        write_document(folder / "directory.json", _DIRECTORY_FORMAT, pinned)
 
     @classmethod
     def load(cls, folder: Path) -> Identity:
         """Read what `save` wrote."""
-        private = read_json(folder / "identity.json")
-        pinned = read_json(folder / "directory.json")
+        private = read_document(folder / "identity.json", _IDENTITY_FORMAT)
+        pinned = read_document(folder / "directory.json", _DIRECTORY_FORMAT)
         where = str(folder / "directory.json")
-        others = {name: PublicKeysOf.from_json(keys, where) for name, keys in pinned.items()}
+        others = {name: PartyKeys.from_json(keys, where) for name, keys in pinned.items()}
         try:
             seal, sign = bytes.fromhex(private["seal"]), bytes.fromhex(private["sign"])
             if len(seal) != 32 or len(sign) != 32:
@@ -104,13 +107,13 @@ class Identity:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of a kit or of a run."""
+    """Return a JSON object that FLARE wrote into a kit."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StoreError(f"{path} is missing; this is no whole kit, get it again") from None
     except (OSError, ValueError):
         raise StoreError(f"{path} cannot be read as JSON; get the kit again") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise StoreError(f"{path} must be a JSON object")
-    return found
+    return value

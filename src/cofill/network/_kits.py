@@ -1,4 +1,4 @@
-"""Start-up kits: one folder per participant, made once by whoever provisions the federation.
+"""Startup kits: one folder per participant, made once by whoever provisions the federation.
 
 FLARE's provisioning makes certificates for mutual TLS. This adds what a kit of cofill must have:
 only classes of cofill may run, nobody may bring code or open a shell, no log leaves a site, and
@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cofill.errors import SettingError, StoreError
-from cofill.files import new_folder, write_json
+from cofill.files import new_folder, read_document, write_document, write_json
 from cofill.network._config import FederationConfig, Member
-from cofill.network._identity import Identity, PublicKeysOf, read_json
+from cofill.network._identity import Identity, PartyKeys, read_json
 from cofill.protocol import COORDINATOR
 
 __all__ = ["Kit", "make_kits", "pin_keys", "renew_keys"]
 
+_KIT_FORMAT = "cofill.kit"
+_KEYS_FORMAT = "cofill.public-keys"
 _HEARTBEAT_S = 30
 _NOBODY = {
     "submit_job": "none",
@@ -69,7 +71,7 @@ class Kit:
             raise SettingError(
                 f"--kit must be a folder that `cofill federation init` made, got {folder}"
             )
-        note = read_json(folder / "cofill" / "kit.json")
+        note = read_document(folder / "cofill" / "kit.json", _KIT_FORMAT)
         try:
             kit = cls(
                 folder.resolve(),
@@ -114,11 +116,11 @@ class Kit:
                 if component["id"] == "job_manager":
                     component["args"]["uri_root"] = str(storage / "jobs")
             storage.mkdir(exist_ok=True, mode=0o700)
-            _lay_ghosts(storage / "jobs")
+            mark_abandoned_runs(storage / "jobs")
         write_json(path, resources)
 
 
-def _lay_ghosts(jobs: Path) -> None:
+def mark_abandoned_runs(jobs: Path) -> None:
     """Mark runs that were under way when the coordinator was killed: FLARE lists them as running.
 
     Nothing runs while a kit is prepared; such a run can be resumed once it has ended.
@@ -144,8 +146,8 @@ def make_kits(federation: FederationConfig, out: Path) -> None:
             "nobody could start a run"
         )
     with new_folder(out) as folder, tempfile.TemporaryDirectory() as scratch:
-        made = _provision(federation, Path(scratch))
-        _place_kits(federation, made, folder)
+        startup_kits = _provision(federation, Path(scratch))
+        _write_kits(federation, startup_kits, folder)
 
 
 def _provision(federation: FederationConfig, scratch: Path) -> Path:
@@ -189,10 +191,10 @@ def _provision(federation: FederationConfig, scratch: Path) -> Path:
     ]
     provisioner = Provisioner(str(scratch), builders)
     context = provisioner.provision(project, logger=_Quiet())
-    made = context.get("current_prod_dir")
-    if not made or context.get("build_error"):
+    startup_kits = context.get("current_prod_dir")
+    if not startup_kits or context.get("build_error"):
         raise SettingError("FLARE could not make the kits; check names and address in the file")
-    return Path(made)
+    return Path(startup_kits)
 
 
 class _Quiet:
@@ -204,41 +206,42 @@ class _Quiet:
     info = warning = error = debug
 
 
-def _place_kits(federation: FederationConfig, made: Path, folder: Path) -> None:
+def _write_kits(federation: FederationConfig, startup_kits: Path, folder: Path) -> None:
     names = [*federation.names, COORDINATOR]
     identities = {name: Identity.fresh(name) for name in names}
     public = {name: identity.public for name, identity in identities.items()}
     note = {"federation": federation.to_json()}
     for name, identity in identities.items():
         is_site = name != COORDINATOR
-        place = folder / "sites" / name if is_site else folder / name
-        place.parent.mkdir(exist_ok=True)
-        shutil.move(str(made / (name if is_site else federation.address)), place)
-        home = place / "cofill"
+        kit = folder / "sites" / name if is_site else folder / name
+        kit.parent.mkdir(exist_ok=True)
+        shutil.move(str(startup_kits / (name if is_site else federation.address)), kit)
+        home = kit / "cofill"
         home.mkdir(mode=0o700)
         kind = "site" if is_site else "coordinator"
-        write_json(home / "kit.json", {"kind": kind, "name": name, **note})
+        write_document(home / "kit.json", _KIT_FORMAT, {"kind": kind, "name": name, **note})
         others = {other: keys for other, keys in public.items() if other != name}
         replace(identity, others=others).save(home)
-        _harden(place, federation)
+        _harden(kit, federation)
     for person in federation.people:
-        place = folder / "people" / person.name
-        place.parent.mkdir(exist_ok=True)
-        shutil.move(str(made / person.name), place)
-        (place / "cofill").mkdir(mode=0o700)
-        write_json(place / "cofill" / "kit.json", {"kind": "person", "name": person.name, **note})
-        place.chmod(0o700)
+        kit = folder / "people" / person.name
+        kit.parent.mkdir(exist_ok=True)
+        shutil.move(str(startup_kits / person.name), kit)
+        (kit / "cofill").mkdir(mode=0o700)
+        contents = {"kind": "person", "name": person.name, **note}
+        write_document(kit / "cofill" / "kit.json", _KIT_FORMAT, contents)
+        kit.chmod(0o700)
 
 
-def _harden(place: Path, federation: FederationConfig) -> None:
+def _harden(kit: Path, federation: FederationConfig) -> None:
     """Allow what cofill needs of FLARE and nothing else."""
-    local = place / "local"
+    local = kit / "local"
     resources = json.loads((local / "resources.json.default").read_text())
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = ["cofill."]
     if "client" in resources:
         resources["allow_log_streaming"] = False
-    kept = []
+    components = []
     for component in resources["components"]:
         if component["id"] in ("site_log_streamer", "log_receiver"):
             continue  # a site's log may say more than its ledger
@@ -249,8 +252,8 @@ def _harden(place: Path, federation: FederationConfig) -> None:
                 "max_jobs": federation.limits.runs_at_once,
                 "min_schedule_interval": 1.0,
             }
-        kept.append(component)
-    resources["components"] = kept
+        components.append(component)
+    resources["components"] = components
     for server in resources.get("servers", ()):
         server["heart_beat_timeout"] = _HEARTBEAT_S
         server["max_num_clients"] = max(100, len(federation.sites))
@@ -260,29 +263,29 @@ def _harden(place: Path, federation: FederationConfig) -> None:
         (local / leftover).unlink()
     for script in ("start.sh", "sub_start.sh", "stop_fl.sh"):
         # They start FLARE in the background without a site.toml; `cofill site` does not.
-        (place / "startup" / script).unlink(missing_ok=True)
-    place.chmod(0o700)
+        (kit / "startup" / script).unlink(missing_ok=True)
+    kit.chmod(0o700)
 
 
-def renew_keys(kit: Kit, out: Path) -> PublicKeysOf:
+def renew_keys(kit: Kit, out: Path) -> PartyKeys:
     """Give a party keys that nobody else has ever held; write its public ones for the others."""
     old = kit.identity
     new = replace(Identity.fresh(kit.name), others=old.others)
     if out.exists():
         raise SettingError(f"{out} exists already and is left as it is; give another file")
-    write_json(out, {"name": kit.name, **new.public.to_json()})
+    write_document(out, _KEYS_FORMAT, {"name": kit.name, **new.public.to_json()})
     new.save(kit.home)
     return new.public
 
 
 def pin_keys(kit: Kit, path: Path) -> str:
     """Pin another party's new public keys, from the file that it handed over; return its name."""
-    given = read_json(path)
-    name = given.get("name")
+    document = read_document(path, _KEYS_FORMAT)
+    name = document.get("name")
     identity = kit.identity
     if not isinstance(name, str) or name not in identity.others:
         raise SettingError(f"{path}: name must be another member of the federation, got {name!r}")
-    keys = PublicKeysOf.from_json(given, str(path))
+    keys = PartyKeys.from_json(document, str(path))
     replace(identity, others={**identity.others, name: keys}).save(kit.home)
     return name
 

@@ -14,9 +14,9 @@ from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 
-__all__ = ["GOES_ON", "SiteLauncher"]
+from cofill.network._order import TOLERATES_ABSENCE
 
-GOES_ON = "cofill_goes_on"
+__all__ = ["SiteLauncher"]
 
 
 class SiteLauncher(ClientProcessJobLauncher):
@@ -25,7 +25,9 @@ class SiteLauncher(ClientProcessJobLauncher):
     def launch_job(self, job_meta: dict, fl_ctx: FLContext) -> Any:
         """Start it; of a run that goes on without a site, a broken end is no failure."""
         handle: Any = super().launch_job(job_meta, fl_ctx)
-        return _Lenient(process_adapter=handle.adapter) if job_meta.get(GOES_ON) else handle
+        return (
+            _Lenient(process_adapter=handle.adapter) if job_meta.get(TOLERATES_ABSENCE) else handle
+        )
 
 
 class _Lenient(ProcessHandle):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import DataError, SettingError
-from cofill.files import write_json
+from cofill.files import write_document
 from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
@@ -102,9 +102,9 @@ class LocalFederation:
             code = process.poll()
             if code is not None:
                 log = self.out / "logs" / f"{name}.txt"
-                said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+                lines = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
                 raise ProcessError(
-                    f"the process of {name!r} ended (code {code}); it said: {said[0]}"
+                    f"the process of {name!r} ended (code {code}); it said: {lines[0]}"
                 )
 
     def stop(self) -> None:
@@ -206,20 +206,20 @@ def write_local(
     _fresh(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
-    own = _by_site(held)
-    federation = _described(own)
-    made = LocalFederation(out, federation)
-    everybody = np.unique(np.concatenate([views.ids for views in own.values()]))
-    for k, (name, views) in enumerate(own.items()):
-        folder = made.site(name)
+    site_views = _by_site(held)
+    config = _federation_of(site_views)
+    federation = LocalFederation(out, config)
+    everybody = np.unique(np.concatenate([views.ids for views in site_views.values()]))
+    for k, (name, views) in enumerate(site_views.items()):
+        folder = federation.site(name)
         folder.mkdir(parents=True)
         form = _FORMS[k % len(_FORMS)]
         if form is None and database is None:
             form = _FORMS[k % 2]
         sources = {}
         for view in views.values():
-            place = _put(view, name, folder, form, database)
-            sources[view.name] = ViewSource(place, view.id_name, image=view.image_shape)
+            source = _write_view(view, name, folder, form, database)
+            sources[view.name] = ViewSource(source, view.id_name, image=view.image_shape)
         if people:
             ids = "\n".join(map(str, everybody.tolist()))
             id_name = next(iter(views.values())).id_name
@@ -227,8 +227,8 @@ def write_local(
         configuration = folder / "site.toml"
         configuration.touch(mode=0o600)  # a source may hold a password
         configuration.write_text(site_toml(sources, people=people))
-    make_kits(federation, out / "kits")
-    return made
+    make_kits(config, out / "kits")
+    return federation
 
 
 def _by_site(held: MultiView | Mapping[str, MultiView]) -> dict[str, MultiView]:
@@ -238,16 +238,16 @@ def _by_site(held: MultiView | Mapping[str, MultiView]) -> dict[str, MultiView]:
     return dict(held)
 
 
-def _described(own: Mapping[str, MultiView]) -> FederationConfig:
+def _federation_of(site_views: Mapping[str, MultiView]) -> FederationConfig:
     """Return a federation of this machine: who holds what, who may submit and look."""
-    every = Counter(view for views in own.values() for view in views)
-    shared = tuple(view for view, sites in every.items() if sites > 1)
-    sites = tuple(Member(name, name, tuple(views)) for name, views in own.items())
+    holders = Counter(view for views in site_views.values() for view in views)
+    shared = tuple(view for view, sites in holders.items() if sites > 1)
+    sites = tuple(Member(name, name, tuple(views)) for name, views in site_views.items())
     people = (Person(SUBMITTER, "cofill", "submit"), Person(VIEWER, "cofill", "look"))
     return FederationConfig("local", "localhost", free_port(), sites, people, shared=shared)
 
 
-def _put(view: View, site: str, folder: Path, form: str | None, database: str | None) -> str:
+def _write_view(view: View, site: str, folder: Path, form: str | None, database: str | None) -> str:
     """Write a view where its site will read it from; return the source."""
     if form is None:
         table = f"{site}_{view.name}"
@@ -294,13 +294,13 @@ def local_federation(
     database: str | None = None,
 ) -> Iterator[LocalFederation]:
     """Start a federation as `write_local` writes it; every process is ended with the block."""
-    made = write_local(out.resolve(), held, people=people, database=database)
+    federation = write_local(out.resolve(), held, people=people, database=database)
     try:
-        for name in ("coordinator", *made.federation.names):
-            made.start(name)
-        yield made
+        for name in ("coordinator", *federation.federation.names):
+            federation.start(name)
+        yield federation
     finally:
-        made.stop()
+        federation.stop()
 
 
 def run_local(
@@ -327,9 +327,9 @@ def run_local(
     started = time.monotonic()
     if not 0 < missing < 1:
         raise SettingError(f"--missing must be between 0 and 1, got {missing}")
-    held = _dealt(experiment, data, sites, missing, seed)
+    held = _deal_views(experiment, data, sites, missing, seed)
     order = RunOrder(new_run(), experiment, {**(settings or {}), "seed": seed})
-    schedule_of(order, _described(_by_site(held)))  # a wrong setting is told before all else
+    schedule_of(order, _federation_of(_by_site(held)))  # a wrong setting is told before all else
     out = out.resolve()
     _fresh(out)
     people = experiment == "cooperate"
@@ -342,9 +342,8 @@ def run_local(
         names = federation.federation.names
         times = _times(federation, order.run)
     _require_finished(outcome)
-    write_json(
-        federation.out / "metrics.json", {**outcome, "database": _brand(url), "rounds": times}
-    )
+    metrics = {**outcome, "database": _brand(url), "rounds": times}
+    write_document(federation.out / "metrics.json", "cofill.metrics", metrics)
     return LocalResult(
         order.run,
         federation.out,
@@ -357,7 +356,7 @@ def run_local(
     )
 
 
-def _dealt(
+def _deal_views(
     experiment: str, data: str | None, sites: int, missing: float, seed: int
 ) -> MultiView | dict[str, MultiView]:
     """Return what each site holds."""
@@ -386,9 +385,9 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
 
     The first round is left out: programs are compiled in it.
     """
-    own = federation._run_folder("coordinator", run).read_times()
+    coordinator_times = federation._run_folder("coordinator", run).read_times()
     rounds: list[list[tuple[int, float]]] = []
-    for line in own:
+    for line in coordinator_times:
         if line["name"] == "invite":
             rounds.append([])
         if rounds and line["name"] not in ("hand out", "take the model", "report"):

@@ -12,7 +12,13 @@ from typing import Any
 from cofill.errors import SettingError
 from cofill.protocol import PROTOCOLS, AbstractProtocol, Membership
 
-__all__ = ["RunOrder", "new_run"]
+__all__ = ["OUTCOME_FORMAT", "TOLERATES_ABSENCE", "RunOrder", "new_run"]
+
+OUTCOME_FORMAT = "cofill.outcome"
+"""Format of the file in which the coordinator leaves how a run went."""
+
+TOLERATES_ABSENCE = "cofill_tolerates_absence"
+"""Key of a job of FLARE that says whether it goes on without a site."""
 
 _RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 

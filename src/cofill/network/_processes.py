@@ -76,12 +76,12 @@ def serve(kit: Kit, config: Path | None, *, ready: Callable[[], None] | None = N
 
 def _command(kit: Kit) -> list[str]:
     module, config = _MODULES[kit.kind]
-    given = ["secure_train=true", "config_folder=config"]
+    options = ["secure_train=true", "config_folder=config"]
     if kit.kind == "site":
-        given += [f"uid={kit.name}", f"org={kit.member.organisation}", "heart_beat_interval=5"]
+        options += [f"uid={kit.name}", f"org={kit.member.organisation}", "heart_beat_interval=5"]
     else:
-        given += ["org=cofill"]
-    words = ["-m", str(kit.folder), "-s", config, "--set", *given]
+        options += ["org=cofill"]
+    words = ["-m", str(kit.folder), "-s", config, "--set", *options]
     return [sys.executable, "-u", "-c", _boot("KILL", f"run_module({module!r})"), *words]
 
 
@@ -144,15 +144,15 @@ def end_tree(root: int, *, keep_root: bool = False, patience: float = _PATIENCE_
     except psutil.NoSuchProcess:
         return
     for _ in range(5):
-        found = top.children(recursive=True) if top.is_running() else []
+        processes = top.children(recursive=True) if top.is_running() else []
         if not keep_root:
-            found.append(top)
-        if not found:
+            processes.append(top)
+        if not processes:
             return
-        for process in found:
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
-        _, alive = psutil.wait_procs(found, timeout=patience)
+        _, alive = psutil.wait_procs(processes, timeout=patience)
         for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -162,9 +162,9 @@ def end_tree(root: int, *, keep_root: bool = False, patience: float = _PATIENCE_
 
 def free_port() -> int:
     """Return a port of this machine that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def wait_for_port(port: int, *, timeout: float, alive: Callable[[], None]) -> None:

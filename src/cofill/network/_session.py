@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, SettingError
-from cofill.files import write_json
-from cofill.network._identity import read_json
+from cofill.files import read_document, write_document
 from cofill.network._kits import Kit, needs_extra
-from cofill.network._order import RunOrder
+from cofill.network._order import OUTCOME_FORMAT, TOLERATES_ABSENCE, RunOrder
 
 __all__ = ["FederationError", "RunState", "Session", "open_session", "write_job"]
 
+_ORDER_FORMAT = "cofill.order"
 _POLL_S = 0.5
 _PATIENCE_S = 30.0
 
@@ -59,13 +59,12 @@ class Session:
 
     def sites(self) -> list[str]:
         """Return the names of the sites that are connected."""
-        found = self.session.check_status("server")
-        return sorted(_names(found))
+        return sorted(_client_names(self.session.check_status("server")))
 
     def submit(self, order: RunOrder, sites: Collection[str] = ()) -> str:
         """Order a run, or the same one again, and return FLARE's name for it.
 
-        `sites` are those that take part; all unless told.
+        `sites` are those that take part; all of them unless stated.
         """
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / order.run
@@ -74,12 +73,12 @@ class Session:
         # Remembered here too: a coordinator that was killed has no outcome to resume from.
         orders = self.kit.home / "orders"
         orders.mkdir(exist_ok=True)
-        write_json(orders / f"{order.run}.json", order.to_json())
+        write_document(orders / f"{order.run}.json", _ORDER_FORMAT, order.to_json())
         return job
 
     def runs(self) -> list[RunState]:
         """Return all runs, the latest attempt of each, newest first."""
-        found: dict[str, RunState] = {}
+        latest: dict[str, RunState] = {}
         jobs = self.session.list_jobs(detailed=False)
         for job in sorted(jobs, key=lambda j: j.get("submit_time", ""), reverse=True):
             state = RunState(
@@ -89,8 +88,8 @@ class Session:
                 str(job.get("submit_time", "")),
                 str(job.get("duration", "")),
             )
-            found.setdefault(state.run, state)
-        return list(found.values())
+            latest.setdefault(state.run, state)
+        return list(latest.values())
 
     def find(self, run: str) -> RunState:
         """Return a run by its name."""
@@ -105,7 +104,7 @@ class Session:
         """Return what a run was ordered with."""
         kept = self.kit.home / "orders" / f"{run}.json"
         if kept.exists():
-            return RunOrder(**read_json(kept))
+            return RunOrder(**read_document(kept, _ORDER_FORMAT))
         outcome = self.outcome(self.find(run).job)
         return RunOrder(outcome["run"], outcome["experiment"], outcome["settings"])
 
@@ -114,10 +113,10 @@ class Session:
         with tempfile.TemporaryDirectory() as scratch:
             place = self.session.download_job_result(job, scratch)
             for path in Path(place).rglob("outcome.json"):
-                return json.loads(path.read_text(encoding="utf-8"))
+                return read_document(path, OUTCOME_FORMAT)
             for path in Path(place).rglob("config_fed_server.json"):
-                given = json.loads(path.read_text(encoding="utf-8"))
-                order = given["workflows"][0]["args"]["order"]
+                config = json.loads(path.read_text(encoding="utf-8"))
+                order = config["workflows"][0]["args"]["order"]
                 why = "the coordinator's process ended before it could say why"
                 return {**order, "state": "failed", "why": why, "metrics": {}}
         raise FederationError("the coordinator has no result of this run")
@@ -227,17 +226,17 @@ def _role(kit: Kit) -> str:
     return next((p.role for p in kit.federation.people if p.name == kit.name), "?")
 
 
-def _names(found: Any) -> set[str]:
+def _client_names(status: Any) -> set[str]:
     """Return the clients that FLARE's status names, wherever it names them."""
     names: set[str] = set()
-    if isinstance(found, dict):
-        if isinstance(found.get("client_name"), str):
-            names.add(found["client_name"])
-        for value in found.values():
-            names |= _names(value)
-    elif isinstance(found, list):
-        for value in found:
-            names |= _names(value)
+    if isinstance(status, dict):
+        if isinstance(status.get("client_name"), str):
+            names.add(status["client_name"])
+        for value in status.values():
+            names |= _client_names(value)
+    elif isinstance(status, list):
+        for value in status:
+            names |= _client_names(value)
     return names
 
 
@@ -253,7 +252,7 @@ def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] 
         "min_clients": 1 if order.tolerates_absence else len(sites),
         "mandatory_clients": [] if order.tolerates_absence else sites,
         "deploy_map": {"app": ["server", *sites]},
-        "cofill_goes_on": order.tolerates_absence,
+        TOLERATES_ABSENCE: order.tolerates_absence,
     }
     server = {
         "format_version": 2,

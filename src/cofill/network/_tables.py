@@ -1,4 +1,4 @@
-"""A site's own tables: its views and the people it may name, read where they lie."""
+"""Read a site's tables: its views and the ids of people whom it may name."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["read_people", "read_site_views"]
 
 
 def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
-    """Read a site's views; a fault is told here and only named elsewhere."""
+    """Return a site's views by name, in the federation's order."""
     views = {}
-    for name, given in config.views.items():
-        source = Source(given.source)
-        table = source.read(given.id)
-        kinds = dict(given.kinds)
-        if given.image is not None:  # pixels are numbers, also those that are dark everywhere
-            kinds = {c: "numeric" for c in table.column_names if c != given.id}
-        rules = ColumnRules(kinds, given.ignore, federation.id_type, **source.rules)
+    for name, view_source in config.views.items():
+        source = Source(view_source.source)
+        table = source.read(view_source.id)
+        kinds = dict(view_source.kinds)
+        if view_source.image is not None:  # pixels are numbers, also those that are dark everywhere
+            kinds = {c: "numeric" for c in table.column_names if c != view_source.id}
+        rules = ColumnRules(kinds, view_source.ignore, federation.id_type, **source.rules)
         rules.check({name: table.column_names})
-        view = view_from_table(name, table, id=given.id, rules=rules, where=source.label)
-        views[name] = view if given.image is None else _image(view, given.image)
+        view = view_from_table(name, table, id=view_source.id, rules=rules, where=source.label)
+        views[name] = view if view_source.image is None else _image(view, view_source.image)
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}
@@ -44,12 +44,12 @@ def _image(view: View, shape: tuple[int, ...]) -> View:
 
 def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:
     """Return the ids whom a site may name beside those of its views."""
-    given = config.people
-    if given is None:
+    people = config.people
+    if people is None:
         return None
-    source = Source(given.source)
-    table = source.read(given.id)
-    if given.id not in table.column_names:
-        raise DataError(f"{source.label} has no id column {given.id!r}")
+    source = Source(people.source)
+    table = source.read(people.id)
+    if people.id not in table.column_names:
+        raise DataError(f"{source.label} has no id column {people.id!r}")
     rules = ColumnRules(id_type=federation.id_type, **source.rules)
-    return np.unique(read_ids(table.column(given.id), source.label, rules))
+    return np.unique(read_ids(table.column(people.id), source.label, rules))
