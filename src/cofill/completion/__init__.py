@@ -3,6 +3,7 @@
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, require_rows, silent
 from cofill.completion._evaluate import evaluate
+from cofill.completion._folder import CompletionFolder
 from cofill.completion._intervals import conformal_radius, with_intervals
 from cofill.completion._job import CompletionJob, CompletionResult, run_completion
 from cofill.completion._registry import Method, find, make, methods, register
@@ -11,6 +12,7 @@ from cofill.completion._rubin import Pooled, rubin
 __all__ = [
     "AbstractCompleter",
     "Completed",
+    "CompletionFolder",
     "CompletionJob",
     "CompletionResult",
     "Method",

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofill.completion._completed import Completed
 from cofill.errors import DataError
 from cofill.metrics import r2
+from cofill.privacy import SentLog
 from cofill.views import Feature, Kind, MultiView
 
 __all__ = ["AbstractCompleter", "Progress", "require_rows", "silent"]
@@ -33,6 +34,8 @@ class AbstractCompleter(BaseEstimator, ABC):
     """
 
     name: ClassVar[str]
+    sent: SentLog | None = None
+    """Where sites' releases are kept for an audit, if set before `fit`; no parameter of clones."""
     features_: dict[str, tuple[Feature, ...]]
 
     def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:

@@ -16,10 +16,11 @@ from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
 from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
+from cofill.completion._folder import RECORD_FORMAT, CompletionFolder
 from cofill.completion._intervals import with_intervals
 from cofill.completion._registry import check_settings, find, make
 from cofill.errors import DataError, SettingError
-from cofill.files import check_new_folder, new_folder, write_json
+from cofill.files import check_new_folder, new_folder
 from cofill.metrics import ResultRecord, versions
 from cofill.privacy import Ledger
 from cofill.views import (
@@ -120,9 +121,11 @@ class CompletionResult:
 
 
 def run_completion(job: CompletionJob, progress: Progress | None = None) -> CompletionResult:
-    """Run a job; after an error or an interrupt nothing of it remains on disk."""
+    """Run a job; after an error or an interrupt nothing of it remains on disk.
+
+    A folder also keeps what the sites of the method sent, for an audit.
+    """
     report_progress = progress or silent
-    started = time.perf_counter()
     if job.to_database:
         check_new_tables(_table_names(job), job.out)
     else:
@@ -132,6 +135,19 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
         job.sources, id=job.id, kinds=job.kinds, ignore=job.ignore, id_type=job.id_type
     )
     require_shared_individuals(views)
+    if job.to_database:
+        return _complete(job, views, report_progress, None)
+    with new_folder(Path(job.out)) as folder:
+        return _complete(job, views, report_progress, CompletionFolder(folder))
+
+
+def _complete(
+    job: CompletionJob,
+    views: MultiView,
+    report_progress: Progress,
+    folder: CompletionFolder | None,
+) -> CompletionResult:
+    started = time.perf_counter()
     makers = {
         name: _maker(name, job.settings if name == job.method else {})
         for name in dict.fromkeys([job.method, *job.compare] if job.evaluate else [job.method])
@@ -140,6 +156,7 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
     own_intervals = job.intervals is not None and "interval" in completer.get_params()
     if own_intervals:
         completer.set_params(interval=job.intervals)
+    completer.sent = None if folder is None else folder.sent
     completed = completer.fit_complete(views, progress=report_progress)
     if job.intervals is not None and not own_intervals:
         report_progress("intervals", 0.0)
@@ -154,11 +171,11 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
         )
     report_progress("write", 0.0)
     facts = _facts(job, completed, time.perf_counter() - started) | _learned(completer)
-    if job.to_database:
+    if folder is None:
         files = _write_database(job, completed)
     else:
         ledger: Ledger | None = getattr(completer, "ledger_", None)
-        files = _write_folder(job, completed, record, facts, ledger)
+        files = _write_folder(folder, job, completed, record, facts, ledger)
     report_progress("write", 1.0)
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
 
@@ -195,25 +212,24 @@ def _write_database(job: CompletionJob, completed: Completed) -> tuple[str, ...]
 
 
 def _write_folder(
+    folder: CompletionFolder,
     job: CompletionJob,
     completed: Completed,
     record: ResultRecord | None,
     facts: dict[str, Any],
     ledger: Ledger | None,
 ) -> tuple[str, ...]:
-    target = Path(job.out)
-    with new_folder(target) as folder:
-        for view, source in job.sources.items():
-            ending = ".csv" if Source(source).form == "csv" else ".parquet"
-            write_table(completed.table(view), folder / f"{view}{ending}")
-            write_table(completed.origin_table(view), folder / f"{view}_origin{ending}")
-        write_json(folder / "completion.json", facts, sync=False)
-        if record is not None:
-            record.write(folder / "evaluation.json")
-            write_table(feature_errors(record), folder / "evaluation_features.csv")
-        if ledger is not None:
-            ledger.save(folder / "ledger.jsonl")
-        return tuple(sorted(p.name for p in folder.iterdir()))
+    for view, source in job.sources.items():
+        ending = ".csv" if Source(source).form == "csv" else ".parquet"
+        write_table(completed.table(view), folder.table(view, ending))
+        write_table(completed.origin_table(view), folder.origin(view, ending))
+    folder.write_record(facts)
+    if record is not None:
+        record.write(folder.evaluation)
+        write_table(feature_errors(record), folder.feature_errors)
+    if ledger is not None:
+        ledger.save(folder.ledger)
+    return tuple(sorted(path.name for path in folder.path.iterdir()))
 
 
 def feature_errors(record: ResultRecord) -> pa.Table:
@@ -241,7 +257,7 @@ def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[st
     if job.to_database:
         settings["out"] = Source(job.out).label
     return {
-        "format": "cofill-completion",
+        "format": RECORD_FORMAT,
         "version": 1,
         "settings": settings,
         "individuals": completed.source.n_individuals,

@@ -153,7 +153,7 @@ class CooperativeReconstruction(AbstractCompleter):
         """Return sites that stand before a step, each with the budget."""
         budgets = {} if self.budget is None else dict.fromkeys(sites, self.budget)
         ledger = Ledger() if ledger is None else ledger
-        return Federation(sites, ledger, budgets=budgets, next_step=next_step)
+        return Federation(sites, ledger, budgets=budgets, sent=self.sent, next_step=next_step)
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         fit_many([self], [views], progress=progress)
@@ -169,6 +169,8 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _take_over(self, federation: Federation[CooperativeSite]) -> None:
         """Keep a federation that has learned."""
+        if self.sent is not None:
+            self.sent.write_secrets({name: site.secret for name, site in federation.sites.items()})
         self.federation_ = federation
         self.ledger_: Ledger = federation.ledger
         self.features_ = {

@@ -179,7 +179,12 @@ class SiteRunner:
         if number == self.schedule.report:
             outbox = self._report()
         else:
-            outbox = self._step(number, self._open(messages, number))
+            arrived = self._open(messages, number)
+            outbox = self._step(number, arrived)
+            common = [release for release in arrived if release.sender == COORDINATOR]
+            if self.config is not None and common:
+                # An audit of updates needs the model that each of them changed.
+                self.folder.received.write(number, self.schedule.name(number), common)
         if self.config is not None:  # the run's coordinator keeps times of its own party
             seconds = time.monotonic() - started
             self.folder.add_time(number, self.schedule.name(number), seconds)
@@ -289,6 +294,8 @@ class SiteRunner:
                 gate.pass_on(release, label)
         if self.config is not None:
             self.folder.sent.write(number, self.schedule.name(number), outbox)
+            secrets = {n: self.protocol.blinding_secret(p) for n, p in self.parties.items()}
+            self.folder.sent.write_secrets({n: s for n, s in secrets.items() if s is not None})
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         sealed = {}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cofill.errors import StoreError
-from cofill.files import write_atomically
+from cofill.files import read_document, write_atomically, write_json
 from cofill.privacy._release import Release, decode_releases, encode_releases
 
 __all__ = ["SentLog", "SentStep"]
 
-_FILE = re.compile(r"(\d{5})-(.+)\.safetensors")
+_FILE = re.compile(r"(\d{5,})-(.+)\.safetensors")
+_SECRETS = "cofill.secrets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +30,27 @@ class SentStep:
 class SentLog:
     """A folder with one file a step, readable by its owner only.
 
+    Codes are sent under tokens. So that the owner's audit can tell whose they are, the secret that
+    blinded the ids is kept beside them, in `secrets.json`: it tells the owner nothing new, and
+    whoever else could read it could read the owner's rows.
+
     Parameters
     ----------
     folder
         Where the files are; made when the first release is kept.
     last_rounds
         Of releases that belong to a round, only so many of the latest rounds are kept: training
-        for a hundred rounds would fill a disk. None keeps all of them.
+        for a hundred rounds would fill a disk, and the last rounds tell an attacker most of the
+        model that is used. None keeps all of them.
     """
 
     folder: Path
-    last_rounds: int | None = None
+    last_rounds: int | None = 3
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was kept."""
+        return self.folder.is_dir()
 
     def write(self, number: int, step: str, releases: Sequence[Release]) -> None:
         """Keep what was sent in a step."""
@@ -49,17 +60,38 @@ class SentLog:
         write_atomically(self.folder / f"{number:05}-{name}.safetensors", content, private=True)
         if self.last_rounds is not None and any(hasattr(r, "round") for r in releases):
             # Steps of the same name come back once a round.
-            same = sorted(self.folder.glob(f"*-{name}.safetensors"))
-            for path in same[: -self.last_rounds]:
+            same_name = [path for _, other, path in self._files() if other == name]
+            for path in same_name[: -self.last_rounds]:
                 path.unlink()
 
-    def __iter__(self) -> Iterator[SentStep]:
-        for path in sorted(self.folder.glob("*.safetensors")):
+    def _files(self) -> list[tuple[int, str, Path]]:
+        """Return the number and name of each step and its file, by number."""
+        files = []
+        for path in self.folder.glob("*.safetensors"):
             match = _FILE.fullmatch(path.name)
             if match is None:
                 raise StoreError(f"{path} is no file of sent releases; remove it")
-            releases = decode_releases(path.read_bytes(), path.name)
-            yield SentStep(int(match[1]), match[2], tuple(releases))
+            files.append((int(match[1]), match[2], path))
+        return sorted(files)
+
+    def __iter__(self) -> Iterator[SentStep]:
+        for number, name, path in self._files():
+            yield SentStep(number, name, tuple(decode_releases(path.read_bytes(), path.name)))
+
+    def write_secrets(self, secrets: Mapping[str, bytes]) -> None:
+        """Keep, by sender, the secret that blinded the ids in what it sent."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = {name: secret.hex() for name, secret in secrets.items()}
+        document = {"format": _SECRETS, "version": 1, "secrets": content}
+        write_json(self.folder / "secrets.json", document, private=True)
+
+    def secrets(self) -> dict[str, bytes]:
+        """Return, by sender, the secret that blinded the ids; empty where none was kept."""
+        path = self.folder / "secrets.json"
+        if not path.exists():
+            return {}
+        content = read_document(path, _SECRETS).get("secrets", {})
+        return {name: bytes.fromhex(secret) for name, secret in content.items()}
 
     def releases(self, kind: str, sender: str | None = None) -> list[Release]:
         """Return the releases of a type, in the order they were sent."""

@@ -160,7 +160,7 @@ def run_protocol(
                 progress(name, (at - start + share) / (end - start))
 
         report_progress(0.0)
-        _run_step(step, number, acting, report_progress)
+        _run_step(step, acting, report_progress)
         for copy in acting:
             at_sites = step.at == "sites"
             copy.next_step = (
@@ -196,7 +196,6 @@ def run_steps(
 
 def _run_step(
     step: Step[Any],
-    number: int,
     federations: Sequence[Federation[Any]],
     report_progress: ReportProgress,
 ) -> None:
@@ -225,12 +224,14 @@ def _run_step(
     for federation in federations:
         gate = Gate(federation.ledger, federation.budgets)
         sent = outboxes.get(id(federation), [])
+        # Steps come back every round; the number of its first release in the ledger does not.
+        first_entry = len(federation.ledger)
         for release in sent:
             federation.inboxes.setdefault(release.receiver, []).append(
                 gate.pass_on(release, step.name)
             )
         if federation.sent is not None and sent:
-            federation.sent.write(number, step.name, sent)
+            federation.sent.write(first_entry, step.name, sent)
 
 
 def check_sender(release: Any, sender: str, parties: Sequence[str], step: str) -> None:

@@ -21,16 +21,15 @@ __all__ = ["PartyFolder", "RunFolder"]
 
 _RUN_FORMAT = "cofill.run"
 _FAULT_FORMAT = "cofill.fault"
-# Updates of many rounds would fill a disk, and the last ones tell an attacker most of the end.
-_KEPT_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run at one party.
 
-    ``state`` is what the party has become, ``sent`` what it has sent, ``messages`` what is on its
-    way through the coordinator, ``times`` how long steps took.
+    ``state`` is what the party has become, ``sent`` what it has sent and ``received`` what the
+    coordinator sent it, ``messages`` what is on its way through the coordinator, ``times`` how long
+    steps took.
     """
 
     path: Path
@@ -52,7 +51,12 @@ class RunFolder:
     @property
     def sent(self) -> SentLog:
         """The releases that the party has sent."""
-        return SentLog(self.path / "sent", last_rounds=_KEPT_ROUNDS)
+        return SentLog(self.path / "sent")
+
+    @property
+    def received(self) -> SentLog:
+        """What the coordinator sent the party in the last rounds, such as common models."""
+        return SentLog(self.path / "received")
 
     @property
     def messages(self) -> Path:

@@ -202,6 +202,13 @@ class AbstractProtocol(ABC):
     def finish(self, party: Any, data: LocalData) -> SiteResult:
         """Return what a site's party has produced."""
 
+    def blinding_secret(self, party: Any) -> bytes | None:
+        """Return the secret under which a site's party sends ids; None where it sends none.
+
+        It is kept with what the site has sent, for the audit of its owner.
+        """
+        return None
+
     def summarise(self, coordinator: Any) -> dict[str, Any]:
         """Return what the coordinator's party may tell of a run: figures, no row."""
         return {}
