@@ -43,19 +43,19 @@ def test_reading_between_pixels_is_bilinear():
     rng = np.random.default_rng(0)
     image = rng.normal(size=(2, 1, 5, 7)).astype(np.float32)
     row, column = rng.uniform(0, 4, size=(2, 5, 7)), rng.uniform(0, 6, size=(2, 5, 7))
-    made = _read(jnp.asarray(image), jnp.asarray(row), jnp.asarray(column))
+    result = _read(jnp.asarray(image), jnp.asarray(row), jnp.asarray(column))
     for at in range(2):
         oracle = map_coordinates(image[at, 0], [row[at], column[at]], order=1)
-        np.testing.assert_allclose(made[at, 0], oracle, atol=1e-5)
+        np.testing.assert_allclose(result[at, 0], oracle, atol=1e-5)
 
 
 def test_warps_are_small_and_differ_from_image_to_image():
     image = np.zeros((1, 1, 16, 16), np.float32)
     image[:, :, 5:11, 5:11] = 1.0
     many = jnp.asarray(np.repeat(image, 20, axis=0))
-    made = np.asarray(warp(jax.random.key(0), many, WarpSettings(elastic=0.02)))
-    assert np.unique(made.reshape(20, -1), axis=0).shape[0] == 20
-    assert 0.7 * image.sum() < made.sum() / 20 < 1.3 * image.sum()
+    result = np.asarray(warp(jax.random.key(0), many, WarpSettings(elastic=0.02)))
+    assert np.unique(result.reshape(20, -1), axis=0).shape[0] == 20
+    assert 0.7 * image.sum() < result.sum() / 20 < 1.3 * image.sum()
     turned = WarpSettings(rotation=0, shift=0.2, zoom=0, shear=0)
     down = np.asarray(warp(jax.random.key(1), many, turned)).sum(axis=(1, 3))
     middle = (down * np.arange(16)).sum(axis=1) / down.sum(axis=1)
@@ -86,13 +86,13 @@ def test_patches_and_products_are_a_convolution():
     image = jnp.asarray(rng.normal(size=(2, 1, 8, 8)), jnp.float32)
     kernel = weights["layer0"].reshape(3, 3, 2, 2, 1, 3)  # place i, j; pixel a, b; channel in, out
     kernel = kernel.transpose(0, 2, 1, 3, 4, 5).reshape(6, 6, 1, 3)
-    made = jax.lax.conv_general_dilated(
+    result = jax.lax.conv_general_dilated(
         jnp.moveaxis(image, 1, 3), kernel, (2, 2), [(2, 2), (2, 2)],
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )  # fmt: skip
-    made = made - made.mean(axis=-1, keepdims=True)
-    made = jax.nn.relu(made / jnp.sqrt((made**2).mean(axis=-1, keepdims=True) + 1e-5))
-    hidden = made.reshape(2, -1) @ weights["layer1"]
+    result = result - result.mean(axis=-1, keepdims=True)
+    result = jax.nn.relu(result / jnp.sqrt((result**2).mean(axis=-1, keepdims=True) + 1e-5))
+    hidden = result.reshape(2, -1) @ weights["layer1"]
     hidden = hidden - hidden.mean(axis=-1, keepdims=True)
     hidden = jax.nn.relu(hidden / jnp.sqrt((hidden**2).mean(axis=-1, keepdims=True) + 1e-5))
     logits, code = apply_network(weights, image, 1, settings)
@@ -129,16 +129,18 @@ def test_partners_follow_rows_and_not_the_other_way():
 
 def test_a_site_with_one_group_is_not_pushed_to_make_up_others():
     # All rows of the site are in group 0, as a third of all rows are; evenness must not mind.
-    common, own = jnp.array([0.34, 0.33, 0.33]), jnp.array([0.999, 0.0005, 0.0005])
+    common, site_shares = jnp.array([0.34, 0.33, 0.33]), jnp.array([0.999, 0.0005, 0.0005])
 
-    def push(common, own):
+    def push(common, site_shares):
         def loss(logits):
-            return objective(head_terms(logits, logits), common, own, ObjectiveSettings(1, 1000))
+            return objective(
+                head_terms(logits, logits), common, site_shares, ObjectiveSettings(1, 1000)
+            )
 
         logits = jnp.array([[8.0, 0.0, 0.0]] * 4)
         return float(abs(jax.grad(loss)(logits)).sum())
 
-    assert push(common, own) < 0.1 * push(own, own)
+    assert push(common, site_shares) < 0.1 * push(site_shares, site_shares)
 
 
 # --- rounds -----------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
     state = DeepState(np.zeros((3, 4), np.float32), shares, np.arange(3), np.full(3, np.nan))
     conductor = Conductor(("a", "b"), kinds, settings, "none", 0, None, state)
 
-    def told(name, rows, value, doubt):
+    def update(name, rows, value, doubt):
         return Update(
             sender=name,
             receiver="coordinator",
@@ -216,7 +218,7 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
         )
 
     doubt = np.array([[0.5], [0.1], [0.4]])
-    inbox = (told("b", 30, 4.0, doubt), told("a", 10, 0.0, doubt))
+    inbox = (update("b", 30, 4.0, doubt), update("a", 10, 0.0, doubt))
     after = _averaged(conductor, inbox)
     np.testing.assert_allclose(after.weights, np.full((1, 4), 3.0))
     assert after.restarts.tolist() == [1]
@@ -226,7 +228,7 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
     with pytest.raises(DataError, match="refused"):
         _averaged(conductor, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
     with pytest.raises(TrainingError, match="diverged"):
-        _averaged(conductor, (told("b", 30, np.nan, doubt), inbox[1]))
+        _averaged(conductor, (update("b", 30, np.nan, doubt), inbox[1]))
 
 
 def test_each_restart_starts_at_one_site_and_comes_to_all():
@@ -238,31 +240,31 @@ def test_each_restart_starts_at_one_site_and_comes_to_all():
     sites = [ClusterSite(n, rng.normal(size=(20, 16)), kinds, settings, "none", 0) for n in names]
     begun = Conductor(names, kinds, settings, "none", 0)
     homes = _homes(begun)
-    assert sorted(len(own) for own in homes.values()) == [1, 2]
+    assert sorted(len(home) for home in homes.values()) == [1, 2]
     assert sorted(np.concatenate(list(homes.values()))) == [0, 1, 2]
     [(conductor, sent)] = _start([begun], [()], None)
     first = conductor.state.weights
     inboxes = [tuple(r for r in sent if r.receiver == n) for n in names]
-    made = _train_apart(sites, inboxes, None)
-    told = tuple(release for _, outbox in made for release in outbox)
-    [(gathered, models)] = _gather([conductor], [told], None)
-    for name, own in homes.items():
-        [update] = [u for u in told if u.sender == name]
-        moved = update.change.reshape(len(own), -1)
-        np.testing.assert_allclose(gathered.state.weights[own] - first[own], moved, atol=1e-6)
+    result = _train_apart(sites, inboxes, None)
+    updates = tuple(release for _, outbox in result for release in outbox)
+    [(gathered, models)] = _gather([conductor], [updates], None)
+    for name, home in homes.items():
+        [update] = [u for u in updates if u.sender == name]
+        moved = update.change.reshape(len(home), -1)
+        np.testing.assert_allclose(gathered.state.weights[home] - first[home], moved, atol=1e-6)
         assert (abs(moved).max(axis=1) > 1e-3).all()
     assert [len(m.extras["restarts"]) for m in models] == [3, 3]
-    assert all(site.memory is None for site, _ in made)
+    assert all(site.memory is None for site, _ in result)
     with pytest.raises(DataError, match="has sent no update"):
-        _gather([conductor], [told[:1]], None)
+        _gather([conductor], [updates[:1]], None)
     with pytest.raises(DataError, match="refused"):
-        _gather([conductor], [(replace(told[0], change=np.zeros(5)), told[1])], None)
+        _gather([conductor], [(replace(updates[0], change=np.zeros(5)), updates[1])], None)
 
 
 def test_fewer_restarts_than_sites_and_tables_that_start_from_k_means():
     kinds, names = Kinds(("x",), (True,), (1, 1, 1)), tuple("abcdef")
     few = Conductor(names, kinds, DeepSettings(restarts=2), "none", 3)
-    assert {len(own) for own in _homes(few).values()} == {1}
+    assert {len(home) for home in _homes(few).values()} == {1}
     assert len(_homes(few)) == 2
     assert plan_of(DeepSettings(rounds=10, local_steps=4), kinds).apart == 16
     assert plan_of(DeepSettings(), Kinds(("x",), (True,))).apart == 0
@@ -279,14 +281,14 @@ def test_groups_of_digits_are_better_than_k_means_and_no_label_is_used(digits):
         10, restarts=2, rounds=12, local_steps=20, batch=64, learning_rate=2e-3, start="kmeans",
         network=NetworkSettings((12, 24), (48,)), warp=WarpSettings(10, 0.08, 0.1, 0.1),
     ).fit(sites)  # fmt: skip
-    truth = np.concatenate([labels[own.ids] for own in sites.values()])
-    found = clustering_accuracy(truth, model.labels_)
+    truth = np.concatenate([labels[views_of_site.ids] for views_of_site in sites.values()])
+    accuracy = clustering_accuracy(truth, model.labels_)
     pooled = pooled_kmeans(views["image"].cells.astype(float), 10, restarts=3)[1]
-    assert found > clustering_accuracy(labels, pooled) + 0.02
+    assert accuracy > clustering_accuracy(labels, pooled) + 0.02
     np.testing.assert_array_equal(model.predict(sites)["site_1"], model.labels_by_site_["site_1"])
     assert model.restart_ == int(np.nanargmin(model.history_[-1]))
     assert {e.kind for e in model.ledger_} == {"group-sums", "model", "update"}
-    cells = np.concatenate([own["image"].cells for own in sites.values()])
+    cells = np.concatenate([views_of_site["image"].cells for views_of_site in sites.values()])
     largest = np.bincount(model.labels_).argmax()
     np.testing.assert_allclose(
         model.centers_[largest], cells[model.labels_ == largest].mean(axis=0), atol=1e-9

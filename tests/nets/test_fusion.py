@@ -73,8 +73,8 @@ def fitted(shares):
     """Fusions of several problems, learned in one call."""
     problems = {"product": PRODUCT, "sine": SINE, "coded": coded_problem()}
     problems["apart"] = never_together()
-    made = fit_fusions(list(problems.values()), SMALL, progress=shares.append)
-    return dict(zip(problems, made, strict=True))
+    fusions = fit_fusions(list(problems.values()), SMALL, progress=shares.append)
+    return dict(zip(problems, fusions, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -85,24 +85,24 @@ def alone():
 def test_ridge_alone_recovers_a_linear_relation():
     x, new = inputs_of(60), inputs_of(20, seed=1)
     slope = np.array([[1.0, 0.0], [-2.0, 3.0], [0.5, 1.0]])
-    (made,) = fit_fusions([problem_of(x, x @ slope + 4)], RIDGE)
-    predicted = made.predict(new, np.ones((20, 2), bool))
+    (fusion,) = fit_fusions([problem_of(x, x @ slope + 4)], RIDGE)
+    predicted = fusion.predict(new, np.ones((20, 2), bool))
     np.testing.assert_allclose(predicted, new @ slope + 4, atol=1e-3)
-    assert r2(x @ slope + 4, made.out_of_fold) > 0.999
-    assert (made.weight_decay, made.networks) == (None, ())
+    assert r2(x @ slope + 4, fusion.out_of_fold) > 0.999
+    assert (fusion.weight_decay, fusion.networks) == (None, ())
 
 
 def test_ridge_alone_is_ridge_regression_with_the_penalty_chosen_for_each_output():
     rng = np.random.default_rng(2)
     x = inputs_of(60)
     y = x @ rng.normal(size=(3, 2)) + rng.normal(size=(60, 2)) * [0.1, 20]
-    (made,) = fit_fusions([problem_of(x, y)], RIDGE)
+    (fusion,) = fit_fusions([problem_of(x, y)], RIDGE)
     unit = np.trace(np.cov(x.T, bias=True)) / 3
-    for k, penalty in enumerate(PENALTIES[made.penalty]):
+    for k, penalty in enumerate(PENALTIES[fusion.penalty]):
         theirs = Ridge(alpha=60 * unit * penalty, solver="svd").fit(x, y[:, k]).predict(x)
-        ours = made.predict(x, np.ones((60, 2), bool))[:, k]
+        ours = fusion.predict(x, np.ones((60, 2), bool))[:, k]
         np.testing.assert_allclose(ours, theirs, rtol=1e-7)
-    assert made.penalty[0] < made.penalty[1]
+    assert fusion.penalty[0] < fusion.penalty[1]
 
 
 def test_networks_learn_what_ridge_cannot(alone):
@@ -124,9 +124,9 @@ def test_noise_is_fitted_but_not_predicted_out_of_fold(monkeypatch):
     x, y = rng.normal(size=(60, 40)), rng.normal(size=(60, 3))
     there = np.ones((60, 1), bool)
     noise = FusionProblem(x, there, ((0, 40),), y, (Block("squared", 0, 3),))
-    (made,) = fit_fusions([noise], RIDGE)
-    assert r2(y, made.predict(x, there)) > 0.4
-    assert r2(y, made.out_of_fold) < 0
+    (fusion,) = fit_fusions([noise], RIDGE)
+    assert r2(y, fusion.predict(x, there)) > 0.4
+    assert r2(y, fusion.out_of_fold) < 0
 
 
 @pytest.mark.parametrize("row", [0, 101])
@@ -139,7 +139,7 @@ def test_a_rows_own_target_does_not_move_its_out_of_fold_predictions(monkeypatch
     folds = _folds(PRODUCT, SMALL)
     inside = folds == folds[row]
 
-    linear = [made.out_of_fold for made in fit_fusions(pair, replace(RIDGE, folds=2))]
+    linear = [fusion.out_of_fold for fusion in fit_fusions(pair, replace(RIDGE, folds=2))]
     networks = [
         _cross_validate([problem], [folds], SMALL, lambda _: None)[0][0.01] for problem in pair
     ]
@@ -154,9 +154,9 @@ def test_what_is_left_open_depends_on_the_rows():
     assert few.members == some.members > many.members
     assert max(many.weight_decays) < max(some.weight_decays)
     assert many.steps > some.steps
-    given = FusionSettings(hidden=(7,), dropout=0.0, steps=3).chosen(10)
-    assert (given.hidden, given.dropout, given.steps) == ((7,), 0.0, 3)
-    assert given.members == few.members
+    chosen = FusionSettings(hidden=(7,), dropout=0.0, steps=3).chosen(10)
+    assert (chosen.hidden, chosen.dropout, chosen.steps) == ((7,), 0.0, 3)
+    assert chosen.members == few.members
     # Rows of one fold belong to the problem's size, not to their own.
     assert FusionSettings().training(700, 1050).learning_rate == some.learning_rate
     assert [FusionSettings().training(n, n).batch_size for n in (100, 1800, 27_000, 10**6)] == [
@@ -169,13 +169,13 @@ def test_coded_cells_are_probabilities_and_shares_are_shares(fitted):
     coded = fitted["coded"]
     new = inputs_of(40, seed=5)
     for present in ([True, True], [True, False], [False, True], [False, False]):
-        made = coded.predict(new, np.tile(present, (40, 1)))
-        assert np.isfinite(made).all()
-        assert ((made[:, 1:] >= 0) & (made[:, 1:] <= 1)).all()
-        np.testing.assert_allclose(made[:, 2:].sum(axis=1), 1, rtol=1e-6)
+        cells = coded.predict(new, np.tile(present, (40, 1)))
+        assert np.isfinite(cells).all()
+        assert ((cells[:, 1:] >= 0) & (cells[:, 1:] <= 1)).all()
+        np.testing.assert_allclose(cells[:, 2:].sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(coded.out_of_fold[:, 2:].sum(axis=1), 1, rtol=1e-6)
-    for made in fitted.values():
-        assert ((made.share >= 0) & (made.share <= 1)).all()
+    for fusion in fitted.values():
+        assert ((fusion.share >= 0) & (fusion.share <= 1)).all()
     assert len(set(coded.share[2:])) == 1
     assert coded.share[0] > 0.5
 
@@ -192,8 +192,8 @@ def test_a_pattern_nobody_needed_is_served_by_ridge_alone(fitted):
         ([True, False], False),
     ):
         there = np.tile(present, (40, 1))
-        made, linear = coded.predict(new, there), ridge.predict(new, there)
-        assert np.array_equal(made, linear) is same
+        blended, linear = coded.predict(new, there), ridge.predict(new, there)
+        assert np.array_equal(blended, linear) is same
     # In one call, each row by its own pattern.
     there = np.array([[True, False], [False, True]] * 20)
     mixed = coded.predict(new, there)
@@ -204,9 +204,9 @@ def test_a_pattern_nobody_needed_is_served_by_ridge_alone(fitted):
 
 def test_a_group_that_no_row_to_learn_from_has_says_nothing(fitted):
     apart = fitted["apart"]
-    made = apart.predict(inputs_of(40, seed=5), np.tile([False, True], (40, 1)))
-    np.testing.assert_allclose(made, np.tile(made[:1], (40, 1)), atol=1e-6)
-    np.testing.assert_allclose(made[0], np.nanmean(never_together().targets, axis=0), atol=1e-6)
+    cells = apart.predict(inputs_of(40, seed=5), np.tile([False, True], (40, 1)))
+    np.testing.assert_allclose(cells, np.tile(cells[:1], (40, 1)), atol=1e-6)
+    np.testing.assert_allclose(cells[0], np.nanmean(never_together().targets, axis=0), atol=1e-6)
 
 
 def test_a_group_that_is_missing_is_not_read(fitted):
@@ -219,8 +219,8 @@ def test_a_group_that_is_missing_is_not_read(fitted):
 
 def test_no_rows_give_no_predictions(fitted):
     for name, width in (("product", 1), ("coded", 5)):
-        made = fitted[name].predict(np.empty((0, 3)), np.empty((0, 2), bool))
-        assert made.shape == (0, width)
+        cells = fitted[name].predict(np.empty((0, 3)), np.empty((0, 2), bool))
+        assert cells.shape == (0, width)
 
 
 def test_a_problem_does_not_depend_on_the_others_in_the_call(fitted, alone):
@@ -294,5 +294,5 @@ def test_one_row_is_not_enough():
 
 
 def test_two_rows_are_enough_for_ridge():
-    (made,) = fit_fusions([problem_of(inputs_of(2), np.array([1.0, 3.0]))], RIDGE)
-    assert np.isfinite(made.predict(inputs_of(4), np.ones((4, 2), bool))).all()
+    (fusion,) = fit_fusions([problem_of(inputs_of(2), np.array([1.0, 3.0]))], RIDGE)
+    assert np.isfinite(fusion.predict(inputs_of(4), np.ones((4, 2), bool))).all()

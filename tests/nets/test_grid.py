@@ -13,13 +13,13 @@ from cofill.nets import DetailNet, GridNet, Layout, layout_of
 from cofill.nets._grid import _convolved, gather_neighbours
 
 
-def conv(layer, given, deep):
+def conv(layer, grids, deep):
     """XLA's 3 × 3 convolution with the same numbers."""
     kernel = layer["w"].reshape(3, 3, deep, -1)
-    made = lax.conv_general_dilated(
-        given, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    output = lax.conv_general_dilated(
+        grids, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    return made + layer["b"]
+    return output + layer["b"]
 
 
 def some(*shape, seed=0):
@@ -30,10 +30,10 @@ def some(*shape, seed=0):
 def test_nine_products_are_a_convolution(shape):
     deep = shape[-1]
     layer = {"w": some(9 * deep, 4), "b": some(4, seed=1)}
-    given = some(*shape, seed=2)
-    expected = conv(layer, given, deep)
-    np.testing.assert_allclose(jax.jit(_convolved)(layer, given), expected, atol=1e-5)
-    near = jax.jit(gather_neighbours)(given)
+    grids = some(*shape, seed=2)
+    expected = conv(layer, grids, deep)
+    np.testing.assert_allclose(jax.jit(_convolved)(layer, grids), expected, atol=1e-5)
+    near = jax.jit(gather_neighbours)(grids)
     assert near.shape == (*shape[:3], 9 * deep)
     np.testing.assert_allclose(near @ layer["w"] + layer["b"], expected, atol=1e-5)
 
@@ -41,15 +41,15 @@ def test_nine_products_are_a_convolution(shape):
 def test_a_grid_network_is_a_chain_of_convolutions():
     net = GridNet((4, 3), 2, 5, width=3, blocks=2)
     params = jax.jit(net.init)(jax.random.key(0))
-    given = some(2, 4, 3, 2)
+    grids = some(2, 4, 3, 2)
     relu = jax.nn.relu
-    hidden = conv(params["stem"], given, 2)
+    hidden = conv(params["stem"], grids, 2)
     for k in range(2):
         block = params[f"block{k}"]
         moved = relu(conv(block["near"], relu(hidden), 3))
         hidden = hidden + moved @ block["same"]["w"] + block["same"]["b"]
-    expected = conv(params["head"], jnp.concatenate([relu(hidden), given], axis=-1), 5)
-    np.testing.assert_allclose(jax.jit(net)(params, given), expected, atol=1e-5)
+    expected = conv(params["head"], jnp.concatenate([relu(hidden), grids], axis=-1), 5)
+    np.testing.assert_allclose(jax.jit(net)(params, grids), expected, atol=1e-5)
 
 
 def test_one_place_is_a_perceptron_without_neighbours():
@@ -91,18 +91,18 @@ def test_a_detail_networks_shape_parameters_and_reach():
         "block0": 9 * 5 * 5 + 5 + 5 * 5 + 5,
     }
     assert {name: count(part) for name, part in params.items()} == sizes
-    made = jax.jit(net)(params, some(3, 8, 6, 3))
-    assert made.shape == (3, 8, 6, 2)
+    output = jax.jit(net)(params, some(3, 8, 6, 3))
+    assert output.shape == (3, 8, 6, 2)
     # Full size by hand: convolutions around the coarse grid, which is cut off here.
     flat = {**params, "up": jax.tree.map(jnp.zeros_like, params["up"])}
-    given = some(2, 8, 6, 3, seed=4)
+    grids = some(2, 8, 6, 3, seed=4)
     relu = jax.nn.relu
-    fine = relu(conv(params["first"], given, 3))
+    fine = relu(conv(params["first"], grids, 3))
     fine = relu(conv(params["second"], fine, 4))
     both = jnp.concatenate([fine, jnp.zeros_like(fine)], axis=-1)
     fine = relu(conv(params["third"], both, 8))
-    expected = conv(params["head"], jnp.concatenate([fine, given], axis=-1), 7)
-    np.testing.assert_allclose(jax.jit(net)(flat, given), expected, atol=1e-5)
+    expected = conv(params["head"], jnp.concatenate([fine, grids], axis=-1), 7)
+    np.testing.assert_allclose(jax.jit(net)(flat, grids), expected, atol=1e-5)
 
 
 @given(

@@ -45,11 +45,11 @@ def test_a_row_is_shown_with_one_of_its_patterns_in_their_shares():
         for choice in map(tuple, choices.tolist()):
             wanted[choice] = wanted.get(choice, 0) + 1 / len(choices)
         seen, counts = np.unique(shown[k::3], axis=0, return_counts=True)
-        found = dict(zip(map(tuple, seen.tolist()), counts / counts.sum(), strict=True))
-        assert set(found) == set(wanted)
+        shown_patterns = dict(zip(map(tuple, seen.tolist()), counts / counts.sum(), strict=True))
+        assert set(shown_patterns) == set(wanted)
         for choice, share in wanted.items():
             # Four standard errors of a share of 400 draws.
-            assert abs(found[choice] - share) < 4 * np.sqrt(0.25 / 400)
+            assert abs(shown_patterns[choice] - share) < 4 * np.sqrt(0.25 / 400)
 
 
 def test_each_step_draws_anew():

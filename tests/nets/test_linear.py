@@ -43,11 +43,11 @@ def test_every_pattern_is_ridge_regression_on_the_columns_it_has(pattern):
     new, _ = rows_of(9, seed=1)
     present = np.tile(np.array(pattern, bool), (9, 1))
     moments = Moments.of(x, everything(50), y, GROUPS)
-    made = ridge_predict(moments, hidden(new, present), present, PENALTIES)
+    predicted = ridge_predict(moments, hidden(new, present), present, PENALTIES)
     columns = [c for g, there in enumerate(pattern) if there for c in COLUMNS[g]]
     for k, penalty in enumerate(PENALTIES):
         theirs = sklearn_ridge(x[:, columns], y, new[:, columns], penalty)
-        np.testing.assert_allclose(made[k], theirs, rtol=1e-8)
+        np.testing.assert_allclose(predicted[k], theirs, rtol=1e-8)
 
 
 def test_rows_of_several_patterns_are_predicted_each_with_its_own():
@@ -77,25 +77,29 @@ def test_each_output_may_have_its_own_penalty():
     x, y = rows_of(30)
     moments = Moments.of(x, everything(30), y, GROUPS)
     grid = ridge_predict(moments, x, everything(30), PENALTIES)
-    made = ridge_predict(moments, x, everything(30), PENALTIES, np.array([2, 0]))
-    np.testing.assert_allclose(made, np.stack([grid[2, :, 0], grid[0, :, 1]], axis=1), rtol=1e-12)
+    predicted = ridge_predict(moments, x, everything(30), PENALTIES, np.array([2, 0]))
+    np.testing.assert_allclose(
+        predicted, np.stack([grid[2, :, 0], grid[0, :, 1]], axis=1), rtol=1e-12
+    )
 
 
 def test_an_unknown_target_costs_only_its_own_output():
     x, y = rows_of(60)
     y[::3, 1] = np.nan
     known = ~np.isnan(y[:, 1])
-    made = ridge_predict(Moments.of(x, everything(60), y, GROUPS), x, everything(60), PENALTIES)
-    assert np.isfinite(made).all()
+    predicted = ridge_predict(
+        Moments.of(x, everything(60), y, GROUPS), x, everything(60), PENALTIES
+    )
+    assert np.isfinite(predicted).all()
     theirs = sklearn_ridge(x, y[:, 0], x, PENALTIES[1])
-    np.testing.assert_allclose(made[1, :, 0], theirs, rtol=1e-8)
+    np.testing.assert_allclose(predicted[1, :, 0], theirs, rtol=1e-8)
     # The inputs' covariance uses all rows, the covariance with the target those that know it.
     centred = x - x.mean(axis=0)
     covariance = centred.T @ centred / 60
     cross = centred[known].T @ (y[known, 1] - y[known, 1].mean()) / known.sum()
     penalty = PENALTIES[1] * np.trace(covariance) / 6
     slope = np.linalg.solve(covariance + penalty * np.eye(6), cross)
-    np.testing.assert_allclose(made[1, :, 1], y[known, 1].mean() + centred @ slope, rtol=1e-8)
+    np.testing.assert_allclose(predicted[1, :, 1], y[known, 1].mean() + centred @ slope, rtol=1e-8)
 
 
 def test_an_output_nobody_knows_and_a_group_nobody_has_give_finite_predictions():
@@ -104,17 +108,21 @@ def test_an_output_nobody_knows_and_a_group_nobody_has_give_finite_predictions()
     present = everything(20)
     present[:, 1] = False
     moments = Moments.of(hidden(x, present), present, y, GROUPS)
-    made = ridge_predict(moments, x, everything(20), PENALTIES)
-    assert np.isfinite(made).all()
-    assert (made[:, :, 1] == 0).all()
+    predicted = ridge_predict(moments, x, everything(20), PENALTIES)
+    assert np.isfinite(predicted).all()
+    assert (predicted[:, :, 1] == 0).all()
 
 
 def test_a_row_without_any_group_gets_the_targets_mean():
     x, y = rows_of(30)
     y[4, 0] = np.nan
     present = np.zeros((3, 3), bool)
-    made = ridge_predict(Moments.of(x, everything(30), y, GROUPS), x[:3] * 0, present, PENALTIES)
-    np.testing.assert_allclose(made, np.broadcast_to(np.nanmean(y, axis=0), (3, 3, 2)), rtol=1e-12)
+    predicted = ridge_predict(
+        Moments.of(x, everything(30), y, GROUPS), x[:3] * 0, present, PENALTIES
+    )
+    np.testing.assert_allclose(
+        predicted, np.broadcast_to(np.nanmean(y, axis=0), (3, 3, 2)), rtol=1e-12
+    )
 
 
 @given(seed=st.integers(0, 2**31), rows=st.integers(2, 25), share=st.floats(0.1, 0.9))
@@ -134,8 +142,8 @@ def test_pairwise_covariances_need_that():
     present = x != 0
     plain = (x.T @ x) / (present.T.astype(float) @ present)
     assert np.linalg.eigvalsh(plain).min() < -0.5
-    made = Moments.of(x, present, x[:, :1], ((0, 1), (1, 2), (2, 3))).covariance
-    assert np.linalg.eigvalsh(made).min() > -1e-12
+    predicted = Moments.of(x, present, x[:, :1], ((0, 1), (1, 2), (2, 3))).covariance
+    assert np.linalg.eigvalsh(predicted).min() > -1e-12
 
 
 @given(
@@ -148,6 +156,6 @@ def test_patterns_are_those_of_a_search_by_hand(present):
     by_hand = {}
     for i, row in enumerate(present.tolist()):
         by_hand.setdefault(tuple(row), []).append(i)
-    found = [(tuple(p.tolist()), rows.tolist()) for p, rows in patterns_of(present)]
-    assert len(found) == len(by_hand)
-    assert dict(found) == by_hand
+    patterns = [(tuple(p.tolist()), rows.tolist()) for p, rows in patterns_of(present)]
+    assert len(patterns) == len(by_hand)
+    assert dict(patterns) == by_hand

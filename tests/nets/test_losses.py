@@ -27,14 +27,14 @@ def table(rows=30):
 
 
 def test_each_kind_against_scikit_learn():
-    made, target = table()
-    expected = np.asarray(expectations(jnp.asarray(made), BLOCKS))
+    outputs, target = table()
+    expected = np.asarray(expectations(jnp.asarray(outputs), BLOCKS))
 
     def ours(block):
-        return mean(CellLoss((block,)).score(jnp.asarray(made), jnp.asarray(target)))
+        return mean(CellLoss((block,)).score(jnp.asarray(outputs), jnp.asarray(target)))
 
     assert ours(BLOCKS[0]) == pytest.approx(
-        mean_squared_error(target[:, :2], made[:, :2]), rel=1e-5
+        mean_squared_error(target[:, :2], outputs[:, :2]), rel=1e-5
     )
     binary = log_loss(target[:, 2:4].ravel(), expected[:, 2:4].ravel())
     assert ours(BLOCKS[1]) == pytest.approx(binary, rel=1e-5)
@@ -43,27 +43,27 @@ def test_each_kind_against_scikit_learn():
 
 
 def test_the_mean_is_over_observed_cells_with_weights():
-    made, target = table()
+    outputs, target = table()
     target[:10, 0] = np.nan
     target[5:15, 4:7] = np.nan
     blocks = (*BLOCKS[:2], Block("categorical", 4, 7, weight=2.5))
-    parts = [CellLoss((b,)).score(jnp.asarray(made), jnp.asarray(target)) for b in blocks]
+    parts = [CellLoss((b,)).score(jnp.asarray(outputs), jnp.asarray(target)) for b in blocks]
     total = sum(float(part[0].sum()) for part in parts)
-    whole = CellLoss(blocks).score(jnp.asarray(made), jnp.asarray(target))
+    whole = CellLoss(blocks).score(jnp.asarray(outputs), jnp.asarray(target))
     assert float(whole[1].sum()) == 20 + 30 + 60 + 20
     assert mean(whole) == pytest.approx(total / 130, rel=1e-5)
     assert float(parts[2][0].sum()) == pytest.approx(
-        2.5 * log_loss(target[15:, 4:].argmax(1), expectations(jnp.asarray(made), BLOCKS)[15:, 4:])
+        2.5 * log_loss(target[15:, 4:].argmax(1), expectations(jnp.asarray(outputs), BLOCKS)[15:, 4:])
         * 15 + 2.5 * log_loss(
-            target[:5, 4:].argmax(1), expectations(jnp.asarray(made), BLOCKS)[:5, 4:],
+            target[:5, 4:].argmax(1), expectations(jnp.asarray(outputs), BLOCKS)[:5, 4:],
             labels=[0, 1, 2],
         ) * 5, rel=1e-4,
     )  # fmt: skip
 
 
 @jax.jit
-def observed_mean(made, target):
-    total, count = CellLoss(BLOCKS).score(made, target)
+def observed_mean(outputs, target):
+    total, count = CellLoss(BLOCKS).score(outputs, target)
     return total.sum() / jnp.maximum(count.sum(), 1)
 
 
@@ -73,28 +73,28 @@ observed_slope = jax.jit(jax.grad(observed_mean))
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 6)), min_size=1, max_size=20))
 def test_missing_cells_have_no_gradient_and_change_nothing(holes):
-    made, target = table(8)
+    outputs, target = table(8)
     for row, column in holes:
         target[row, slice(4, 7) if column >= 4 else column] = np.nan
 
-    def loss(made):
-        return observed_mean(made, target)
+    def loss(outputs):
+        return observed_mean(outputs, target)
 
-    slope = np.asarray(observed_slope(jnp.asarray(made), target))
+    slope = np.asarray(observed_slope(jnp.asarray(outputs), target))
     assert np.isfinite(slope).all()
     assert (slope[np.isnan(target)] == 0).all()
-    other = np.where(np.isnan(target), 1e6, made).astype(np.float32)
+    other = np.where(np.isnan(target), 1e6, outputs).astype(np.float32)
     assert float(loss(jnp.asarray(other))) == pytest.approx(
-        float(loss(jnp.asarray(made))), rel=1e-6
+        float(loss(jnp.asarray(outputs))), rel=1e-6
     )
 
 
 def test_extreme_logits_stay_finite():
-    made = jnp.array([[0.0, 0.0, 200.0, -200.0, 300.0, -300.0, 0.0]])
+    outputs = jnp.array([[0.0, 0.0, 200.0, -200.0, 300.0, -300.0, 0.0]])
     target = jnp.array([[0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0]])
-    slope = jax.grad(lambda made: CellLoss(BLOCKS).score(made, target)[0].sum())(made)
+    slope = jax.grad(lambda outputs: CellLoss(BLOCKS).score(outputs, target)[0].sum())(outputs)
     assert np.isfinite(slope).all()
-    assert float(CellLoss(BLOCKS).score(made, target)[0][0]) == pytest.approx(1000, rel=1e-5)
+    assert float(CellLoss(BLOCKS).score(outputs, target)[0][0]) == pytest.approx(1000, rel=1e-5)
 
 
 def test_gradient_of_a_network_against_finite_differences():
