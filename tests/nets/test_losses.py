@@ -52,10 +52,11 @@ def test_the_mean_is_over_observed_cells_with_weights():
     whole = CellLoss(blocks).score(jnp.asarray(outputs), jnp.asarray(target))
     assert float(whole[1].sum()) == 20 + 30 + 60 + 20
     assert mean(whole) == pytest.approx(total / 130, rel=1e-5)
+    cells = expectations(jnp.asarray(outputs), BLOCKS)
     assert float(parts[2][0].sum()) == pytest.approx(
-        2.5 * log_loss(target[15:, 4:].argmax(1), expectations(jnp.asarray(outputs), BLOCKS)[15:, 4:])
+        2.5 * log_loss(target[15:, 4:].argmax(1), cells[15:, 4:])
         * 15 + 2.5 * log_loss(
-            target[:5, 4:].argmax(1), expectations(jnp.asarray(outputs), BLOCKS)[:5, 4:],
+            target[:5, 4:].argmax(1), cells[:5, 4:],
             labels=[0, 1, 2],
         ) * 5, rel=1e-4,
     )  # fmt: skip
