@@ -133,7 +133,7 @@ def test_drawn_noise_has_the_scale(kind):
     rng = np.random.default_rng(0)
     codes = rng.normal(size=(4000, 5))
     defence = CodeDefence(epsilon=5.0, noise=kind, clip=0.5)
-    noisy = defence.noised(codes, rng)
+    noisy = defence.add_noise(codes, rng)
     order = 1 if kind == "laplace" else 2
     clipped = codes * np.minimum(1, 0.5 / np.linalg.norm(codes, ord=order, axis=1))[:, None]
     deviation = defence.scale(5) * (math.sqrt(2) if kind == "laplace" else 1)

@@ -5,6 +5,7 @@ The same functions end a run between organisations and `CooperativeReconstructio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,8 +58,8 @@ class CompletionPolicy:
 def completed_views(
     views: MultiView,
     tokens: np.ndarray,
-    sites: dict[str, CooperativeSite],
-    rows: dict[str, ReconstructedRows],
+    sites: Mapping[str, CooperativeSite],
+    rows: Mapping[str, ReconstructedRows],
     policy: CompletionPolicy,
     method: str,
 ) -> Completed:
@@ -89,7 +90,7 @@ def unreconstructable(
     return feature_r2(site) < policy.threshold
 
 
-def site_notes(sites: dict[str, CooperativeSite], policy: CompletionPolicy) -> tuple[str, ...]:
+def site_notes(sites: Mapping[str, CooperativeSite], policy: CompletionPolicy) -> tuple[str, ...]:
     """Return sentences on links that were left out and on features left empty."""
     notes = [note for site in sites.values() for note in site.notes]
     for name, site in sites.items():

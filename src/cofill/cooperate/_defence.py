@@ -201,14 +201,14 @@ class CodeDefence:
         delta = 0.0 if self.noise == "laplace" else self.delta
         return guarantee(event, delta, how, assumes=_ASSUMED)
 
-    def noised(
+    def add_noise(
         self, codes: Float[np.ndarray, "rows width"], rng: np.random.Generator
     ) -> Float[np.ndarray, "rows width"]:
         """Return codes, each clipped and with its own noise, on a grid that hides their last bits.
 
         Examples
         --------
-        >>> noisy = CodeDefence(epsilon=1e6).noised(np.eye(2), np.random.default_rng(0))
+        >>> noisy = CodeDefence(epsilon=1e6).add_noise(np.eye(2), np.random.default_rng(0))
         >>> bool(np.abs(noisy - np.eye(2)).max() < 0.01)
         True
         """
@@ -218,11 +218,11 @@ class CodeDefence:
         # Rounding to the grid can move two codes apart by one step in every number.
         order = 1 if self.noise == "laplace" else 2
         wider = scale * (1 + width ** (1 / order) * step / (2 * self.norm(width)))
-        inside = np.rint(self._clipped(codes) / step).astype(np.int64)
+        inside = np.rint(self._clip(codes) / step).astype(np.int64)
         noise = draw_noise(self.noise, np.full(rows * width, wider / step), rng)
         return (inside + noise.reshape(rows, width)) * step
 
-    def _clipped(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
+    def _clip(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
         order = 1 if self.noise == "laplace" else 2
         values = np.asarray(codes, np.float64)
         length = np.linalg.norm(values, ord=order, axis=1, keepdims=True)
@@ -231,7 +231,7 @@ class CodeDefence:
 
     # --- levels ---------------------------------------------------------------------------------
 
-    def rounded(
+    def round_codes(
         self, codes: Float[np.ndarray, "rows width"], *, bounded: bool
     ) -> Float[np.ndarray, "rows width"]:
         """Return codes rounded to the levels; as they are without `bits`.
@@ -245,7 +245,7 @@ class CodeDefence:
 
         Examples
         --------
-        >>> CodeDefence(bits=1).rounded(np.array([[-0.9, 0.2, 5.0]]), bounded=True).tolist()
+        >>> CodeDefence(bits=1).round_codes(np.array([[-0.9, 0.2, 5.0]]), bounded=True).tolist()
         [[-0.5, 0.5, 0.5]]
         """
         if self.bits is None:

@@ -181,7 +181,7 @@ def make_codes(
     )
     event = defence.event()
     if event is None:
-        return site, replace(release, codes=defence.rounded(plain, bounded=is_bounded))
+        return site, replace(release, codes=defence.round_codes(plain, bounded=is_bounded))
     drawn = site.noisy_codes
     if drawn is None or drawn.spec != encoder.spec:
         drawn = replace(
@@ -195,7 +195,7 @@ def make_codes(
     is_new = rows_of(drawn.tokens, tokens) < 0
     if is_new.any():
         generator = _noise_generator(site, encoder.spec, tokens[is_new], plain[is_new])
-        noisy = defence.rounded(defence.noised(plain[is_new], generator), bounded=is_bounded)
+        noisy = defence.round_codes(defence.add_noise(plain[is_new], generator), bounded=is_bounded)
         drawn = replace(
             drawn,
             tokens=np.concatenate([drawn.tokens, tokens[is_new]]),

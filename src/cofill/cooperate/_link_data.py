@@ -55,7 +55,7 @@ class LinkData:
     @property
     def is_linked(self) -> Bool[np.ndarray, " rows"]:
         """Which rows some usable peer sent a code of."""
-        return self.present.any(axis=1)
+        return np.asarray(self.present.any(axis=1))
 
     def is_shared(self, peer: str) -> Bool[np.ndarray, " rows"]:
         """Return which rows a peer sent codes of."""

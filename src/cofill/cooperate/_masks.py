@@ -131,7 +131,7 @@ class MaskStatistics:
         apart = agreement[:, :, None] + agreement[:, None, :] - 1.0
         sizes = size[:, :, None] * size[:, None, :]
         apart = np.clip(apart / np.where(sizes > 0, sizes, 1.0), -1.0, 1.0)
-        together = _shrunk(np.where(self.pairs > 0, together, apart))
+        together = _shrink(np.where(self.pairs > 0, together, apart))
         return together * sizes * self._scale[:, None, None]
 
     @property
@@ -155,7 +155,7 @@ class MaskStatistics:
         return bool((self.pairs != self.rows[:, None, None]).any())
 
 
-def _shrunk(correlations: np.ndarray) -> np.ndarray:
+def _shrink(correlations: np.ndarray) -> np.ndarray:
     """Return correlations pulled towards none until no eigenvalue is too small."""
     sources = correlations.shape[-1]
     unit = np.eye(sources)

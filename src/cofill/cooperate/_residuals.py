@@ -52,7 +52,7 @@ class Residuals:
         residuals = np.where(known, truth - predicted, np.nan)
         y = np.where(known, truth, 0.0)
         return cls(
-            _thinned(np.sort(_sample(residuals), axis=0)),
+            _thin(np.sort(_sample(residuals), axis=0)),
             _correlation(residuals),
             known.sum(axis=0).astype(float),
             y.sum(axis=0),
@@ -65,7 +65,7 @@ class Residuals:
         count, other_count = self.count.sum(), other.count.sum()
         share = count / max(count + other_count, 1)
         return Residuals(
-            _thinned(np.sort(np.vstack([self.ordered, other.ordered]), axis=0)),
+            _thin(np.sort(np.vstack([self.ordered, other.ordered]), axis=0)),
             share * self.correlation + (1 - share) * other.correlation,
             self.count + other.count,
             self.total + other.total,
@@ -104,7 +104,7 @@ def _sample(rows: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "some wi
     return rows[np.random.default_rng(len(rows)).choice(len(rows), _MOST_ROWS, replace=False)]
 
 
-def _thinned(ordered: np.ndarray) -> np.ndarray:
+def _thin(ordered: np.ndarray) -> np.ndarray:
     """Keep at most so many order statistics, evenly spread, extremes included."""
     if len(ordered) <= _MOST_RANKS:
         return ordered
