@@ -69,10 +69,10 @@ def read_means(path: Path) -> MeanFile:
             raise DataError(f"{path} must hold a mean as {{column: value, …}}")
         for name, value in content["mean"].items():
             _check_number(value, f"{path}: the mean of column {name!r}")
-        means, priors = {"": content["mean"]}, {}
-        if content.get("prior") is not None:
-            _check_number(content["prior"], f"{path}: the prior")
-            priors = {"": content["prior"]}
+        means, prior = {"": content["mean"]}, content.get("prior")
+        priors: dict[str, Any] = {} if prior is None else {"": prior}
+        for share in priors.values():
+            _check_number(share, f"{path}: the prior")
     noise = content.get("noise")
     if noise is not None and not isinstance(noise, str):
         raise DataError(f"{path}: the noise must be text such as laplace:0.04")
