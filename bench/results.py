@@ -57,7 +57,7 @@ def fill_blocks(text: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 def draw_picture() -> str:
     """Return the README's picture: rows known and filled, and the error of each method."""
     record = read_record("bench_demo")
-    pooled = [m.name for m in methods() if m.pools_rows]
+    pooled = [m.name for m in methods() if m.facts["pools_rows"]]
     return completion_picture(
         record.extra["individuals"], record.extra["views"], record, pooled=pooled
     )

@@ -25,7 +25,8 @@ def methods() -> str:
     """Return a table of the completion methods."""
     lines = ["| method | what it does | rows stay with their owner |", "| --- | --- | :---: |"]
     lines += [
-        f"| `{m.name}` | {m.summary} | {'no' if m.pools_rows else 'yes'} |" for m in registered()
+        f"| `{m.name}` | {m.summary} | {'no' if m.facts['pools_rows'] else 'yes'} |"
+        for m in registered()
     ]
     return "\n".join(lines)
 

@@ -73,7 +73,7 @@ def test_quiet_prints_nothing(tmp_path, capsys):
     ("arguments", "sentence"),
     [
         ({"name": "cub"}, "did you mean 'cube'"),
-        ({"name": "xyz"}, "there is cube, wdbc"),
+        ({"name": "xyz"}, "there is 'cube', 'wdbc'"),
         ({"methods": "meen"}, "did you mean 'mean'"),
         ({"methods": ""}, "at least one method"),
         ({"more": ["--seeds", "0"]}, "seeds must be at least 1"),

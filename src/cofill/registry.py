@@ -9,7 +9,7 @@ that listing names costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,7 +20,25 @@ from typing import Any
 
 from cofill.errors import SettingError
 
-__all__ = ["Entry", "Registry"]
+__all__ = ["Entry", "Registry", "suggest"]
+
+_MOST_NAMES = 20  # listed in a message; a table can have thousands of columns
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return how a message about an unknown name ends: with the nearest known one, or a list.
+
+    Examples
+    --------
+    >>> suggest("Wieght", ["age", "weight"]), suggest("x", ["age", "weight"])
+    ("did you mean 'weight'?", "there is 'age', 'weight'")
+    """
+    by_lower = {option.lower(): option for option in known}
+    if close := get_close_matches(name.lower(), by_lower, n=1):
+        return f"did you mean {by_lower[close[0]]!r}?"
+    options = [repr(option) for option in by_lower.values()]
+    more = ["…"] if len(options) > _MOST_NAMES else []
+    return f"there is {', '.join(options[:_MOST_NAMES] + more) or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,8 @@ class Entry:
         The distribution that brings it.
     facts
         What the registry's users must know of it without importing it.
+    is_broken
+        Whether it is a plug-in that cannot be loaded; its summary says why.
     """
 
     name: str
@@ -46,9 +66,12 @@ class Entry:
     summary: str = ""
     package: str = "cofill"
     facts: Mapping[str, Any] = field(default_factory=dict)
+    is_broken: bool = False
 
     def load(self) -> Any:
         """Return the implementation."""
+        if self.is_broken:
+            raise SettingError(self.summary)
         if not isinstance(self.target, str):
             return self.target
         module, _, attribute = self.target.partition(":")
@@ -64,6 +87,8 @@ class Registry:
         Entry-point group in which other packages declare theirs.
     noun
         What an entry is, in error messages.
+    facts
+        Attributes of a plug-in's implementation that become the facts of its entry.
 
     Examples
     --------
@@ -77,8 +102,8 @@ class Registry:
     cofill.errors.SettingError: there is no shape 'rond'; did you mean 'round'?
     """
 
-    def __init__(self, group: str, noun: str) -> None:
-        self.group, self.noun = group, noun
+    def __init__(self, group: str, noun: str, *, facts: tuple[str, ...] = ()) -> None:
+        self.group, self.noun, self._facts = group, noun, facts
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, target: Any, summary: str = "", **facts: Any) -> None:
@@ -93,11 +118,17 @@ class Registry:
         return {point.name: point for point in entry_points(group=self.group)}
 
     def __iter__(self) -> Iterator[Entry]:
+        """Yield cofill's entries, then those of plug-ins; one that is broken says so."""
         yield from self._entries.values()
-        for name in self._plugins:
+        for name, point in self._plugins.items():
             # A plug-in cannot replace what cofill brings: its users would get something else.
-            if name not in self._entries:
+            if name in self._entries:
+                continue
+            try:
                 yield self._plugin_entry(name)
+            except SettingError as error:
+                # A list must not fail for all because of one package; `find` raises the error.
+                yield Entry(name, None, str(error), _package_of(point), is_broken=True)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,9 +141,7 @@ class Registry:
             return self._entries[name]
         if name in self._plugins:
             return self._plugin_entry(name)
-        close = get_close_matches(str(name), self.names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(self.names)}"
-        raise SettingError(f"there is no {self.noun} {name!r}; {hint}")
+        raise SettingError(f"there is no {self.noun} {name!r}; {suggest(str(name), self.names)}")
 
     def load(self, name: str) -> Any:
         """Return the implementation of a name."""
@@ -120,7 +149,7 @@ class Registry:
 
     def _plugin_entry(self, name: str) -> Entry:
         point = self._plugins[name]
-        package = "an unnamed package" if point.dist is None else point.dist.name
+        package = _package_of(point)
         try:
             implementation = point.load()
         except Exception as error:  # noqa: BLE001  a plug-in can fail in any way
@@ -129,5 +158,10 @@ class Registry:
                 f"({type(error).__name__}: {error}); repair or remove that package"
             ) from None
         summary = (getdoc(implementation) or "").partition("\n")[0]
-        facts = getattr(implementation, "registry_facts", {})
+        known = {fact: getattr(implementation, fact, None) for fact in self._facts}
+        facts = {fact: value for fact, value in known.items() if value is not None}
         return Entry(name, implementation, summary, package, facts)
+
+
+def _package_of(point: EntryPoint) -> str:
+    return "an unnamed package" if point.dist is None else point.dist.name

@@ -2,14 +2,13 @@
 
 import errno
 import json
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from cofill.cli._app import run
-from cofill.completion import AbstractCompleter, _registry
+from cofill.completion import METHODS, AbstractCompleter
 from cofill.metrics import ResultRecord
 
 
@@ -215,11 +214,8 @@ def left_behind(folder):
 
 
 def test_ctrl_c_leaves_nothing(tables, capsys, monkeypatch):
-    module = type(sys)("stopping_method")
-    module.Stopping = Stopping
-    monkeypatch.setitem(sys.modules, "stopping_method", module)
-    monkeypatch.setattr(_registry, "_METHODS", dict(_registry._METHODS))
-    _registry.register("stopping", "stopping_method:Stopping", "stops", pools_rows=False)
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    METHODS.add("stopping", Stopping, "stops", pools_rows=False)
     assert call(tables, method="stopping") == 130
     assert "interrupted; nothing was written" in capsys.readouterr().err
     assert left_behind(tables) == []

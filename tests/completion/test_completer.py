@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from cofill.completion import Completed, evaluate, make, methods, register, with_intervals
+from cofill.completion import METHODS, Completed, evaluate, make, methods, with_intervals
 from cofill.completion._intervals import conformal_radius
 from cofill.errors import DataError, SettingError
 from cofill.views import MultiView, View, drop_rows, load
@@ -42,7 +42,12 @@ def test_an_unknown_method_names_the_nearest():
 
 def test_a_taken_name_is_refused():
     with pytest.raises(SettingError, match="already"):
-        register("mean", "x:Y", "again", pools_rows=False)
+        METHODS.add("mean", "x:Y", "again", pools_rows=False)
+
+
+@pytest.mark.parametrize("method", methods(), ids=lambda method: method.name)
+def test_classes_and_registry_agree_on_whether_rows_are_pooled(method):
+    assert method.facts["pools_rows"] is method.load().pools_rows
 
 
 def test_other_views_than_at_fit_are_refused():

@@ -105,7 +105,7 @@ def test_three_ways_to_masks_give_one_result(quick, truth, holed):
 def test_a_reconstruction_does_not_look_at_the_views_own_rows(masked, truth):
     other = View("a", truth["a"].ids, truth["a"].cells[::-1], truth["a"].features)
     one = masked.reconstruct(truth, "a")
-    np.testing.assert_array_equal(one, masked.reconstruct(truth.with_view(other), "a"))
+    np.testing.assert_array_equal(one, masked.reconstruct(MultiView({**truth, "a": other}), "a"))
     assert ((one - truth["a"].cells) ** 2).mean() < 0.2 * truth["a"].cells.var()
 
 
@@ -222,7 +222,7 @@ def test_missing_cells_of_observed_rows_are_filled(quick, truth):
     cells = truth["a"].cells.copy()
     holes = np.random.default_rng(0).random(cells.shape) < 0.2
     holes[holes.all(axis=1), 0] = False
-    views = truth.with_view(View("a", truth["a"].ids, np.where(holes, np.nan, cells)))
+    views = MultiView({**truth, "a": View("a", truth["a"].ids, np.where(holes, np.nan, cells))})
     done = quick(method="masked").fit(views).complete(views)
     np.testing.assert_array_equal(done.cells["a"][~holes], cells[~holes])
     assert ((done.cells["a"] - cells)[holes] ** 2).mean() < 0.2 * cells[holes].var()
@@ -237,7 +237,9 @@ def noisy(related):
     truth = related(names="ab")
     cells = truth["b"].cells.copy()
     cells[:, 1:] = np.random.default_rng(9).normal(size=(len(cells), 2))
-    truth = truth.with_view(View("b", truth["b"].ids, cells, ["signal", "noise1", "noise2"]))
+    truth = MultiView(
+        {**truth, "b": View("b", truth["b"].ids, cells, ["signal", "noise1", "noise2"])}
+    )
     return truth, drop_rows(truth, 0.2, key=1, names=["b"])[0]
 
 

@@ -287,7 +287,7 @@ def test_a_site_cannot_go_on_without_its_beginning(rows_here):
 def test_sites_with_other_columns_are_named(rows_here):
     held = row_sites()
     odd = held["c"]["u"]
-    names = [f.renamed(f"{f.name}x") for f in odd.features]
+    names = [replace(f, name=f"{f.name}x") for f in odd.features]
     other = type(odd)("u", odd.ids, odd.cells, names)
     held["c"] = type(held["c"])([other, held["c"]["v"]])
     with pytest.raises(DataError, match=r"site 'c': 'u' has other columns .* than at site 'a'"):

@@ -13,8 +13,7 @@ from cofill.errors import DataError, InputError, SettingError, StoreError
 from cofill.files import new_folder
 from cofill.views._feature import Kind
 from cofill.views._frames import to_table
-from cofill.views._sources import Source, read_views
-from cofill.views._writers import write_table
+from cofill.views._sources import Source, read_views, write_table
 
 SECRET = "zz-Kowalski"
 SECRET_NUMBER = "74917491"

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cofill.codec import decode, encode
 from cofill.errors import DataError, InputError, SettingError
 from cofill.views._feature import Feature, Kind
 from cofill.views._ids import as_ids, id_type, require_one_type, require_unique
@@ -139,11 +140,10 @@ def test_a_bad_feature_is_refused(arguments, words):
         (Feature("a", Kind.CATEGORICAL, ("x", "y", "z"), dictionary=True), 3, False),
     ],
 )
-def test_features_know_their_width_and_survive_a_dict(feature, width, is_integer):
+def test_features_know_their_width_and_survive_the_codec(feature, width, is_integer):
     assert feature.width == width
     assert feature.is_integer is is_integer
-    assert Feature.from_dict(feature.to_dict()) == feature
-    assert feature.renamed("b") == dataclasses.replace(feature, name="b")
+    assert decode(encode(feature, format="feature"), format="feature") == feature
 
 
 def test_rows_are_sorted_by_id_and_unknown_rows_dropped():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from cofill.errors import SettingError
+from cofill.registry import suggest
 from cofill_papers._base import AbstractExperiment
 from cofill_papers._fed_experiments import FED_EXPERIMENTS
 from cofill_papers._leak_experiments import LEAK_EXPERIMENTS
@@ -32,9 +31,7 @@ def experiments() -> tuple[AbstractExperiment, ...]:
 def find_experiment(name: str) -> AbstractExperiment:
     """Return an experiment, or raise a `SettingError` with the nearest name."""
     if name not in _EXPERIMENTS:
-        close = get_close_matches(name, _EXPERIMENTS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(_EXPERIMENTS)}"
-        raise SettingError(f"there is no experiment {name!r}; {hint}")
+        raise SettingError(f"there is no experiment {name!r}; {suggest(name, _EXPERIMENTS)}")
     return _EXPERIMENTS[name]
 
 

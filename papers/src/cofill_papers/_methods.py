@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from cofill.completion import Progress, make
 from cofill.errors import SettingError
+from cofill.registry import suggest
 from cofill.views import MultiView, drop_rows
 
 __all__ = ["METHODS", "Family", "Fitted", "chosen", "families"]
@@ -73,9 +73,7 @@ def chosen(
         return tuple(among)
     for name in names:
         if name not in among:
-            close = get_close_matches(name, among, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(among)}"
-            raise SettingError(f"there is no method {name!r} in {where}; {hint}")
+            raise SettingError(f"there is no method {name!r} in {where}; {suggest(name, among)}")
     if not names:
         raise SettingError("methods must name at least one method, got none")
     return tuple(m for m in among if m in names)

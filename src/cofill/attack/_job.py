@@ -29,7 +29,7 @@ from cofill.attack._multinomial import REST
 from cofill.attack._registry import MEAN_ATTACKS, make_class_attack, make_mean_attack
 from cofill.attack._sensitivity import sensitivity
 from cofill.errors import DataError, SettingError
-from cofill.views import Source
+from cofill.views import Source, is_writable
 
 __all__ = ["MeanAttackJob", "MeanAttackResult", "run_mean_attack"]
 
@@ -103,7 +103,7 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
     """Run a job; nothing is written unless all of it went well."""
     MEAN_ATTACKS.find(job.method)
     out = Path(job.out)
-    if out.suffix.lower() not in (".csv", ".tsv", ".parquet", ".pq"):
+    if not is_writable(out):
         raise SettingError(f"--out must be a .csv or .parquet file, got {job.out!r}")
     if out.exists() and not job.overwrite:
         raise SettingError(f"{out} exists already and is left as it is; give --overwrite")

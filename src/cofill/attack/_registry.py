@@ -18,7 +18,7 @@ from cofill.registry import Registry
 
 __all__ = ["MEAN_ATTACKS", "make_class_attack", "make_mean_attack"]
 
-MEAN_ATTACKS = Registry("cofill.attacks", "attack")
+MEAN_ATTACKS = Registry("cofill.attacks", "attack", facts=("several",))
 """Attacks on the mean of one class: subclasses of `AbstractMeanAttack`.
 
 The fact ``several`` of an entry makes the same attack on the means of several classes.

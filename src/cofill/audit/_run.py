@@ -17,11 +17,11 @@ from cofill.audit._evidence import evidence_of
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
 from cofill.audit._update import UpdateAuditSettings
-from cofill.completion import find, make, silent
+from cofill.completion import METHODS, make, silent
 from cofill.cooperate import CooperativeReconstruction, settings_from_json
 from cofill.errors import CofillError, DataError, StoreError
 from cofill.privacy import Ledger
-from cofill.views import Source, View, is_database, read_views
+from cofill.views import Source, View, is_url, read_views
 
 __all__ = ["audit_run"]
 
@@ -179,7 +179,7 @@ def _completion(folder: Path) -> _Run:
     title = f"Completion by {method}"
     ledger = folder / "ledger.jsonl"
     ledgers = (Ledger.load(ledger),) if ledger.is_file() else ()
-    if find(method).pools_rows:
+    if METHODS.find(method).facts["pools_rows"]:
         return _Run(title, (), sources, None, pooled=method)
     if method == "mean":
         return _Run(title, (), sources, None, alone="each view is completed by itself")
@@ -191,7 +191,7 @@ def _completion(folder: Path) -> _Run:
 
 def _found(source: str, folder: Path) -> str:
     """Return a source, or where it lies if the tree was moved or is seen from elsewhere."""
-    if is_database(source) or Path(source).exists():
+    if is_url(source) or Path(source).exists():
         return source
     parts = Path(source).parts
     for keep in range(1, len(parts)):
@@ -212,7 +212,7 @@ def _federation(folder: Path) -> _Run:
     for path in sorted(folder.glob("sites/*/site.toml")):
         for name, view in _toml(path).get("views", {}).items():
             source = view["source"]
-            where = source if is_database(source) else str(path.parent / source)
+            where = source if is_url(source) else str(path.parent / source)
             label = name if name not in sources else f"{path.parent.name}/{name}"
             sources[label] = {
                 "source": where,

@@ -26,6 +26,7 @@ class MeanCompleter(AbstractCompleter):
     """
 
     name = "mean"
+    pools_rows = False
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         self.fills_ = {}

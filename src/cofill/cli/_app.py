@@ -25,7 +25,7 @@ from cofill.cli._federation import (
     run_site,
     site,
 )
-from cofill.cli._plugins import add_plugins
+from cofill.cli._plugins import add_plugins, plugins
 from cofill.cli._report import report
 from cofill.cli._watch import watch
 from cofill.errors import CofillError, InputError
@@ -82,7 +82,17 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, cluster, methods, demo, doctor, report, watch, coordinator):
+for _command in (
+    complete,
+    cluster,
+    methods,
+    plugins,
+    demo,
+    doctor,
+    report,
+    watch,
+    coordinator,
+):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 attack.command("list")(_guarded(list_attacks))

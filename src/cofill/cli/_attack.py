@@ -9,7 +9,7 @@ import typer
 
 from cofill.cli._examples import examples
 from cofill.cli._options import AsJson, Quiet, Seed, numbers_between_commas
-from cofill.cli._show import print_result, say
+from cofill.cli._show import entry_facts, entry_lines, print_result, say
 
 __all__ = ["attack", "list_attacks", "mean"]
 
@@ -107,18 +107,9 @@ def list_attacks(as_json: AsJson = False) -> None:
     """List the attacks on a released mean, those of installed packages among them."""
     from cofill.attack import MEAN_ATTACKS
 
-    entries = list(MEAN_ATTACKS)
-
-    def show() -> None:
-        width = max(len(entry.name) for entry in entries)
-        for entry in entries:
-            origin = "" if entry.package == "cofill" else f" (from {entry.package})"
-            typer.echo(f"{entry.name:<{width}} {entry.summary}{origin}")
-
-    keys = ("name", "summary", "package")
     print_result(
-        lambda: [{key: getattr(entry, key) for key in keys} for entry in entries],
-        show,
+        lambda: [entry_facts(entry) for entry in MEAN_ATTACKS],
+        lambda: typer.echo("\n".join(entry_lines(MEAN_ATTACKS))),
         as_json=as_json,
     )
 

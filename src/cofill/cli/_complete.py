@@ -25,6 +25,8 @@ from cofill.cli._show import (
     POOLED_NOTE,
     completed_table,
     console,
+    entry_facts,
+    entry_lines,
     evaluation_table,
     print_result,
     progress_line,
@@ -100,23 +102,16 @@ def complete(
 
 @examples("cofill methods", "cofill methods --json")
 def methods(as_json: AsJson = False) -> None:
-    """List the completion methods."""
+    """List the completion methods, those of installed packages among them."""
     from cofill.completion import methods as registered_methods
 
     registered = registered_methods()
 
     def show() -> None:
-        width = max(len(m.name) for m in registered)
-        for m in registered:
-            typer.echo(f"{m.name:<{width}} {'†' if m.pools_rows else ' '} {m.summary}")
-        typer.echo(POOLED_NOTE)
+        lines = entry_lines(registered, lambda m: "†" if m.facts.get("pools_rows") else " ")
+        typer.echo("\n".join([*lines, POOLED_NOTE]))
 
-    keys = ("name", "summary", "pools_rows")
-    print_result(
-        lambda: [{key: getattr(m, key) for key in keys} for m in registered],
-        show,
-        as_json=as_json,
-    )
+    print_result(lambda: [entry_facts(m, "pools_rows") for m in registered], show, as_json=as_json)
 
 
 def show_result(result: CompletionResult) -> None:

@@ -1,26 +1,60 @@
-"""Commands that other distributions bring, by the entry points of the group `cofill.commands`.
+"""What other distributions bring by entry points: commands, and entries of cofill's registries.
 
-An entry point's name is the command's name; it loads a function, or a Typer application with
-commands below that name.
+An entry point of the group `cofill.commands` is a command of that name; it loads a function, or a
+Typer application with commands below that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
+from cofill.cli._examples import examples
+from cofill.cli._options import AsJson
+from cofill.cli._show import entry_facts, entry_lines, print_result
 from cofill.errors import SettingError
+from cofill.registry import Registry
 
-__all__ = ["GROUP", "add_plugins"]
+__all__ = ["GROUP", "REGISTRIES", "add_plugins", "plugins"]
 
 GROUP = "cofill.commands"
 
 _ELSEWHERE = {"reproduce": "cofill-papers"}
 """Commands that users of cofill expect, with the distribution that brings each."""
 
+REGISTRIES = (
+    "cofill.completion:METHODS",
+    "cofill.views:SOURCES",
+    "cofill.protocol:PROTOCOLS",
+    "cofill.attack:MEAN_ATTACKS",
+)
+"""Every registry that other packages can add to, as ``module:name``."""
+
 Command = Callable[..., None]
+
+
+@examples("cofill plugins", "cofill plugins --json")
+def plugins(as_json: AsJson = False) -> None:
+    """List what installed packages can add to, and who brought what."""
+    registries: list[Registry] = []
+    for target in REGISTRIES:
+        module, _, name = target.partition(":")
+        registries.append(getattr(import_module(module), name))
+
+    def show() -> None:
+        for registry in registries:
+            typer.echo(f"{registry.noun} ({registry.group})")
+            for line in entry_lines(registry):
+                typer.echo(f"  {line}")
+
+    print_result(
+        lambda: {r.group: [entry_facts(entry) for entry in r] for r in registries},
+        show,
+        as_json=as_json,
+    )
 
 
 def add_plugins(

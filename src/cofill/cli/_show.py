@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from cofill.errors import CofillError
+from cofill.registry import Entry
 
 if TYPE_CHECKING:
     from cofill.completion import Completed
@@ -31,6 +32,8 @@ __all__ = [
     "ReportProgress",
     "completed_table",
     "console",
+    "entry_facts",
+    "entry_lines",
     "evaluation_table",
     "print_result",
     "progress_line",
@@ -61,6 +64,24 @@ def print_result(
         typer.echo(json.dumps(facts(), indent=2))
     elif not quiet:
         show()
+
+
+def entry_facts(entry: Entry, *facts: str) -> dict[str, Any]:
+    """Return an entry of a registry for JSON, with some of its facts."""
+    shown = {"name": entry.name, "summary": entry.summary, "package": entry.package}
+    return shown | {fact: entry.facts.get(fact) for fact in facts}
+
+
+def entry_lines(
+    entries: Iterable[Entry], mark: Callable[[Entry], str] | None = None
+) -> Iterator[str]:
+    """Yield one line per entry of a registry: name, mark, summary, and the package of a plug-in."""
+    listed = list(entries)
+    width = max(len(entry.name) for entry in listed)
+    for entry in listed:
+        origin = "" if entry.package == "cofill" else f" (from {entry.package})"
+        sign = "" if mark is None else f"{mark(entry)} "
+        yield f"{entry.name:<{width}} {sign}{entry.summary}{origin}"
 
 
 @contextmanager

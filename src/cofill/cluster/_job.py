@@ -146,7 +146,7 @@ def run_cluster(
     table = _assignments(job, views, clusterer, several)
     facts = _facts(job, views, clusterer, time.perf_counter() - started)
     picture = map_picture(_map(given, clusterer, job.seed))
-    ending = ".csv" if Source(next(iter(job.sources.values()))).form == "csv" else ".parquet"
+    ending = Source(next(iter(job.sources.values()))).result_ending
     with new_folder(Path(job.out)) as folder:
         write_table(table, folder / f"assignments{ending}")
         write_json(folder / "clustering.json", facts, sync=False)

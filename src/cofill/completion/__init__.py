@@ -6,24 +6,22 @@ from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import CompletionFolder
 from cofill.completion._intervals import conformal_radius, with_intervals
 from cofill.completion._job import CompletionJob, CompletionResult, run_completion
-from cofill.completion._registry import Method, find, make, methods, register
+from cofill.completion._registry import METHODS, make, methods
 from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
+    "METHODS",
     "AbstractCompleter",
     "Completed",
     "CompletionFolder",
     "CompletionJob",
     "CompletionResult",
-    "Method",
     "Pooled",
     "Progress",
     "conformal_radius",
     "evaluate",
-    "find",
     "make",
     "methods",
-    "register",
     "require_rows",
     "rubin",
     "run_completion",

@@ -34,6 +34,11 @@ class AbstractCompleter(BaseEstimator, ABC):
     """
 
     name: ClassVar[str]
+    pools_rows: ClassVar[bool] = True
+    """Whether all rows must be in one place: then it is a yardstick, and no consortium may run it.
+
+    True unless a subclass says otherwise, so that nobody takes a method for safe by mistake.
+    """
     sent: SentLog | None = None
     """Where sites' releases are kept for an audit, if set before `fit`; no parameter of clones."""
     features_: dict[str, tuple[Feature, ...]]

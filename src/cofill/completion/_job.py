@@ -18,7 +18,7 @@ from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import RECORD_FORMAT, CompletionFolder
 from cofill.completion._intervals import with_intervals
-from cofill.completion._registry import check_settings, find, make
+from cofill.completion._registry import METHODS, check_settings, make
 from cofill.errors import DataError, SettingError
 from cofill.files import check_new_folder, new_folder
 from cofill.metrics import ResultRecord, versions
@@ -27,7 +27,7 @@ from cofill.views import (
     MultiView,
     Source,
     check_new_tables,
-    is_database,
+    is_url,
     read_views,
     write_sql,
     write_table,
@@ -94,7 +94,7 @@ class CompletionJob:
         for source in self.sources.values():
             Source(source)
         for method in (self.method, *(self.compare if self.evaluate else ())):
-            find(method)
+            METHODS.find(method)
         check_settings(self.method, self.settings)
         if self.repeats < 1:
             raise SettingError(f"repeats must be at least 1, got {self.repeats}")
@@ -106,7 +106,7 @@ class CompletionJob:
     @property
     def to_database(self) -> bool:
         """Whether the result goes to a database instead of a folder."""
-        return is_database(self.out)
+        return is_url(self.out)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _write_folder(
     ledger: Ledger | None,
 ) -> tuple[str, ...]:
     for view, source in job.sources.items():
-        ending = ".csv" if Source(source).form == "csv" else ".parquet"
+        ending = Source(source).result_ending
         write_table(completed.table(view), folder.table(view, ending))
         write_table(completed.origin_table(view), folder.origin(view, ending))
     folder.write_record(facts)

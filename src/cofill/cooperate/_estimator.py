@@ -102,6 +102,7 @@ class CooperativeReconstruction(AbstractCompleter):
     """
 
     name = "cooperative"
+    pools_rows = False
 
     method: str = "auto"
     masks: str = "closed"

@@ -92,6 +92,7 @@ class FederatedCompletion(AbstractCompleter):
     """
 
     name = "federated"
+    pools_rows = False
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from cofill.errors import SettingError
 from cofill.privacy import Budget
 from cofill.protocol import COORDINATOR, PROTOCOLS, Membership
-from cofill.views import Source, is_database
+from cofill.views import Source, is_url
 
 __all__ = [
     "FederationConfig",
@@ -433,7 +433,7 @@ def _resolved(view: ViewSource, base: Path, key: str) -> ViewSource:
         return value
 
     source = _VARIABLE.sub(variable, view.source)
-    if not is_database(source):
+    if not is_url(source):
         source = str(base / Path(source).expanduser())
     try:
         Source(source)

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -268,10 +269,10 @@ class SiteRunner:
         ):
             for name, party in self.parties.items():
                 view = config.views.get(name) or next(iter(config.views.values()))
-                form = ".csv" if Source(view.source).form == "csv" else ".parquet"
+                ending = Source(view.source).result_ending
                 result = self.protocol.finish(party, data)
                 for stem, table in result.tables.items():
-                    write_table(table, folder / f"{stem}{form}")
+                    write_table(table, folder / f"{stem}{ending}")
                 for file_name, text in result.texts.items():
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
@@ -356,7 +357,7 @@ def _digests(views: Mapping[str, View]) -> dict[str, str]:
     digests = {}
     for name, view in views.items():
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr([f.to_dict() for f in view.features]).encode())
+        digest.update(repr([astuple(feature) for feature in view.features]).encode())
         for array in (view.ids, view.cells):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())

@@ -108,4 +108,4 @@ def pools_rows() -> frozenset[str]:
     """Return the methods that see all rows in one place."""
     from cofill.completion import methods
 
-    return frozenset(m.name for m in methods() if m.pools_rows)
+    return frozenset(m.name for m in methods() if m.facts.get("pools_rows"))

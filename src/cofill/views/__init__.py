@@ -9,12 +9,21 @@ from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
 from cofill.views._scaling import EncodedBlock, Scaler
-from cofill.views._sources import Source, is_database, read_views
+from cofill.views._sources import (
+    SOURCES,
+    AbstractSourceForm,
+    Source,
+    is_url,
+    is_writable,
+    read_views,
+    write_table,
+)
 from cofill.views._sql import check_new_tables, write_sql
 from cofill.views._view import View
-from cofill.views._writers import write_table
 
 __all__ = [
+    "SOURCES",
+    "AbstractSourceForm",
     "ColumnRules",
     "Dataset",
     "DatasetInfo",
@@ -35,7 +44,8 @@ __all__ = [
     "drop_rows",
     "edges",
     "fetch",
-    "is_database",
+    "is_url",
+    "is_writable",
     "load",
     "pair_up",
     "read_ids",

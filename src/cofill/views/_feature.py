@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -84,28 +83,3 @@ class Feature:
     def width(self) -> int:
         """How many columns the feature takes once encoded: one per category, else one."""
         return len(self.categories) if self.kind is Kind.CATEGORICAL else 1
-
-    def renamed(self, name: str) -> Feature:
-        """Return the same feature under another name."""
-        return replace(self, name=name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the feature as JSON-able values, the inverse of `from_dict`."""
-        return {
-            "name": self.name,
-            "kind": str(self.kind),
-            "categories": list(self.categories),
-            "dtype": self.dtype,
-            "dictionary": self.dictionary,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Feature:
-        """Rebuild a feature from `to_dict`'s values."""
-        return cls(
-            name=values["name"],
-            kind=Kind(values["kind"]),
-            categories=tuple(values["categories"]),
-            dtype=values["dtype"],
-            dictionary=values["dictionary"],
-        )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import narwhals as nw
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cofill.errors import DataError, SettingError
+from cofill.registry import suggest
 from cofill.views._feature import Feature, Kind
 from cofill.views._ids import as_ids, require_unique
 from cofill.views._view import View
@@ -78,7 +78,9 @@ class ColumnRules:
         known |= {f"{v}.{c}" for v, names in columns.items() for c in names}
         for column in [*self.ignore, *(self.kinds or {})]:
             if column not in known:
-                raise SettingError(f"no view has a column {column!r}{_did_you_mean(column, known)}")
+                raise SettingError(
+                    f"no view has a column {column!r}; {suggest(column, sorted(known))}"
+                )
 
 
 def frame_to_table(frame: Any, name: str) -> pa.Table:
@@ -115,7 +117,7 @@ def view_from_table(
             "give it a header line"
         )
     if id not in columns:
-        raise DataError(f"{where} has no id column {id!r}{_did_you_mean(id, columns)}")
+        raise DataError(f"{where} has no id column {id!r}; {suggest(id, columns)}")
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows; give it at least one individual or leave it out")
     ids = read_ids(table.column(id), where, rules)
@@ -369,13 +371,3 @@ def _column_array(feature: Feature, cells: np.ndarray) -> pa.Array:
     if feature.dictionary:
         return pa.DictionaryArray.from_arrays(codes, values)
     return values.take(codes).cast(pa.type_for_alias(feature.dtype))
-
-
-def _did_you_mean(name: str, known: Any) -> str:
-    by_lower = {k.lower(): k for k in known}
-    close = get_close_matches(name.lower(), by_lower, n=1)
-    if close:
-        return f"; did you mean {by_lower[close[0]]!r}?"
-    some = sorted(known)[:8]
-    more = ", …" if len(list(known)) > 8 else ""
-    return f"; there is {', '.join(repr(c) for c in some)}{more}"

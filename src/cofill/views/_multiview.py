@@ -235,10 +235,6 @@ class MultiView(Mapping[str, View]):
         """Return only these views."""
         return MultiView([self[n] for n in names])
 
-    def with_view(self, view: View) -> MultiView:
-        """Return these views and one more, or with one of the same name replaced."""
-        return MultiView([*(v for v in self.values() if v.name != view.name), view])
-
     def without_view(self, name: str) -> MultiView:
         """Return these views but one."""
         self[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -248,29 +248,6 @@ class Scaler:
                 )
         return out
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scaler as JSON-able values, the inverse of `from_dict`."""
-        return {
-            "features": [f.to_dict() for f in self.features],
-            "method": self.method,
-            "center": list(self.center),
-            "scale": list(self.scale),
-            "low": [v if np.isfinite(v) else None for v in self.low],
-            "high": [v if np.isfinite(v) else None for v in self.high],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Scaler:
-        """Rebuild a scaler from `to_dict`'s values."""
-        return cls(
-            features=tuple(Feature.from_dict(f) for f in values["features"]),
-            method=values["method"],
-            center=tuple(map(float, values["center"])),
-            scale=tuple(map(float, values["scale"])),
-            low=tuple(-np.inf if v is None else float(v) for v in values["low"]),
-            high=tuple(np.inf if v is None else float(v) for v in values["high"]),
-        )
-
     @cached_property
     def _numeric(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the numeric features, and of their encoded columns."""
@@ -340,7 +317,7 @@ def _finite(block: np.ndarray, dtype: type[np.floating]) -> np.ndarray:
 def _recode(
     codes: np.ndarray, offered: tuple[Any, ...], wanted: tuple[Any, ...]
 ) -> tuple[np.ndarray, int]:
-    """Turn positions in `given` into positions in `wanted`; count the values that are not there."""
+    """Turn positions in `offered` into positions in `wanted`; count the values it lacks."""
     position = {value: k for k, value in enumerate(wanted)}
     table = np.array([position.get(value, np.nan) for value in offered] + [np.nan])
     missing = np.isnan(codes)

@@ -1,36 +1,85 @@
-"""Where views are read from: CSV and Parquet files, and SQL tables or queries behind a URL."""
+"""Where views are read from and written to: files by their ending, databases by their URL."""
 
 from __future__ import annotations
 
-import csv
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
+from cofill.files import draft_of
+from cofill.registry import Registry
 from cofill.views._frames import ColumnRules, view_from_table
 from cofill.views._multiview import MultiView
-from cofill.views._sql import read_sql
 from cofill.views._sql_connection import safe_label
 
-__all__ = ["Source", "is_database", "read_views"]
+__all__ = [
+    "SOURCES",
+    "AbstractSourceForm",
+    "Source",
+    "is_url",
+    "is_writable",
+    "read_views",
+    "write_table",
+]
 
-_CSV, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
-_URL = re.compile(r"^[a-z][a-z0-9+_]*://")
-_DELIMITERS = ",;\t|"
-_LARGEST_BLOCK = 2**31 - 1
+_URL = re.compile(r"^([a-z][a-z0-9_]*)(\+[a-z0-9_]+)?://")
+
+SOURCES = Registry("cofill.sources", "source")
+"""Forms of source: subclasses of `AbstractSourceForm`."""
+
+SOURCES.add("csv", "cofill.views._file_forms:CsvForm", "text files: .csv, .txt")
+SOURCES.add("tsv", "cofill.views._file_forms:TsvForm", "text files, written with tabs: .tsv")
+SOURCES.add("parquet", "cofill.views._file_forms:ParquetForm", "Parquet files: .parquet, .pq")
+SOURCES.add(
+    "sql",
+    "cofill.views._sql:SqlForm",
+    "databases: URL#table, URL#schema.table or 'URL#SELECT …' (PostgreSQL, SQLite and more)",
+)
 
 
-def is_database(text: str) -> bool:
-    """Whether a source or target is a database's URL rather than a file.
+class AbstractSourceForm(ABC):
+    """One form of table: which targets it recognises, how they are read and, maybe, written.
+
+    A file's form is known by its ending; that of a URL by its scheme, and every URL whose scheme
+    nobody claims is taken for a database.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ()
+    """File endings, in lower case, with their dot."""
+    schemes: ClassVar[tuple[str, ...]] = ()
+    """Schemes of URLs, such as ``"sqlite"``."""
+    result_ending: ClassVar[str] = ".parquet"
+    """The ending of files in which results on a table of this form are written."""
+    rules: ClassVar[Mapping[str, Any]] = {}
+    """Fields of `ColumnRules`: how rows are counted, and whether all ids are text in it."""
+
+    @abstractmethod
+    def read(self, target: str, id_column: str) -> pa.Table:
+        """Return the whole table; a file is there and is no folder.
+
+        `id_column` is named for forms without types, in which ids must stay text (``"007"``).
+        """
+
+    def write(self, table: pa.Table, path: Path) -> None:
+        """Write a table to a draft that becomes the file once it is whole."""
+        raise SettingError(
+            f"{' and '.join(self.endings)} files can be read but not written; choose .parquet"
+        )
+
+
+def is_url(text: str) -> bool:
+    """Whether a source or target is a URL, such as a database's, rather than a file.
 
     Examples
     --------
-    >>> is_database("sqlite:///lab.db"), is_database("lab.csv")
+    >>> is_url("sqlite:///lab.db"), is_url("lab.csv")
     (True, False)
     """
     return bool(_URL.match(text))
@@ -38,7 +87,7 @@ def is_database(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """A place a view is read from: a CSV or Parquet file, or ``URL#table`` / ``URL#SELECT …``.
+    """A place a view is read from: a file, or ``URL#table`` / ``URL#SELECT …``.
 
     Examples
     --------
@@ -56,14 +105,19 @@ class Source:
 
     @property
     def form(self) -> str:
-        """``"csv"``, ``"parquet"`` or ``"sql"``."""
-        if is_database(self.text):
-            return "sql"
-        suffix = Path(self.text).suffix.lower()
-        if suffix in _CSV:
-            return "csv"
-        if suffix in _PARQUET:
-            return "parquet"
+        """Name of the form in `SOURCES`: ``"csv"``, ``"parquet"``, ``"sql"`` or a plug-in's."""
+        return self._recognised[0]
+
+    @cached_property
+    def _recognised(self) -> tuple[str, AbstractSourceForm]:
+        url, ending = _URL.match(self.text), Path(self.text).suffix.lower()
+        for entry in SOURCES:
+            if not entry.is_broken:
+                form = entry.load()
+                if url[1] in form.schemes if url else ending in form.endings:
+                    return entry.name, form()
+        if url:
+            return "sql", SOURCES.load("sql")()
         raise SettingError(
             f"{self.label}: the form of this source is not known; give a .csv or .parquet file, "
             "or a database as URL#table"
@@ -72,30 +126,32 @@ class Source:
     @property
     def label(self) -> str:
         """The source as it may be shown: without a password, without a query's text."""
-        if not is_database(self.text):
-            return self.text
-        return safe_label(self.text)
+        return safe_label(self.text) if is_url(self.text) else self.text
 
     def read(self, id: str) -> pa.Table:  # noqa: A002
         """Read the whole source as an Arrow table; ids of a CSV file stay text."""
-        if self.form == "sql":
-            return read_sql(self.text)
+        form = self._recognised[1]
+        if is_url(self.text):
+            return form.read(self.text, id)
         path = Path(self.text)
         if not path.exists():
             raise DataError(f"{self.label}: there is no such file; check the path")
         if path.is_dir():
             raise DataError(f"{self.label} is a folder; give a file")
         try:
-            return _read_csv(path, id) if self.form == "csv" else _read_parquet(path)
+            return form.read(self.text, id)
         except PermissionError:
             raise DataError(f"{self.label} may not be read; check its permissions") from None
 
     @property
     def rules(self) -> dict[str, Any]:
         """How rows of this source are counted, and whether its ids have a type."""
-        if self.form == "csv":
-            return {"row": "line", "first_row": 2, "untyped_ids": True}
-        return {"row": "row", "first_row": 1, "untyped_ids": False}
+        return dict(self._recognised[1].rules)
+
+    @property
+    def result_ending(self) -> str:
+        """The ending of files in which results on this source are written."""
+        return self._recognised[1].result_ending
 
 
 def read_views(
@@ -130,100 +186,17 @@ def read_views(
     return MultiView(views)
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
+def is_writable(path: Path) -> bool:
+    """Whether `write_table` knows a file's ending."""
     try:
-        return pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        raise DataError(
-            f"{path} is not a readable Parquet file (cut short, damaged or another format); "
-            "write it again"
-        ) from None
-
-
-def _read_csv(path: Path, id_column: str) -> pa.Table:
-    from pyarrow import csv as arrow_csv
-
-    size = path.stat().st_size
-    if size == 0:
-        raise DataError(f"{path} is empty; give it a header line and rows")
-    try:
-        table = arrow_csv.read_csv(
-            path,
-            # One block: a column's type is decided by all its rows, not by the first megabyte.
-            read_options=arrow_csv.ReadOptions(block_size=min(size + 1, _LARGEST_BLOCK)),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=_delimiter(path), newlines_in_values=True
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={id_column: pa.string()}, strings_can_be_null=True
-            ),
-        )
-    except pa.ArrowException:
-        # Arrow's own message quotes the row; ours says where to look.
-        raise DataError(_csv_fault(path)) from None
-    try:
-        table.column_names  # noqa: B018  a header that is not UTF-8 fails here
-    except UnicodeDecodeError:
-        raise DataError(_csv_fault(path)) from None
-    if any(pa.types.is_binary(t) for t in table.schema.types):  # Arrow's reading of non-UTF-8 text
-        raise DataError(_csv_fault(path))
-    if _has_open_quote(path):
-        raise DataError(
-            f"{path}: a quote is opened but not closed, so that lines run together; "
-            "check the file's quotes"
-        )
-    return table
-
-
-def _has_open_quote(path: Path) -> bool:
-    """Whether the file ends inside quotes: Arrow takes the rest of the file for one cell then."""
-    with path.open("rb") as file:
-        quotes = 0
-        while block := file.read(2**20):
-            quotes += block.count(b'"')
-    if quotes % 2 == 0:
+        form = Source(str(path))._recognised[1]
+    except SettingError:
         return False
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        try:
-            for _ in csv.reader(file, delimiter=_delimiter(path), strict=True):
-                pass
-        except csv.Error as error:
-            return "unexpected end of data" in str(error)
-    return False
+    return not is_url(str(path)) and type(form).write is not AbstractSourceForm.write
 
 
-def _delimiter(path: Path) -> str:
-    with path.open("rb") as file:
-        header = file.readline()
-    return max(_DELIMITERS, key=lambda d: header.count(d.encode()))
-
-
-def _csv_fault(path: Path) -> str:
-    """Find the first line that cannot be read and say what is wrong with it, not what is in it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return f"{path}: line {number} is not UTF-8 text; save the file with UTF-8 encoding"
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter=_delimiter(path))
-        try:
-            width = len(next(rows, []))
-            any_row = False
-            for row in rows:
-                any_row = any_row or bool(row)
-                if row and len(row) != width:
-                    return (
-                        f"{path}: line {rows.line_num} has {len(row)} fields, the header has "
-                        f"{width}; quote fields that hold the delimiter, or complete the line"
-                    )
-        except csv.Error:
-            return f"{path}: line {rows.line_num} cannot be read as CSV; check its quotes"
-    if not any_row:
-        return f"{path} has no rows; give it a header line and at least one individual"
-    return f"{path} cannot be read as CSV; check its delimiter and quotes"
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table in the form of the file's ending; it appears whole or not at all."""
+    form = Source(str(path))._recognised[1]
+    with draft_of(path, sync=False) as draft:
+        form.write(table, draft)

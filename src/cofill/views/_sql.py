@@ -8,22 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
+from cofill.registry import suggest
+from cofill.views._sources import AbstractSourceForm
 from cofill.views._sql_connection import DatabaseSource, connect, sqlite_path
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
-__all__ = ["check_new_tables", "read_sql", "write_sql"]
+__all__ = ["SqlForm", "check_new_tables", "read_sql", "write_sql"]
 
 _CHUNK = 10_000  # rows at a time, so that a large table is never held as Python objects
 _SCALARS = (bool, int, float, Decimal, str)
+
+
+class SqlForm(AbstractSourceForm):
+    """Tables and queries of a database; results on them are written as files or by `write_sql`."""
+
+    schemes = ("postgresql", "postgres", "sqlite")
+
+    def read(self, target: str, id_column: str) -> pa.Table:
+        """Return the table or the query's result."""
+        return read_sql(target)
 
 
 def read_sql(text: str) -> pa.Table:
@@ -172,19 +183,9 @@ def _require_table(connection: Connection, source: DatabaseSource) -> frozenset[
         prefix = "" if known_schema == inspector.default_schema_name else f"{known_schema}."
         names = inspector.get_table_names(known_schema) + inspector.get_view_names(known_schema)
         known += [prefix + table for table in names]
-    raise DataError(f"{source.label}: there is no such table{_closest(source.target, known)}")
-
-
-def _closest(wanted: str, known: Sequence[str]) -> str:
-    if not known:
-        return "; the database has none"
-    by_lower = {k.lower(): k for k in known} | {k.lower().rpartition(".")[2]: k for k in known}
-    last = wanted.lower().rpartition(".")[2]
-    for text in (wanted.lower(), last):
-        if close := get_close_matches(text, by_lower, n=1):
-            return f"; did you mean {by_lower[close[0]]!r}?"
-    some = ", ".join(repr(k) for k in sorted(known)[:8])
-    return f"; there is {some}{', …' if len(known) > 8 else ''}"
+    raise DataError(
+        f"{source.label}: there is no such table; {suggest(source.target, sorted(known))}"
+    )
 
 
 def _to_arrow(values: Sequence[Any], where: str) -> pa.Array:
