@@ -17,7 +17,7 @@ def demo() -> str:
     recorded = [m for m in methods() if f"{m.name}/mse/all" in read_record("bench_demo").summary]
     recorded.sort(key=lambda m: mean_of("bench_demo", f"{m.name}/mse/all"))
     rows = [
-        [f"`{m.name}`", "no" if m.pools_rows else "yes"]
+        [f"`{m.name}`", "no" if m.facts["pools_rows"] else "yes"]
         + [with_spread("bench_demo", f"{m.name}/mse/{column}") for column in columns]
         for m in recorded
     ]
