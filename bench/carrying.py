@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import numpy as np
-from cofill.network._experiment import AbstractExperiment
 
-from cofill.codec import decode, encode
 from cofill.privacy import EncryptedIds, ModelWeights, Update
-from cofill.protocol import COORDINATOR, Step
+from cofill.protocol import COORDINATOR, PROTOCOLS, AbstractProtocol, Membership, SiteResult, Step
 
 
-class Carrying(AbstractExperiment):
-    def __init__(self, order, federation):
-        super().__init__(order, federation)
-        self.size = int(order.settings["megabytes"] * 1e6)
-        self.rounds = order.settings["rounds"]
+@dataclass(frozen=True)
+class Carrying(AbstractProtocol):
+    """What both share: parties are names, and nothing is produced."""
 
-    @property
-    def homes(self):
-        return {name: name for name in self.federation.names}
+    members: Membership
+    size: int
+    rounds: int
 
-    def begin(self, views, people, me):
-        return {me.name: me.name}
+    @classmethod
+    def from_settings(cls, settings, members):
+        return cls(members, int(settings["megabytes"] * 1e6), settings["rounds"])
 
-    def keep(self, party):
-        return encode(party, format="cofill.state")
+    def start_site(self, data):
+        return {data.site: data.site}
 
-    def restore(self, name, kept, views, people, me):
-        return decode(kept, format="cofill.state")
+    def state_of(self, party):
+        return party
 
-    def finish(self, party, people, folder, form):
-        return None
+    def restore_party(self, name, state, data):
+        return state
+
+    def finish(self, party, data):
+        return SiteResult({})
 
 
 class Echo(Carrying):
     """Send a model to every site and an update of the same size back."""
 
-    name = "mean"
+    name = "echo"
 
-    @property
-    def coordinator(self):
+    def start_coordinator(self):
         return np.zeros(self.size // 4, np.float32)
 
     @property
@@ -49,7 +49,7 @@ class Echo(Carrying):
         def invite(parties, inboxes, report_progress):
             releases = [
                 ModelWeights(sender=COORDINATOR, receiver=name, round=0, weights=parties[0])
-                for name in self.federation.names
+                for name in self.members.sites
             ]
             return [(parties[0], releases)]
 
@@ -80,11 +80,11 @@ class Echo(Carrying):
 class Relay(Carrying):
     """Send bytes from each site to the next, encrypted end to end, for some rounds."""
 
-    name = "cluster"
+    name = "relay"
 
     @property
     def steps(self):
-        names = self.federation.names
+        names = self.members.sites
 
         def send(parties, inboxes, report_progress):
             outcomes = []
@@ -100,3 +100,9 @@ class Relay(Carrying):
             return [(party, []) for party in parties]
 
         return (Step("send", send), Step("take", take)) * self.rounds
+
+
+def register():
+    """Let orders name the two protocols in this process."""
+    PROTOCOLS.add(Echo.name, Echo)
+    PROTOCOLS.add(Relay.name, Relay)

@@ -38,14 +38,9 @@ def allow_bench(federation):
         path.write_text(json.dumps(resources))
 
 
-def times(federation, run, name):
-    path = federation.kit(name) / "cofill" / "runs" / run / "times.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def time_steps(federation, experiment, megabytes, rounds):
     """Return the seconds of each step of a protocol that carries bytes, at the coordinator."""
-    from cofill.network._order import RunOrder, new_run
+    from cofill.network import RunOrder, new_run
 
     order = RunOrder(new_run(), experiment, {"megabytes": megabytes, "rounds": rounds})
     with federation.session() as opened:
@@ -53,13 +48,15 @@ def time_steps(federation, experiment, megabytes, rounds):
         opened.wait(job, timeout=500, look=federation.check)
         outcome = opened.outcome(job)
     assert outcome["state"] == "finished", outcome["why"]
-    return [line["seconds"] for line in times(federation, order.run, "coordinator")]
+    return [
+        line["seconds"] for line in federation.run_folder("coordinator", order.run).read_times()
+    ]
 
 
 def time_cofill(federation, megabytes, rounds):
-    steps = time_steps(federation, "mean", megabytes, rounds)
+    steps = time_steps(federation, "echo", megabytes, rounds)
     round_seconds = np.reshape(steps[: 3 * rounds], (rounds, 3)).sum(axis=1)
-    relays = time_steps(federation, "cluster", megabytes, rounds)
+    relays = time_steps(federation, "relay", megabytes, rounds)
     relay_seconds = np.reshape(relays[: 2 * rounds], (rounds, 2)).sum(axis=1)
     return round_seconds[1:], relay_seconds[1:]
 
@@ -131,14 +128,19 @@ def main():
         os.execv(python, [str(python), "-m", "bench.network", *sys.argv[1:]])
     from importlib.metadata import version
 
+    from bench.carrying import register
+
     from cofill.metrics import Recorder
-    from cofill.network._local import write_local
+    from cofill.network import write_local
+
+    register()
 
     sizes, rounds, ids = ((1,), 3, 500) if options.quick else ((1, 50), 4, 100_000)
     settings = {"megabytes": list(sizes), "rounds": rounds, "sites": 3, "ids": ids}
     settings["nvflare"] = version("nvflare")
     recorder = Recorder("bench_network", seeds=[0], settings=settings)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "bench" / "hook"), str(ROOT)])
+    folders = [str(ROOT / "bench" / "hook"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     os.environ["COFILL_BENCH"] = "1"
     with tempfile.TemporaryDirectory() as base:
         federation = write_local(Path(base) / "out", views("abc"))

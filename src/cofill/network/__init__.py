@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cofill.network._config import FederationConfig, SiteConfig
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
-    from cofill.network._local import LocalResult, run_local
+    from cofill.network._local import LocalResult, run_local, write_local
     from cofill.network._order import RunOrder, new_run
     from cofill.network._processes import serve
     from cofill.network._schedule import schedule_of
@@ -35,12 +35,13 @@ __all__ = [
     "run_local",
     "schedule_of",
     "serve",
+    "write_local",
 ]
 
 _EXPORTS = {
     "_config": ("FederationConfig", "SiteConfig"),
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
-    "_local": ("LocalResult", "run_local"),
+    "_local": ("LocalResult", "run_local", "write_local"),
     "_order": ("RunOrder", "new_run"),
     "_processes": ("serve",),
     "_schedule": ("schedule_of",),

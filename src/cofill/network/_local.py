@@ -152,12 +152,13 @@ class LocalFederation:
                 raise ProcessError(f"no sign of {lacking} after {_START_S:.0f} s")
             time.sleep(0.3)
 
-    def _run_folder(self, party: str, run: str) -> RunFolder:
+    def run_folder(self, party: str, run: str) -> RunFolder:
+        """Return what a party keeps of a run."""
         return PartyFolder(self.kit(party) / "cofill").run(run)
 
     def progress(self, run: str) -> tuple[str, float]:
         """Return the step that the coordinator is at, and the share that is done."""
-        note = self._run_folder("coordinator", run).read_note()
+        note = self.run_folder("coordinator", run).read_note()
         if note is None:
             return "start", 0.0
         return note["step"], note["next"] / note["steps"]
@@ -385,7 +386,7 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
 
     The first round is left out: programs are compiled in it.
     """
-    coordinator_times = federation._run_folder("coordinator", run).read_times()
+    coordinator_times = federation.run_folder("coordinator", run).read_times()
     rounds: list[list[tuple[int, float]]] = []
     for line in coordinator_times:
         if line["name"] == "invite":
@@ -396,7 +397,7 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
         return {}
     work: dict[int, float] = {}
     for name in federation.federation.names:
-        for line in federation._run_folder(name, run).read_times():
+        for line in federation.run_folder(name, run).read_times():
             work[line["step"]] = max(work.get(line["step"], 0.0), line["seconds"])
     later = rounds[1:]
     wall = sum(seconds for steps in later for _, seconds in steps) / len(later)

@@ -57,7 +57,9 @@ class SentLog:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = re.sub(r"[^A-Za-z0-9]+", "-", step)
         content = encode_releases(list(releases))
-        write_atomically(self.folder / f"{number:05}-{name}.safetensors", content, private=True)
+        path = self.folder / f"{number:05}-{name}.safetensors"
+        # Not forced to disk: the ledger is, and a lost copy of what was sent harms no run.
+        write_atomically(path, content, private=True, sync=False)
         if self.last_rounds is not None and any(hasattr(r, "round") for r in releases):
             # Steps of the same name come back once a round.
             same_name = [path for _, other, path in self._files() if other == name]
@@ -81,6 +83,8 @@ class SentLog:
     def write_secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Keep, by sender, the secret that blinded the ids in what it sent."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.secrets() == dict(secrets):
+            return
         content = {name: secret.hex() for name, secret in secrets.items()}
         document = {"format": _SECRETS, "version": 1, "secrets": content}
         write_json(self.folder / "secrets.json", document, private=True)
