@@ -9,7 +9,7 @@ import pytest
 
 from cofill.cooperate import CooperativeReconstruction
 from cofill.nets import FusionSettings, TrainSettings
-from cofill.views import MultiView
+from cofill.views import MultiView, drop_rows
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -56,3 +56,24 @@ def related() -> Callable[..., MultiView]:
         return MultiView.from_arrays(views)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def truth(related):
+    return related()
+
+
+@pytest.fixture(scope="module")
+def holed(truth):
+    return drop_rows(truth, 0.2, key=1)[0]
+
+
+@pytest.fixture(scope="module")
+def fits(quick, holed):
+    """One fit per method, read by many tests."""
+    return {m: quick(method=m).fit(holed) for m in ("masked", "fused", "auto")}
+
+
+@pytest.fixture
+def masked(fits):
+    return fits["masked"]

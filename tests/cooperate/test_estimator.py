@@ -1,8 +1,7 @@
-"""The estimator: what it recovers, what it leaves empty, views that come and go, its manners."""
+"""The estimator: what it recovers, what it leaves empty, its manners."""
 
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,27 +17,6 @@ from cofill.views import MultiView, View, drop_rows
 TINY = FusionSettings(
     hidden=(4,), weight_decays=(0.1,), members=1, fold_members=1, folds=2, steps=40
 )
-
-
-@pytest.fixture(scope="module")
-def truth(related):
-    return related()
-
-
-@pytest.fixture(scope="module")
-def holed(truth):
-    return drop_rows(truth, 0.2, key=1)[0]
-
-
-@pytest.fixture(scope="module")
-def fits(quick, holed):
-    """One fit per method, read by many tests."""
-    return {m: quick(method=m).fit(holed) for m in ("masked", "fused", "auto")}
-
-
-@pytest.fixture
-def masked(fits):
-    return fits["masked"]
 
 
 def r2_of(model: CooperativeReconstruction, view: str, source: str = "all") -> pd.Series:
@@ -350,66 +328,6 @@ def test_coded_cells_come_back_as_valid_values(quick):
     assert set(model.reconstructability_["feature"]) == {"level", "count", "high", "group"}
 
 
-# --- views that come and go -------------------------------------------------------------------
-
-
-def test_a_new_view_costs_one_encoder_and_its_links(quick, holed, masked):
-    model = quick(method="masked").fit(holed.without_view("c"))
-    assert model.trained_["encoders"] == 2
-    assert model.trained_["links"] == 2
-    crossed = len(model.ledger_)
-    assert model.add_view(holed["c"]) is model
-    assert model.trained_["encoders"] == 2 + 1
-    assert model.trained_["links"] == 2 + 2 * (3 - 1)
-    assert len(model.ledger_) > crossed
-    done, fresh = model.complete(holed), masked.complete(holed)
-    for name in holed:
-        np.testing.assert_allclose(done.cells[name], fresh.cells[name], atol=0.02)
-
-
-def test_a_view_that_leaves_costs_no_training(quick, holed):
-    model = quick(method="masked").fit(holed)
-    kept = {n: dict(s.trained) for n, s in model.sites_.items() if n != "b"}
-    assert model.remove_view("b") is model
-    assert {n: dict(s.trained) for n, s in model.sites_.items()} == kept
-    rest = holed.without_view("b")
-    done, fresh = model.complete(rest), quick(method="masked").fit(rest).complete(rest)
-    for name in rest:
-        np.testing.assert_allclose(done.cells[name], fresh.cells[name], atol=0.02)
-    assert set(model.masks_["source"]) == {"a", "c"}
-    with pytest.raises(DataError, match="fitted on the views"):
-        model.complete(holed)
-
-
-def test_views_that_cannot_come_or_go(quick, holed, masked):
-    with pytest.raises(DataError, match="there is a view 'a' already"):
-        masked.add_view(holed["a"])
-    with pytest.raises(SettingError, match="no view 'z'"):
-        masked.remove_view("z")
-    two = quick(method="masked").fit(holed.without_view("c"))
-    with pytest.raises(DataError, match="two views are left"):
-        two.remove_view("a")
-    for change in (lambda m: m.add_view(holed["a"]), lambda m: m.remove_view("a")):
-        with pytest.raises(NotFittedError):
-            change(quick())
-
-
-@pytest.mark.parametrize(
-    ("view", "words"),
-    [
-        (lambda v: View("d", v.ids, np.where([[True, False, True]], v.cells, np.nan)), "no value"),
-        (lambda v: v.take(np.zeros(len(v), bool)), "no rows"),
-        (lambda v: View("d", [str(i) for i in v.ids], v.cells), "text"),
-    ],
-    ids=["empty column", "no rows", "ids of another type"],
-)
-def test_a_view_that_could_not_be_fitted_cannot_join(quick, holed, view, words):
-    model = quick(method="masked").fit(holed.without_view("c"))
-    with pytest.raises(DataError, match=words):
-        model.add_view(view(holed["c"]))
-    assert set(model.sites_) == {"a", "b"}
-
-
 # --- orders, batches, seeds -------------------------------------------------------------------
 
 
@@ -532,32 +450,3 @@ def test_other_views_than_at_fit_are_refused(masked, holed):
         masked.complete(holed.select(["a", "b"]))
     with pytest.raises(SettingError, match="no view 'z'"):
         masked.reconstruct(holed, "z")
-
-
-def test_masks_from_folds_do_not_trust_a_link_that_has_learned_by_heart(quick):
-    """View c is noise: the link from it knows the rows it was trained on, and no others."""
-    rng = np.random.default_rng(0)
-    a, c = rng.normal(size=(60, 2)), rng.normal(size=(60, 8))
-    views = MultiView.from_arrays({"a": a, "b": a + rng.normal(size=(60, 2)), "c": c})
-    by_heart = TrainSettings(epochs=400, learning_rate=1e-2)
-    trusted = {}
-    for folds in (0, 3):
-        model = quick(method="faithful", mask_folds=folds, link_training=by_heart).fit(views)
-        masks = nw.from_native(model.masks_, eager_only=True)
-        chosen = masks.filter(nw.col("view") == "a", nw.col("source") == "c")
-        trusted[folds] = float(chosen["weight"].to_numpy().mean())
-    assert trusted[0] > 0.5
-    assert abs(trusted[3]) < 0.2
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "faithful", "mask_folds": 1}, "mask_folds must be 0 or between 2 and"),
-        ({"method": "faithful", "mask_folds": 21}, "mask_folds must be 0 or between 2 and"),
-        ({"mask_folds": 5}, "mask_folds is for method 'faithful'"),
-    ],
-)
-def test_folds_of_masks_are_checked(quick, related, settings, message):
-    with pytest.raises(SettingError, match=message):
-        quick(**settings).fit(related(60))

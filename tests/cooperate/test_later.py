@@ -1,12 +1,14 @@
-"""What happens after a fit: more rows, draws, saving."""
+"""What happens after a fit: more rows, draws, saving, views that come and go."""
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from cofill import codec
 from cofill.cooperate import CooperativeReconstruction
 from cofill.cooperate._residuals import Residuals
 from cofill.errors import DataError, SettingError, StoreError
+from cofill.views import View
 
 METHODS = ["masked", "fused", "auto", "faithful"]
 
@@ -193,3 +195,63 @@ def test_of_very_many_residuals_a_sample_is_sorted(monkeypatch):
             atol=0.3,
         )
     np.testing.assert_array_equal(some.wrong, whole.wrong)
+
+
+# --- views that come and go -------------------------------------------------------------------
+
+
+def test_a_new_view_costs_one_encoder_and_its_links(quick, holed, masked):
+    model = quick(method="masked").fit(holed.without_view("c"))
+    assert model.trained_["encoders"] == 2
+    assert model.trained_["links"] == 2
+    crossed = len(model.ledger_)
+    assert model.add_view(holed["c"]) is model
+    assert model.trained_["encoders"] == 2 + 1
+    assert model.trained_["links"] == 2 + 2 * (3 - 1)
+    assert len(model.ledger_) > crossed
+    done, fresh = model.complete(holed), masked.complete(holed)
+    for name in holed:
+        np.testing.assert_allclose(done.cells[name], fresh.cells[name], atol=0.02)
+
+
+def test_a_view_that_leaves_costs_no_training(quick, holed):
+    model = quick(method="masked").fit(holed)
+    kept = {n: dict(s.trained) for n, s in model.sites_.items() if n != "b"}
+    assert model.remove_view("b") is model
+    assert {n: dict(s.trained) for n, s in model.sites_.items()} == kept
+    rest = holed.without_view("b")
+    done, fresh = model.complete(rest), quick(method="masked").fit(rest).complete(rest)
+    for name in rest:
+        np.testing.assert_allclose(done.cells[name], fresh.cells[name], atol=0.02)
+    assert set(model.masks_["source"]) == {"a", "c"}
+    with pytest.raises(DataError, match="fitted on the views"):
+        model.complete(holed)
+
+
+def test_views_that_cannot_come_or_go(quick, holed, masked):
+    with pytest.raises(DataError, match="there is a view 'a' already"):
+        masked.add_view(holed["a"])
+    with pytest.raises(SettingError, match="no view 'z'"):
+        masked.remove_view("z")
+    two = quick(method="masked").fit(holed.without_view("c"))
+    with pytest.raises(DataError, match="two views are left"):
+        two.remove_view("a")
+    for change in (lambda m: m.add_view(holed["a"]), lambda m: m.remove_view("a")):
+        with pytest.raises(NotFittedError):
+            change(quick())
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (lambda v: View("d", v.ids, np.where([[True, False, True]], v.cells, np.nan)), "no value"),
+        (lambda v: v.take(np.zeros(len(v), bool)), "no rows"),
+        (lambda v: View("d", [str(i) for i in v.ids], v.cells), "text"),
+    ],
+    ids=["empty column", "no rows", "ids of another type"],
+)
+def test_a_view_that_could_not_be_fitted_cannot_join(quick, holed, view, words):
+    model = quick(method="masked").fit(holed.without_view("c"))
+    with pytest.raises(DataError, match=words):
+        model.add_view(view(holed["c"]))
+    assert set(model.sites_) == {"a", "b"}

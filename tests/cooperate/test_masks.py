@@ -1,5 +1,6 @@
 """The Masked Weighting Method against finite differences, numpy's least squares, and the Cube."""
 
+import narwhals as nw
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from cofill.cooperate import (
 )
 from cofill.cooperate._masks import _error_gradient
 from cofill.errors import SettingError
+from cofill.nets import TrainSettings
+from cofill.views import MultiView
 
 
 def eq5(guesses: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
@@ -293,3 +296,32 @@ CLOSE = ((0.02, 0.1), (0.1, 0.1), (0.7, 0.3))
 
 def _mean_error(guesses, truth, weights):
     return float(np.mean((np.einsum("jf,jrf->rf", weights, guesses) - truth) ** 2))
+
+
+def test_masks_from_folds_do_not_trust_a_link_that_has_learned_by_heart(quick):
+    """View c is noise: the link from it knows the rows it was trained on, and no others."""
+    rng = np.random.default_rng(0)
+    a, c = rng.normal(size=(60, 2)), rng.normal(size=(60, 8))
+    views = MultiView.from_arrays({"a": a, "b": a + rng.normal(size=(60, 2)), "c": c})
+    by_heart = TrainSettings(epochs=400, learning_rate=1e-2)
+    trusted = {}
+    for folds in (0, 3):
+        model = quick(method="faithful", mask_folds=folds, link_training=by_heart).fit(views)
+        masks = nw.from_native(model.masks_, eager_only=True)
+        chosen = masks.filter(nw.col("view") == "a", nw.col("source") == "c")
+        trusted[folds] = float(chosen["weight"].to_numpy().mean())
+    assert trusted[0] > 0.5
+    assert abs(trusted[3]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"method": "faithful", "mask_folds": 1}, "mask_folds must be 0 or between 2 and"),
+        ({"method": "faithful", "mask_folds": 21}, "mask_folds must be 0 or between 2 and"),
+        ({"mask_folds": 5}, "mask_folds is for method 'faithful'"),
+    ],
+)
+def test_folds_of_masks_are_checked(quick, related, parameters, message):
+    with pytest.raises(SettingError, match=message):
+        quick(**parameters).fit(related(60))
