@@ -10,7 +10,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports format bench results docs clean
+.PHONY: help demo test test-full lint types imports format bench results lines docs clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,12 @@ bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
 
 results: $(VENV)/.test ## put the figures of results/ into README.md and docs/results.md
 	@$(BIN)/python -m bench.results
+
+lines: ## lines of Python per package of the core, most first
+	@for part in src/cofill/*; do case $$part in *__pycache__|*py.typed) continue;; esac; \
+	  printf '%6d %s\n' $$(find $$part -name '*.py' -exec cat {} + | wc -l) $${part#src/cofill/}; \
+	done | sort -rn
+	@printf '%6d in all\n' $$(find src/cofill -name '*.py' -exec cat {} + | wc -l)
 
 docs: $(VENV)/.docs ## the documentation, in docs/_build/html; warnings are errors
 	@$(BIN)/python docs/_ext/pictures.py

@@ -157,7 +157,7 @@ class Registry:
                 f"the {self.noun} {name!r} of {package} cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or remove that package"
             ) from None
-        summary = (getdoc(implementation) or "").partition("\n")[0]
+        summary = (getdoc(implementation) or "").partition("\n")[0].rstrip(".")
         known = {fact: getattr(implementation, fact, None) for fact in self._facts}
         facts = {fact: value for fact, value in known.items() if value is not None}
         return Entry(name, implementation, summary, package, facts)
