@@ -22,16 +22,17 @@ import numpy as np
 
 from cofill.federate import (
     CompletionNet,
+    FederatedCompletion,
     LocalSettings,
     RoundSettings,
     Rows,
     Shape,
-    federation_of,
-    run_rounds,
 )
+from cofill.federate._learner import initial_weights
 from cofill.federate._local import LocalWork, plan_batches, train_sites
 from cofill.metrics import Recorder
 from cofill.paths import keep_compiled_programs
+from cofill.views import MultiView, View
 
 SITES, PEOPLE = 10, 150
 SMALL = {
@@ -56,11 +57,36 @@ def learner_of(size, side, width, blocks):
     return CompletionNet(shape, width=width, blocks=blocks)
 
 
-def time_cofill(rows, learner, local, rounds):
+def site_views(number, people, size, side):
+    """Return one site's individuals as views, with the same patterns as `site_rows`."""
+    rows = site_rows(number, people, size)
+    shape = (-1,) if side is None else (side, side)
+    views = {}
+    for k, name in enumerate(("image", "edge")):
+        cells = rows.cells[:, k * size : (k + 1) * size].reshape(people, *shape)
+        present = rows.present[:, k]
+        views[name] = View(name, np.flatnonzero(present), cells[present])
+    return MultiView(list(views.values()))
+
+
+def fit_cofill(sites, people, case, local, settings, on_round):
+    held = {f"site {k}": site_views(k, people, case["size"], case["side"]) for k in range(sites)}
+    network = {"width": case["width"], "blocks": case["blocks"]}
+    model = FederatedCompletion(network=network, local=local, settings=settings)
+    model.fit_sites(held, on_round=on_round)
+
+
+def time_cofill(case, local, rounds, people=PEOPLE):
     """Return the seconds of each round but the first two."""
-    federation = federation_of(rows, learner, local=local, settings=RoundSettings(rounds=rounds))
     ends = []
-    run_rounds([federation], after=lambda _: ends.append(time.perf_counter()))
+    fit_cofill(
+        SITES,
+        people,
+        case,
+        local,
+        RoundSettings(rounds=rounds),
+        lambda *_: ends.append(time.perf_counter()),
+    )
     return np.diff(ends)[1:]
 
 
@@ -100,9 +126,7 @@ def time_flower(case, local, rounds):
         return Client(int(context.node_config["partition-id"])).to_client()
 
     def server(context):
-        from cofill.federate._learner import weights_of
-
-        start = weights_of(learner_of(**case), jax.random.key(0))
+        start = initial_weights(learner_of(**case), jax.random.key(0))
         strategy = Timed(
             fraction_fit=1.0,
             fraction_evaluate=0.0,
@@ -130,20 +154,20 @@ def _site(number, people, size):
 
 def time_thousand_sites(rounds):
     """Return seconds per round, peak GiB, and the growth in GiB after the second round."""
-    rows = {f"site {k}": site_rows(k, 40, 64) for k in range(1000)}
-    federation = federation_of(
-        rows,
-        learner_of(64, 8, 32, 1),
-        local=LocalSettings(batch=8, moments="reset"),
-        settings=RoundSettings(rounds=rounds, participation=0.05),
-    )
     ends, peaks = [], []
 
-    def after(number):
+    def after(number, model):
         ends.append(time.perf_counter())
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
-    run_rounds([federation], after=after)
+    fit_cofill(
+        1000,
+        40,
+        SMALL["digits"],
+        LocalSettings(batch=8, moments="reset"),
+        RoundSettings(rounds=rounds, participation=0.05),
+        after,
+    )
     return float(np.median(np.diff(ends)[1:])), peaks[-1], peaks[-1] - peaks[1]
 
 
@@ -171,8 +195,7 @@ def main():
     )
     ratios = {}
     for name, case in SMALL.items():
-        rows = {f"site {k}": site_rows(k, PEOPLE, case["size"]) for k in range(SITES)}
-        cofill = time_cofill(rows, learner_of(**case), local, rounds)
+        cofill = time_cofill(case, local, rounds)
         flower = time_flower(case, local, rounds)
         recorder.add("cofill", "seconds", name, cofill.tolist())
         recorder.add("flower", "seconds", name, flower.tolist())
@@ -189,10 +212,8 @@ def main():
         flush=True,
     )
     people = 600 if quick else 6000
-    big = {f"site {k}": site_rows(k, people, 784) for k in range(SITES)}
-    paper = time_cofill(
-        big, learner_of(784, 28, 64, 3), LocalSettings(batch=32, moments="reset"), 3
-    )
+    big = {"size": 784, "side": 28, "width": 64, "blocks": 3}
+    paper = time_cofill(big, LocalSettings(batch=32, moments="reset"), 3, people)
     print(f"28 × 28, {people:,} individuals a site: {paper[-1]:.1f} s a round", flush=True)
     recorder.note("ratio", ratios)
     recorder.note(

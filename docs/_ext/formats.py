@@ -45,7 +45,7 @@ def strategies() -> str:
     """Return a table of the strategies."""
     lines = ["| name | what it does |", "| --- | --- |"]
     lines += [
-        f"| `{name}` | {_first_sentence(strategy)} |" for name, strategy in STRATEGIES.items()
+        f"| `{entry.name}` | {_first_sentence(entry.load())} |" for entry in STRATEGIES
     ]
     return "\n".join(lines)
 

@@ -36,9 +36,9 @@ def test_updates_made_anew_are_the_very_ones(fitted):
     assert [one.number for one in watch.updates] == [3, 4]
     site = model.federation_.sites["site_1"]
     last = watch.updates[-1]
-    mean = np.mean([last.lessons[name].change for name in HELD], axis=0)
+    mean = np.mean([last.updates[name].change for name in HELD], axis=0)
     np.testing.assert_allclose(last.weights + mean, model.weights_, atol=1e-5)
-    assert last.lessons["site_1"].rows == len(site.rows) == 20
+    assert last.updates["site_1"].rows == len(site.rows) == 20
     entries = updates_of(model, "site_1")
     assert watch.is_of(entries)
     other = [replace(e, facts={**e.facts, "loss": e.facts["loss"] * 1.01}) for e in entries]
@@ -63,7 +63,7 @@ def test_an_update_that_changes_nothing_tells_nothing(fitted):
     still.updates = tuple(
         replace(
             one,
-            lessons={n: replace(k, change=np.zeros_like(k.change)) for n, k in one.lessons.items()},
+            updates={n: replace(k, change=np.zeros_like(k.change)) for n, k in one.updates.items()},
         )
         for one in watch.updates
     )
@@ -75,7 +75,13 @@ def test_an_update_that_changes_nothing_tells_nothing(fitted):
 def test_the_ledgers_updates_are_attacked_on_the_runs_own_network(fitted):
     watch, model = fitted
     audit = audit_ledger(model.ledger_, Evidence(rounds=watch))
-    assert {r.kind for r in audit.releases} == {"update", "model", "column-summary"}
+    assert {r.kind for r in audit.releases} == {
+        "update",
+        "model",
+        "columns",
+        "column-summary",
+        "column-scales",
+    }
     found = [r for r in audit.releases if r.kind == "update"]
     assert [r.sender for r in found] == list(HELD)
     for release in found:

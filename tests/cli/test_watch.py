@@ -7,13 +7,15 @@ import sys
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
-from cofill import codec
 from cofill.cli._app import run
+from cofill.federate import FederatedCompletion
 from cofill.privacy import Ledger, LedgerEntry
 from cofill.report import ProgressLog, WatchServer, watching
 from cofill.report._live import Follower
+from cofill.views import MultiView
 
 ENTRY = LedgerEntry("send (run r)", "codes", "north", "south", 9, 720, None, {})
 
@@ -72,26 +74,31 @@ def test_a_failed_run_says_why(tmp_path):
 
 
 def test_rounds_are_followed_by_their_checkpoint(tmp_path):
-    curve = [{"round": k, "sites": 2, "pixels": 1.0 / (k + 1)} for k in range(3)]
-    entry = {**ENTRY.to_json(), "chain": ENTRY.link("0" * 64)}
-    facts = {"round": 3, "curve": curve, "notes": ["round 1: left out"], "ledger": [entry]}
-    codec.save(tmp_path / "rounds.safetensors", facts, format="cofill.rounds")
-    state = Follower(tmp_path).state()
-    assert state["state"] == "running"
-    assert state["what"] == "round 3"
-    assert state["losses"] == {
-        "x": [0, 1, 2],
-        "series": {"pixels": [1.0, 0.5, pytest.approx(1 / 3)]},
-    }
-    assert state["releases"]["count"] == 1
-    assert state["faults"] == ["round 1: left out"]
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(30, 2))
+    views = MultiView.from_arrays({"a": a, "b": a + 1.0})
+    model = FederatedCompletion(rounds=2, network={"width": 2, "blocks": 0}, checkpoint=tmp_path)
+
+    def stop(number, _):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        model.fit_sites({"north": views}, on_round=stop)
+    told = Follower(tmp_path).state()
+    assert (told["state"], told["what"]) == ("running", "invite")
+    assert told["losses"]["x"] == [1]
+    assert set(told["losses"]["series"]) == {"loss", "error"}
+    assert told["releases"]["count"] == 6
+    model.fit_sites({"north": views})
+    told = Follower(tmp_path).state()
+    assert (told["state"], told["share"]) == ("finished", 1.0)
+    assert told["losses"]["x"] == [1, 2]
 
 
 def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
     ProgressLog(tmp_path).report_progress("train", 0.5)
     with (tmp_path / "progress.jsonl").open("a") as file:
         file.write('no json\n[1]\n{"what": "half')
-    (tmp_path / "rounds.safetensors").write_bytes(b"x")
     (tmp_path / "run.json").write_text('{"next": "two", "steps": 3, "state": "x"}')
     Ledger([ENTRY, ENTRY]).save(tmp_path / "ledger.jsonl")
     follower = Follower(tmp_path)

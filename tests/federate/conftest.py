@@ -10,15 +10,18 @@ import pytest
 
 from cofill.federate import (
     AbstractLearner,
+    Design,
+    FedAvg,
+    FederatedProtocol,
     LocalSettings,
     Phase,
     RoundSettings,
     Rows,
     Shape,
-    federation_of,
-    round_steps,
 )
-from cofill.protocol import Step
+from cofill.federate._parties import make_coordinator, make_site
+from cofill.federate._rounds import round_steps
+from cofill.protocol import Federation, Membership, Step, run_protocol
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,10 +82,28 @@ PLAIN = LocalSettings(
 )
 
 
+def protocol_for(names, design) -> FederatedProtocol:
+    return FederatedProtocol(Membership(dict.fromkeys(names, ("x",)), ("x",)), design)
+
+
+def encoded_federation(
+    rows, learner, *, local, settings, strategy=None, seed=0, budgets=None
+) -> Federation:
+    """A federation of encoded rows at its first round."""
+    design = Design(type(learner), {}, local, settings, strategy or FedAvg(), seed)
+    protocol = protocol_for(rows, design)
+    return Federation(
+        {name: make_site(name, own_rows, learner, design) for name, own_rows in rows.items()},
+        coordinator=make_coordinator(tuple(rows), learner, design),
+        budgets=budgets or {},
+        next_step=protocol.first_round,
+    )
+
+
 def spring_federation(rows=None, *, local=PLAIN, rounds=2, strategy=None, seed=0, **settings):
     """A federation of springs."""
     budgets = settings.pop("budgets", None)
-    return federation_of(
+    return encoded_federation(
         some_sites() if rows is None else rows,
         Spring(),
         local=local,
@@ -93,19 +114,36 @@ def spring_federation(rows=None, *, local=PLAIN, rounds=2, strategy=None, seed=0
     )
 
 
+def run_rounds(federations, *, until=None, after=None, progress=None) -> None:
+    """Run rounds one by one, so that a failing one leaves those before it."""
+    first = federations[0]
+    protocol = protocol_for(first.sites, first.coordinator.design)
+    ends = [k + 1 for k in range(len(protocol.steps)) if protocol.ends_round(k)]
+    rounds = range(0 if protocol.design.pretrains else 1, protocol.design.settings.rounds + 1)
+    for federation in federations:  # steps that were tampered with have other numbers
+        done = federation.coordinator.round - rounds[0]
+        federation.next_step = ends[done - 1] if done else protocol.first_round
+    for number, end in zip(rounds, ends, strict=True):
+        if until is not None and number > until:
+            return
+        if min(f.next_step for f in federations) >= end:
+            continue
+        run_protocol(protocol, federations, until=end, progress=progress)
+        if after is not None:
+            after(number)
+
+
 def tampered(change, step="train", secure=False) -> list[Step]:
     """Steps of a round in which what a step sends is changed: ``change(outbox) → outbox``."""
 
-    def wrap(one):
+    def wrap(original):
         def run(parties, inboxes, report_progress):
-            return [
-                (party, change(list(out)))
-                for party, out in one.run(parties, inboxes, report_progress)
-            ]
+            results = original.run(parties, inboxes, report_progress)
+            return [(party, change(list(outbox))) for party, outbox in results]
 
-        return replace(one, run=run) if one.name == step else one
+        return replace(original, run=run) if original.name == step else original
 
-    return [wrap(one) for one in round_steps(secure=secure)]
+    return [wrap(original) for original in round_steps(secure=secure)]
 
 
 @pytest.fixture(scope="session")
@@ -116,5 +154,7 @@ def toy():
         sites=some_sites,
         plain=PLAIN,
         federation=spring_federation,
+        encoded=encoded_federation,
+        run_rounds=run_rounds,
         tampered=tampered,
     )

@@ -12,8 +12,8 @@ from cofill.federate import (
     FederatedCompletion,
     LocalSettings,
     RoundSettings,
+    encode_rows,
     fit_sites_many,
-    rows_of,
 )
 from cofill.privacy import Budget
 from cofill.views import MultiView, View, by_row
@@ -125,15 +125,15 @@ def test_views_in_another_order_or_with_other_categories_are_told_apart_by_name(
     one, other = model.complete(views), model.complete(turned)
     for name in views:
         np.testing.assert_array_equal(one.cells[name], other.cells[name])
-    rows = rows_of(views, model.scalers_, model.learner_.shape)
-    again = rows_of(turned, model.scalers_, model.learner_.shape)
+    rows = encode_rows(views, model.scalers_, model.learner_.shape)
+    again = encode_rows(turned, model.scalers_, model.learner_.shape)
     np.testing.assert_array_equal(rows.present, again.present)
     # Somebody's table knows no "a": its codes 0 and 1 are "b" and "c" of the fit.
     frame = pd.DataFrame(
         {"person": [1, 2], "level": 0.0, "count": 0, "high": [True, False], "group": ["b", "c"]}
     )
     few = MultiView.from_frames({"view0": frame, "view1": frame}, id="person")
-    coded = rows_of(few, model.scalers_, model.learner_.shape)
+    coded = encode_rows(few, model.scalers_, model.learner_.shape)
     at = model.scalers_["view0"].blocks[-1]
     np.testing.assert_array_equal(coded.cells[:, at.start : at.stop], [[0, 1, 0], [0, 0, 1]])
 
@@ -142,13 +142,16 @@ def test_a_run_writes_down_all_it_sends():
     _, holes = three()
     model = quick(sites=2).fit(holes)
     assert Counter((e.step, e.kind) for e in model.ledger_) == {
-        ("describe", "column-summary"): 2,
-        ("agree", "model"): 2,
+        ("describe columns", "columns"): 2,
+        ("agree on columns", "columns"): 2,
+        ("summarise", "column-summary"): 2,
+        ("agree on scales", "column-scales"): 2,
         ("invite", "model"): 4,
         ("train", "update"): 4,
+        ("hand out the model", "model"): 2,
     }
     from_sites = {e.kind for e in model.ledger_ if e.sender != "coordinator"}
-    assert from_sites == {"column-summary", "update"}
+    assert from_sites == {"columns", "column-summary", "update"}
     assert [entry["round"] for entry in model.curve_] == [1, 2]
     assert {"loss", "error"} <= set(model.curve_[0])
 
@@ -216,9 +219,9 @@ def test_bad_settings_are_named():
         ({"sites": 0}, "sites must be at least 1, got 0"),
         (
             {"network": {"breadth": 3}},
-            "there is no setting 'breadth' of model 'best'; there is width",
+            "network: CompletionNet has no setting 'breadth'; it has width",
         ),
-        ({"strategy": "mean"}, "strategy must be one of"),
+        ({"strategy": "mean"}, "there is no strategy 'mean'; there is fedavg"),
         (
             {"model": "vigan", "network": None},
             r"takes two modalities of one size, got a \(2\), b \(3\), c \(2\)",
@@ -253,7 +256,7 @@ def test_scikit_learns_manners():
 def test_a_strategy_with_controls_gets_plain_steps_by_itself():
     _, holes = three()
     model = quick(strategy="scaffold", rounds=1).fit(holes)
-    local = next(iter(model.federation_.sites.values())).local
+    local = next(iter(model.federation_.sites.values())).design.local
     assert (local.optimizer, local.momentum, local.moments) == ("sgd", 0.0, "reset")
 
 
@@ -270,3 +273,19 @@ def test_a_budget_that_wants_guarantees_stops_the_survey():
     _, holes = three()
     with pytest.raises(SettingError, match=r"column-summary from 'site_1'.*no guarantee"):
         quick(budget=Budget(1.0, only_guaranteed=True)).fit(holes)
+
+
+def test_progress_names_rounds_and_ends_at_one():
+    _, holes = three()
+    reports = []
+    quick().fit(holes, progress=lambda what, share: reports.append((what, share)))
+    words = list(dict.fromkeys(what for what, _ in reports))
+    assert words == [
+        "agreeing on columns and scales",
+        "round 1 of 2",
+        "round 2 of 2",
+        "handing out the model",
+        "rounds done",
+    ]
+    assert [share for _, share in reports] == sorted(share for _, share in reports)
+    assert reports[-1][1] == 1.0

@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 
 from cofill.errors import DataError
-from cofill.federate import Scaffold, run_rounds
+from cofill.federate import Scaffold
 from cofill.privacy import RunFigures, Update
 from cofill.protocol import run_steps
 
 
 def with_change(change):
     return lambda update: [replace(update, change=change(update.change))]
-
-
-def beginning(made):
-    """Skip the pre-training, as run_rounds does."""
-    made.coordinator = replace(made.coordinator, round=1)
-    return made
 
 
 def of_s1(change):
@@ -52,9 +46,9 @@ FAULTS = {
 def test_a_bad_answer_is_named_and_left_out(toy, name):
     change, words = FAULTS[name]
     held = toy.sites(3)
-    made = beginning(toy.federation(held))
+    made = toy.federation(held)
     run_steps(toy.tampered(of_s1(change)), [made])
-    without = beginning(toy.federation({n: r for n, r in held.items() if n != "s1"}))
+    without = toy.federation({n: r for n, r in held.items() if n != "s1"})
     run_steps(toy.tampered(list), [without])
     np.testing.assert_array_equal(made.coordinator.weights, without.coordinator.weights)
     (note,) = made.coordinator.notes
@@ -65,7 +59,7 @@ def test_a_bad_answer_is_named_and_left_out(toy, name):
 
 
 def test_a_second_answer_does_not_count(toy):
-    made, plain = beginning(toy.federation()), beginning(toy.federation())
+    made, plain = toy.federation(), toy.federation()
     twice = of_s1(lambda u: [u, replace(u, change=u.change + 100)])
     run_steps(toy.tampered(twice), [made])
     run_steps(toy.tampered(list), [plain])
@@ -75,7 +69,7 @@ def test_a_second_answer_does_not_count(toy):
 
 def test_an_uninvited_answer_does_not_count(toy):
     def run(tamper):
-        made = beginning(toy.federation(toy.sites(4), participation=0.5))
+        made = toy.federation(toy.sites(4), participation=0.5)
         run_steps(toy.tampered(tamper), [made])
         return made
 
@@ -95,14 +89,14 @@ def test_an_uninvited_answer_does_not_count(toy):
         )
         return [(s, [shout] if s.name == absent else out) for s, out in made]
 
-    made = beginning(toy.federation(toy.sites(4), participation=0.5))
+    made = toy.federation(toy.sites(4), participation=0.5)
     run_steps([base[0], replace(base[1], run=loud), base[2]], [made])
     np.testing.assert_array_equal(made.coordinator.weights, plain.coordinator.weights)
     assert made.coordinator.notes == (f"round 1: site {absent!r} was not invited; left out",)
 
 
 def test_figures_that_are_no_numbers_do_not_reach_the_curve(toy):
-    made = beginning(toy.federation())
+    made = toy.federation()
     odd = of_s1(lambda u: [replace(u, metrics={"loss": float("nan")})])
     run_steps(toy.tampered(odd), [made])
     assert set(made.coordinator.curve[0]) == {"round", "sites", "loss", "twice"}
@@ -110,13 +104,13 @@ def test_figures_that_are_no_numbers_do_not_reach_the_curve(toy):
 
 
 def test_a_missing_control_is_named(toy):
-    made = beginning(toy.federation(strategy=Scaffold()))
+    made = toy.federation(strategy=Scaffold())
     run_steps(toy.tampered(of_s1(lambda u: [replace(u, extras={})])), [made])
     assert made.coordinator.notes == ("round 1: site 's1' sent no control; left out",)
 
 
 def test_all_answers_bad_ends_the_run_and_the_federation_is_as_it_was(toy):
-    made = beginning(toy.federation(rounds=3))
+    made = toy.federation(rounds=3)
     before, party = made.sites["s0"], made.coordinator
     with pytest.raises(DataError, match=r"0 of 4 sites gave a sound answer.*'s0' sent a change"):
         run_steps(
@@ -125,12 +119,12 @@ def test_all_answers_bad_ends_the_run_and_the_federation_is_as_it_was(toy):
     assert made.coordinator is party
     assert made.sites["s0"] is before
     assert len(made.ledger) == 0
-    run_rounds([made])
+    toy.run_rounds([made])
     assert made.coordinator.round == 4
 
 
 def test_finite_answers_that_make_no_finite_model_are_refused(toy):
-    made = beginning(toy.federation())
+    made = toy.federation()
     huge = np.full(2, 3e38, np.float32)
 
     def tamper(out):
@@ -144,7 +138,7 @@ def test_finite_answers_that_make_no_finite_model_are_refused(toy):
 
 
 def test_notes_say_the_same_of_a_site_once(toy):
-    made = beginning(toy.federation(rounds=3))
+    made = toy.federation(rounds=3)
     for _ in range(3):
         run_steps(toy.tampered(of_s1(lambda u: [])), [made])
     assert made.coordinator.notes == ("round 1: site 's1' did not answer; left out",)

@@ -12,8 +12,6 @@ from cofill.federate import (
     RoundSettings,
     Rows,
     Shape,
-    federation_of,
-    run_rounds,
 )
 
 # An entry of the ledger, which must grow: about a hundred a round.
@@ -21,7 +19,7 @@ ENTRY = 4_000
 
 
 @pytest.mark.full
-def test_a_thousand_sites_run_in_bounded_memory():
+def test_a_thousand_sites_run_in_bounded_memory(toy):
     rng = np.random.default_rng(0)
     shape = Shape(("a", "b"), (8, 8))
     held = {}
@@ -30,7 +28,7 @@ def test_a_thousand_sites_run_in_bounded_memory():
         cells = rng.normal(size=(n, 16)).astype(np.float32)
         held[f"site_{k:04d}"] = Rows(cells, np.ones((n, 16), bool), np.ones((n, 2), bool))
     learner = CompletionNet(shape, width=64, blocks=2)
-    made = federation_of(
+    made = toy.encoded(
         held,
         learner,
         local=LocalSettings(batch=8, moments="reset"),
@@ -42,9 +40,9 @@ def test_a_thousand_sites_run_in_bounded_memory():
         gc.collect()
         taken.append((tracemalloc.get_traced_memory()[0], len(made.ledger)))
 
-    run_rounds([made], until=5)  # what is compiled and kept once
+    toy.run_rounds([made], until=5)  # what is compiled and kept once
     tracemalloc.start()
-    run_rounds([made], after=after)
+    toy.run_rounds([made], after=after)
     tracemalloc.stop()
     (first, before), (last, entries) = taken[4], taken[-1]
     weights = made.coordinator.weights.nbytes
@@ -52,6 +50,6 @@ def test_a_thousand_sites_run_in_bounded_memory():
     # Had every site that was ever invited kept moments, that would be hundreds of models.
     grown = last - first - ENTRY * (entries - before)
     assert grown < 10 * weights
-    assert all(site.moments is None and site.lesson is None for site in made.sites.values())
+    assert all(site.moments is None and site.update is None for site in made.sites.values())
     assert [entry["sites"] for entry in made.coordinator.curve] == [50] * 40
     assert len({e.sender for e in made.ledger}) > 500

@@ -9,14 +9,13 @@ from cofill.errors import SettingError
 from cofill.federate import (
     VIGAN,
     CompletionNet,
+    Design,
     FedAvg,
     LocalSettings,
     RoundSettings,
     Shape,
-    run_rounds,
 )
 from cofill.federate._local import plan_batches
-from cofill.federate._parties import site_of
 from cofill.nets import DPSettings
 from cofill.privacy import Budget, SiteNoise, epsilon, sgd_event
 from cofill.protocol import run_steps
@@ -29,14 +28,9 @@ def private(toy, dp, **more) -> LocalSettings:
     return replace(toy.plain, dp=dp, **more)
 
 
-def begun(made):
-    made.coordinator = replace(made.coordinator, round=1)
-    return made
-
-
 def updates(toy, made):
     seen = []
-    run_steps(toy.tampered(lambda out: seen.extend(out) or out), [begun(made)])
+    run_steps(toy.tampered(lambda out: seen.extend(out) or out), [made])
     return {update.sender: update for update in seen}
 
 
@@ -110,13 +104,13 @@ def test_a_budget_is_kept_by_the_gate(toy):
     budgets = {"b": Budget(enough * 1.01, only_guaranteed=True)}
     made = toy.federation(held, local=local, rounds=5, budgets=budgets)
     with pytest.raises(SettingError, match=r"step 'train': update from 'b' .* is refused"):
-        run_rounds([made])
+        toy.run_rounds([made])
     assert made.coordinator.round == 3  # two rounds were within it
 
 
 def test_private_sites_in_a_secure_sum_keep_their_events(toy):
     made = toy.federation(local=private(toy, LOUD, batch=8), secure=True, rounds=1)
-    run_rounds([made])
+    toy.run_rounds([made])
     masked = [e for e in made.ledger if e.kind == "masked-vector"]
     assert len(masked) == 4
     for entry in masked:
@@ -126,18 +120,19 @@ def test_private_sites_in_a_secure_sum_keep_their_events(toy):
 
 
 def test_what_cannot_be_private_is_said_before_training(toy):
-    def site(learner, **settings):
-        local = private(toy, LOUD)
-        return site_of("a", held, learner, local, RoundSettings(**settings), FedAvg(), 0)
+    def make_learner(model, network=None, **settings):
+        design = Design(
+            model, network or {}, private(toy, LOUD), RoundSettings(**settings), FedAvg()
+        )
+        return design.make_learner(shape)
 
-    held = toy.springs(np.ones((4, 2)))
     shape = Shape(("x", "y"), (2, 2))
-    for learner in (CompletionNet(shape, width=2, blocks=0, cycle=1.0), VIGAN(shape)):
+    for model, network in ((CompletionNet, {"width": 2, "blocks": 0, "cycle": 1.0}), (VIGAN, {})):
         with pytest.raises(
             SettingError, match="dp must be None for a phase that draws from several"
         ):
-            site(learner)
-    site(VIGAN(shape), pretrain={"autoencoder": 1, "cycle": 0})
+            make_learner(model, network)
+    make_learner(VIGAN, pretrain={"autoencoder": 1, "cycle": 0})
     noise = SiteNoise(clip=1.0, noise_multiplier=1.0, sites=1)
     with pytest.raises(SettingError, match=r"dp of a site's training and site_noise .* choose one"):
-        site(toy.Spring(), site_noise=noise)
+        make_learner(toy.Spring, site_noise=noise)

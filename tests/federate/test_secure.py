@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cofill.errors import DataError, SettingError
-from cofill.federate import FedAvg, LocalSettings, Scaffold, SecureSum, run_rounds
-from cofill.federate._aggregation import Lesson, Packing
+from cofill.federate import FedAvg, LocalSettings, Scaffold, SecureSum
+from cofill.federate._aggregation import LocalUpdate, Packing
 from cofill.privacy import Budget, GaussianEvent, SiteNoise, Update
 from cofill.protocol import run_steps
 
@@ -27,8 +27,8 @@ KINDS = {  # of a round of four sites that all stay
 @pytest.mark.parametrize("strategy", [FedAvg(), FedAvg(by_rows=False), Scaffold()])
 def test_the_sum_under_masks_gives_what_plain_updates_give(toy, strategy):
     plain, secure = (toy.federation(rounds=3, strategy=strategy, secure=s) for s in (False, True))
-    run_rounds([plain])
-    run_rounds([secure])
+    toy.run_rounds([plain])
+    toy.run_rounds([secure])
     one, other = plain.coordinator, secure.coordinator
     assert np.abs(one.weights).max() > 0.5
     np.testing.assert_allclose(other.weights, one.weights, rtol=1e-6, atol=1e-7)
@@ -45,16 +45,16 @@ def test_the_coordinator_gets_nothing_but_masked_words(toy):
         seen.extend(outbox)
         return outbox
 
-    made = begun(toy.federation(secure=True))
+    made = toy.federation(secure=True)
     run_steps(toy.tampered(keep, "mask", secure=True), [made])
-    plain = begun(toy.federation())
+    plain = toy.federation()
     updates = []
     run_steps(toy.tampered(lambda out: updates.extend(out) or out), [plain])
     assert len(seen) == len(updates) == 4
     code = SecureSum().code(4)
     for masked, update in zip(seen, updates, strict=True):
         # Without the masks the words would be the numbers themselves, small beside 2^64.
-        bare = code.encode(made.coordinator.packing.packed(lesson_of(update)))
+        bare = code.encode(made.coordinator.packing.pack(local_update(update)))
         assert (masked.words != bare).all()
         assert np.abs(code.decode(masked.words)).max() > 1e3
         assert masked.event is None
@@ -65,30 +65,25 @@ def test_the_coordinator_gets_nothing_but_masked_words(toy):
         "masked-vector",
         "revealed-shares",
     }
-    for site in made.sites.values():  # secrets and lessons are forgotten when the round is over
-        assert site.lesson is None
+    for site in made.sites.values():  # secrets and updates are forgotten when the round is over
+        assert site.update is None
         assert site.member.round == 1
         assert site.member.mask_secret == b""
-    assert made.coordinator.summing is None
+    assert made.coordinator.sum_state is None
 
 
-def lesson_of(update: Update) -> Lesson:
-    return Lesson(update.round, update.change, update.rows, update.extras, update.metrics)
-
-
-def begun(made):
-    made.coordinator = replace(made.coordinator, round=1)
-    return made
+def local_update(update: Update) -> LocalUpdate:
+    return LocalUpdate(update.round, update.change, update.rows, update.extras, update.metrics)
 
 
 @pytest.mark.parametrize("step", ["train", "share", "mask", "reveal"])
 def test_a_site_that_leaves_is_survived(toy, step):
-    made = begun(toy.federation(toy.sites(4), secure=True))
+    made = toy.federation(toy.sites(4), secure=True)
     run_steps(
         toy.tampered(lambda out: [r for r in out if r.sender != "s2"], step, secure=True), [made]
     )
     held = {n: r for n, r in toy.sites(4).items() if n != "s2" or step == "reveal"}
-    plain = begun(toy.federation(held))
+    plain = toy.federation(held)
     run_steps(toy.tampered(list), [plain])
     np.testing.assert_allclose(made.coordinator.weights, plain.coordinator.weights, rtol=1e-6)
     if step == "reveal":  # its vector is in the sum, the others open it
@@ -101,14 +96,14 @@ def test_drop_outs_after_sharing_keys_over_many_rounds(toy):
     held = toy.sites(7)
     settings = {"rounds": 5, "secure": SecureSum(threshold=4), "dropout": 0.25, "seed": 2}
     made = toy.federation(held, **settings)
-    run_rounds([made])
+    toy.run_rounds([made])
     sites = [entry["sites"] for entry in made.coordinator.curve]
     assert min(sites) < 7
     assert min(sites) >= 4
     assert sum(e.kind == "public-keys" for e in made.ledger) == 35  # all had joined
     assert sum(e.kind == "masked-vector" for e in made.ledger) == sum(sites)
     again = toy.federation(held, **settings)
-    run_rounds([again])
+    toy.run_rounds([again])
     np.testing.assert_array_equal(made.coordinator.weights, again.coordinator.weights)
 
 
@@ -122,7 +117,7 @@ def test_drop_outs_after_sharing_keys_over_many_rounds(toy):
     ],
 )
 def test_too_few_sites_end_the_round_and_the_federation_is_as_it_was(toy, step, words):
-    made = begun(toy.federation(toy.sites(4), secure=True))
+    made = toy.federation(toy.sites(4), secure=True)
     before, party = dict(made.sites), made.coordinator
     drop = toy.tampered(lambda out: [r for r in out if r.sender > "s1"], step, secure=True)
     with pytest.raises(DataError, match=words) as caught:
@@ -131,15 +126,15 @@ def test_too_few_sites_end_the_round_and_the_federation_is_as_it_was(toy, step, 
     assert made.sites == before
     assert made.coordinator is party
     assert len(made.ledger) == 0
-    run_rounds([made])  # and it can begin the round again
+    toy.run_rounds([made])  # and it can begin the round again
 
 
 def test_a_site_that_diverged_or_is_out_of_range_leaves_the_sum_and_tells_its_owner(toy):
     held = toy.sites(4)
     wild = {"hot": toy.springs([[1e10, 1e10]], h=1e35), "far": toy.springs([[5e6, 0.0]])}
     made, plain = toy.federation({**held, **wild}, secure=True), toy.federation(held)
-    run_rounds([made])
-    run_rounds([plain])
+    toy.run_rounds([made])
+    toy.run_rounds([plain])
     np.testing.assert_allclose(made.coordinator.weights, plain.coordinator.weights, rtol=1e-6)
     assert made.coordinator.notes == (
         "round 1: site 'far' did not answer; left out",
@@ -157,7 +152,7 @@ def test_a_site_with_nothing_to_teach_is_named_in_a_secure_sum_too(toy):
     alone = held["s0"]
     single = replace(alone, present=alone.present & [True, False])
     made = toy.federation({**held, "single": single}, secure=True)
-    run_rounds([made])
+    toy.run_rounds([made])
     assert made.coordinator.notes == (
         "round 1: site 'single' has no individual that this model can learn from; left out",
     )
@@ -174,7 +169,7 @@ def test_a_site_with_nothing_to_teach_is_named_in_a_secure_sum_too(toy):
     ],
 )
 def test_unsound_messages_of_a_sum_are_named_and_survived(toy, step, change, words):
-    made = begun(toy.federation(toy.sites(5), secure=SecureSum(threshold=3)))
+    made = toy.federation(toy.sites(5), secure=SecureSum(threshold=3))
 
     def tamper(out):
         return [n for r in out for n in (change(r) if r.sender == "s1" else [r])]
@@ -193,7 +188,7 @@ def test_secure_sums_need_three_sites_and_sound_settings(toy):
     with pytest.raises(SettingError, match="threshold must be at least 2"):
         SecureSum(threshold=1)
     made = toy.federation(toy.sites(5), rounds=1, secure=True, participation=0.2)
-    run_rounds([made])
+    toy.run_rounds([made])
     assert len(made.coordinator.invited) == 3
 
 
@@ -203,7 +198,7 @@ def test_secure_sums_need_three_sites_and_sound_settings(toy):
 def test_noise_of_the_sites_is_under_the_masks_and_their_events_are_in_the_ledger(toy):
     noise = SiteNoise(clip=0.5, noise_multiplier=1e-6, sites=4)
     made = toy.federation(rounds=2, secure=True, site_noise=noise)
-    run_rounds([made])
+    toy.run_rounds([made])
     # With next to no noise: the mean, sites alike, of changes clipped to a norm of 0.5.
     weights = np.zeros(2)
     for _ in range(2):
@@ -223,7 +218,7 @@ def test_the_noise_of_the_mean_is_that_of_the_sum_over_the_sites(toy, secure):
     noise = SiteNoise(clip=1e-3, noise_multiplier=3000.0, sites=5)
     made = toy.federation(toy.sites(5), rounds=30, secure=secure, site_noise=noise)
     walk = []
-    run_rounds([made], after=lambda _: walk.append(made.coordinator.weights))
+    toy.run_rounds([made], after=lambda _: walk.append(made.coordinator.weights))
     steps = np.diff([np.zeros(2), *walk], axis=0)
     # 60 draws of deviation 3000 · 1e-3 / 5; their own deviation is known to about 1 in 11.
     assert np.std(steps) == pytest.approx(0.6, rel=0.45)
@@ -233,8 +228,8 @@ def test_without_secure_sums_the_coordinator_adds_the_noise_and_updates_have_no_
     noise = SiteNoise(clip=0.5, noise_multiplier=1e-6, sites=4)
     made = toy.federation(rounds=2, site_noise=noise)
     secure = toy.federation(rounds=2, site_noise=noise, secure=True)
-    run_rounds([made])
-    run_rounds([secure])
+    toy.run_rounds([made])
+    toy.run_rounds([secure])
     np.testing.assert_allclose(made.coordinator.weights, secure.coordinator.weights, atol=1e-5)
     updates = [e for e in made.ledger if e.kind == "update"]
     assert all(e.event is None and e.epsilon is None for e in updates)
@@ -246,7 +241,7 @@ def test_a_budget_ends_the_run_and_spends_nothing_more(toy):
     budgets = {name: Budget(2.5, 1e-5, "add or remove one", "site") for name in toy.sites(4)}
     made = toy.federation(rounds=9, secure=True, site_noise=noise, budgets=budgets)
     with pytest.raises(SettingError, match=r"masked-vector from 's0'.*of 2.5 at δ = 1e-05"):
-        run_rounds([made])
+        toy.run_rounds([made])
     # ε of k sums with multiplier 4 is that of one with 4/√k: 2.5 is passed after some rounds.
     done = made.coordinator.round - 1
     assert 1 <= done < 9
@@ -254,21 +249,22 @@ def test_a_budget_ends_the_run_and_spends_nothing_more(toy):
     strict = {"s0": Budget(9.0, only_guaranteed=True)}
     plain = toy.federation(rounds=1, budgets=strict)
     with pytest.raises(SettingError, match=r"update from 's0'.* it has no guarantee"):
-        run_rounds([plain])
+        toy.run_rounds([plain])
 
 
 def test_fewer_sites_than_the_noise_counts_on_end_the_round(toy):
     noise = SiteNoise(clip=1.0, noise_multiplier=1.0, sites=5)
     with pytest.raises(SettingError, match="counts on the noise of 5 sites in a round, and only 4"):
         toy.federation(toy.sites(4), secure=True, site_noise=noise)
-    made = begun(toy.federation(toy.sites(5), secure=True, site_noise=noise))
+    made = toy.federation(toy.sites(5), secure=True, site_noise=noise)
     drop = toy.tampered(lambda out: [r for r in out if r.sender != "s2"], secure=True)
     with pytest.raises(DataError, match="the noise of 5 sites is counted on, and 4 joined"):
         run_steps(drop, [made])
     # A coordinator that would be content with less is not given the shares either.
     easy = replace(noise, sites=1)
-    settings = replace(made.coordinator.settings, site_noise=easy)
-    made.coordinator = replace(made.coordinator, settings=settings)
+    design = made.coordinator.design
+    design = replace(design, settings=replace(design.settings, site_noise=easy))
+    made.coordinator = replace(made.coordinator, design=design)
     late = toy.tampered(lambda out: [r for r in out if r.sender != "s2"], "mask", secure=True)
     with pytest.raises(DataError, match="must have revealed shares, got 0"):
         run_steps(late, [made])
@@ -279,9 +275,9 @@ def test_fewer_sites_than_the_noise_counts_on_end_the_round(toy):
 
 def test_a_figure_that_some_sites_lack_is_the_mean_of_those_that_have_it():
     packing = Packing(1, figures=("loss", "cycle"))
-    total = packing.packed(Lesson(1, np.ones(1), 3, figures={"loss": 2.0, "cycle": 8.0}))
-    total = total + packing.packed(Lesson(1, np.zeros(1), 1, figures={"loss": 6.0}))
-    total = total + packing.packed(Lesson(1, np.zeros(1), 4, figures={"loss": np.inf}))
+    total = packing.pack(LocalUpdate(1, np.ones(1), 3, figures={"loss": 2.0, "cycle": 8.0}))
+    total = total + packing.pack(LocalUpdate(1, np.zeros(1), 1, figures={"loss": 6.0}))
+    total = total + packing.pack(LocalUpdate(1, np.zeros(1), 4, figures={"loss": np.inf}))
     means = packing.means(total, 3)
     assert means.figures == {"loss": 3.0, "cycle": 8.0}
     assert means.vectors["change"].tolist() == [3 / 8]
@@ -289,8 +285,8 @@ def test_a_figure_that_some_sites_lack_is_the_mean_of_those_that_have_it():
 
 def test_what_a_strategy_asks_for_counts_alike_while_changes_count_by_rows():
     packing = Packing(1, ("control",))
-    total = packing.packed(Lesson(1, np.array([4.0]), 3, {"control": np.array([4.0])}))
-    total = total + packing.packed(Lesson(1, np.array([0.0]), 1, {"control": np.array([0.0])}))
+    total = packing.pack(LocalUpdate(1, np.array([4.0]), 3, {"control": np.array([4.0])}))
+    total = total + packing.pack(LocalUpdate(1, np.array([0.0]), 1, {"control": np.array([0.0])}))
     means = packing.means(total, 2)
     assert means.vectors["change"].tolist() == [3.0]
     assert means.vectors["control"].tolist() == [2.0]
@@ -299,10 +295,12 @@ def test_what_a_strategy_asks_for_counts_alike_while_changes_count_by_rows():
 def test_clipping_is_of_the_whole_vector_and_kept_by_the_coordinator_too():
     noise = SiteNoise(clip=5.0, noise_multiplier=1e-9, sites=1)
     packing = Packing(2, ("control",), ("loss",), noise=noise)
-    lesson = Lesson(1, np.array([6.0, 0.0]), 7, {"control": np.array([0.0, 8.0])}, {"loss": 1.0})
-    np.testing.assert_allclose(packing.packed(lesson), [3.0, 0.0, 0.0, 4.0], rtol=1e-12)
+    update = LocalUpdate(
+        1, np.array([6.0, 0.0]), 7, {"control": np.array([0.0, 8.0])}, {"loss": 1.0}
+    )
+    np.testing.assert_allclose(packing.pack(update), [3.0, 0.0, 0.0, 4.0], rtol=1e-12)
     assert packing.length == 4
-    np.testing.assert_allclose(packing.added([lesson, lesson]), [6, 0, 0, 8], atol=1e-6)
+    np.testing.assert_allclose(packing.add_up([update, update]), [6, 0, 0, 8], atol=1e-6)
     means = packing.means(np.array([6.0, 0.0, 0.0, 8.0]), 2)
     assert means.vectors["control"].tolist() == [0.0, 4.0]
     assert means.figures == {}
@@ -312,4 +310,5 @@ def test_local_settings_stay_as_they_are_under_noise(toy):
     noise = SiteNoise(clip=1.0, noise_multiplier=1.0, sites=3)
     made = toy.federation(rounds=1, site_noise=noise, local=LocalSettings(batch=8))
     assert not made.coordinator.packing.by_rows
-    assert not any(site.by_rows for site in made.sites.values())
+    for site in made.sites.values():
+        assert not site.design.packing(site.learner, 2, 1).by_rows

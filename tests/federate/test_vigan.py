@@ -14,12 +14,10 @@ from cofill.federate import (
     RoundSettings,
     Rows,
     Shape,
-    federation_of,
-    run_rounds,
 )
-from cofill.federate._learner import Batch, unravel_of
+from cofill.federate._learner import Batch, make_unravel
 from cofill.federate._local import LocalWork, plan_batches, train_sites
-from cofill.federate._vigan_networks import networks_of
+from cofill.federate._vigan_networks import make_networks
 
 SHAPE = Shape(("x", "y"), (3, 3))
 MODEL = VIGAN(SHAPE)
@@ -79,21 +77,21 @@ def test_a_phase_moves_its_own_parts(params, batches, phase, parts):
 
 
 @pytest.mark.full
-def test_pre_training_leaves_other_parts_as_they_were():
+def test_pre_training_leaves_other_parts_as_they_were(toy):
     held = {"a": some_rows(), "b": some_rows(seed=1)}
     for epochs, same in (
         ({"autoencoder": 1, "cycle": 0}, {"G1", "G2", "D1", "D2"}),
         ({"autoencoder": 0, "cycle": 1}, {"A"}),
     ):
-        made = federation_of(
+        made = toy.encoded(
             held,
             MODEL,
             local=LocalSettings(batch=8, learning_rate=0.01),
             settings=RoundSettings(rounds=1, pretrain=epochs),
         )
-        before = unravel_of(MODEL)(jnp.asarray(made.coordinator.weights))
-        run_rounds([made], until=0)
-        after = unravel_of(MODEL)(jnp.asarray(made.coordinator.weights))
+        before = make_unravel(MODEL)(jnp.asarray(made.coordinator.weights))
+        toy.run_rounds([made], until=0)
+        after = make_unravel(MODEL)(jnp.asarray(made.coordinator.weights))
         change = jax.tree.map(lambda a, b: a - b, after, before)
         assert moved(change) == set(PARTS) - same
         assert all(site.moments is None for site in made.sites.values())
@@ -243,14 +241,14 @@ def test_other_shapes_are_refused_with_the_way_out():
         with pytest.raises(SettingError, match=r"two modalities of one size.*use model 'best'"):
             VIGAN(shape)
     with pytest.raises(SettingError, match="'published' is for images"):
-        networks_of(SHAPE, "published")
+        make_networks(SHAPE, "published")
     with pytest.raises(SettingError, match="architecture must be 'small' or 'published'"):
-        networks_of(SHAPE, "huge")
+        make_networks(SHAPE, "huge")
 
 
 def test_the_published_layers():
     image = Shape(("x", "y"), (784, 784), image=(28, 28), bounded=True)
-    generator, judge, pairs, autoencoder = networks_of(image, "published")
+    generator, judge, pairs, autoencoder = make_networks(image, "published")
     sizes = jax.eval_shape(autoencoder.init, jax.random.key(0))
     layers = {n: [tuple(layer["w"].shape) for layer in part] for n, part in sizes.items()}
     assert layers == {

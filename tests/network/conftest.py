@@ -11,7 +11,7 @@ import pytest
 
 from cofill.completion import Completed
 from cofill.cooperate import CooperativeReconstruction
-from cofill.federate import FederatedCompletion, RoundSettings
+from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
 from cofill.network._identity import Identity
@@ -19,6 +19,7 @@ from cofill.network._order import RunOrder, new_run
 from cofill.network._run_coordinator import RunCoordinator
 from cofill.network._schedule import Schedule, schedule_of
 from cofill.network._site_runner import SiteRunner
+from cofill.protocol import Membership
 from cofill.views import MultiView, View, to_table, write_table
 
 CANARY = 7_700_000.0
@@ -136,14 +137,16 @@ ROUNDS = {
 
 def estimator_for(settings: dict[str, Any]) -> FederatedCompletion:
     """Return the estimator that an order of rounds describes, sites trained one by one."""
-    given = dict(settings)
-    local, rounds = given.pop("local"), given.pop("rounds")
-    ways = {k: given.pop(k) for k in ("secure", "min_sites") if k in given}
-    made = FederatedCompletion(
-        **given, settings=RoundSettings(rounds=rounds, together=False, **ways)
+    members = Membership(dict.fromkeys("abc", ("u", "v")), ("u", "v"))
+    design = FederatedProtocol.from_settings(settings, members).design
+    return FederatedCompletion(
+        model=design.model,
+        network=design.network,
+        local=design.local,
+        settings=design.settings,
+        strategy=design.strategy,
+        seed=design.seed,
     )
-    made.local = replace(made._local(), **local)
-    return made
 
 
 @pytest.fixture

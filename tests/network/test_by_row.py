@@ -13,8 +13,9 @@ from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
+from cofill.network._run_coordinator import run_in_process
 from cofill.privacy import Ledger, MaskedVector, MessageAddress, Update, decode_releases
-from cofill.protocol import COORDINATOR
+from cofill.protocol import COORDINATOR, Federation, LocalData, run_protocol
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
 
@@ -66,6 +67,27 @@ def require_equal(federation, held, estimator) -> None:
 
 
 # --- rounds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_both_drivers_run_the_same_protocol_to_the_same_bits(rows_here, secure):
+    federation = rows_here(settings={**ROUNDS, "rounds": 2, "secure": secure})
+    protocol, held = federation.schedule().protocol, row_sites()
+    data = {site: LocalData(site, dict(views)) for site, views in held.items()}
+    local = Federation(
+        {site: protocol.start_site(data[site])[site] for site in held},
+        coordinator=protocol.start_coordinator(),
+    )
+    run_protocol(protocol, [local])
+    office = federation.office()
+    run_in_process(office, places_of(federation))
+    # Sites train one by one in both: as one batch, sums in another order differ by 1e-6.
+    assert protocol.summarise(local.coordinator) == office.result
+    for site, party in local.sites.items():
+        result = protocol.finish(party, data[site])
+        assert result.figures.figures.items() <= office.metrics[site].items()
+        for name, table in result.tables.items():
+            assert table.equals(pq.read_table(federation.results(site) / f"{name}.parquet"))
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -190,7 +212,7 @@ def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
     mask = names.index("mask")
     office = drive(federation, stop=mask)
     places = places_of(federation)
-    lesson = places["a"].parties["a"].site.lesson
+    update = places["a"].parties["a"].update
     messages = places["a"].act(mask, office.messages_for("a"))
     address = MessageAddress(federation.order.run, mask, "a", COORDINATOR)
     key = federation.identities[COORDINATOR]
@@ -198,7 +220,7 @@ def test_of_a_secure_round_the_coordinator_gets_no_sites_update(rows_here):
     (sent,) = decode_releases(content, "a")
     assert isinstance(sent, MaskedVector)
     for kind in ("<f4", "<f8"):
-        values = (lesson.change * lesson.rows).astype(kind)
+        values = (update.change * update.rows).astype(kind)
         assert not any(v.tobytes() in content for v in values[np.abs(values) > 0])
     # Words under masks fill their whole range.
     assert sent.words.max() > 2**62 > sent.words.min()
@@ -280,7 +302,7 @@ def test_a_site_cannot_go_on_without_its_beginning(rows_here):
     federation = rows_here()
     office = drive(federation, stop=6)
     federation.place("b").folder.state.unlink()
-    with pytest.raises(StoreError, match=r"'b' has not done step 0 \(introduce\)"):
+    with pytest.raises(StoreError, match=r"'b' has not done step 0 \(describe columns\)"):
         federation.place("b").act(6, office.messages_for("b"))
 
 
@@ -343,8 +365,8 @@ def test_a_full_disk_is_one_sentence_and_the_run_is_resumed(rows_here, fitted, m
     ("experiment", "settings", "words"),
     [
         ("federate", {"speed": 3}, "federate has no setting 'speed'"),
-        ("federate", {"model": "magic"}, "model must be one of"),
-        ("federate", {"strategy": "magic"}, "strategy must be one of"),
+        ("federate", {"model": "magic"}, "there is no model 'magic'"),
+        ("federate", {"strategy": "magic"}, "there is no strategy 'magic'"),
         ("federate", {"strategy": {"name": "fedprox", "x": 1}}, "settings of federate must have"),
         ("federate", {"rounds": 0}, "rounds must be at least 1"),
         ("federate", {"rounds": "many"}, "settings of federate must have"),

@@ -23,10 +23,15 @@ from jaxtyping import Array, Bool, Float
 
 from cofill.attack import Leak, membership_leaks
 from cofill.errors import SettingError
-from cofill.federate import AbstractLearner, Batch, FederatedCompletion, RowSite
-from cofill.federate._aggregation import Lesson
-from cofill.federate._learner import unravel_of
-from cofill.federate._lessons import taught
+from cofill.federate import (
+    AbstractLearner,
+    Batch,
+    FederatedCompletion,
+    LocalUpdate,
+    RowSite,
+    make_unravel,
+    train_locally,
+)
 from cofill.privacy import LedgerEntry, ModelWeights
 from cofill.protocol import COORDINATOR
 
@@ -46,7 +51,7 @@ class _Round:
 
     number: int
     weights: Float[np.ndarray, " size"]
-    lessons: Mapping[str, Lesson]
+    updates: Mapping[str, LocalUpdate]
 
 
 @dataclass
@@ -96,7 +101,7 @@ class RoundWatch:
 
     def covers(self, site: str) -> bool:
         """Return whether a site's updates of some round can be made anew."""
-        return any(site in one.lessons for one in self.updates)
+        return any(site in one.updates for one in self.updates)
 
     @cached_property
     def updates(self) -> tuple[_Round, ...]:
@@ -109,13 +114,13 @@ class RoundWatch:
                     sender=COORDINATOR, receiver=s.name, round=number + 1, weights=weights
                 )
                 for k, s in enumerate(every)
-                if not s.controls
+                if not s.design.strategy.controls
             }
-            lessons = taught(every, models, pretrain=False)
-            found = {
-                every[k].name: lesson for k, (_, lesson) in lessons.items() if lesson is not None
+            trained = train_locally(every, models)
+            updates = {
+                every[k].name: update for k, (_, update) in trained.items() if update is not None
             }
-            made.append(_Round(number + 1, weights, found))
+            made.append(_Round(number + 1, weights, updates))
         return tuple(made)
 
     def is_of(self, entries: Sequence[LedgerEntry]) -> bool:
@@ -123,9 +128,9 @@ class RoundWatch:
         told = {e.facts.get("round"): e.facts.get("loss") for e in entries}
         site = entries[0].sender
         pairs = [
-            (told.get(one.number), one.lessons[site].figures.get("loss"))
+            (told.get(one.number), one.updates[site].figures.get("loss"))
             for one in self.updates
-            if site in one.lessons
+            if site in one.updates
         ]
         return bool(pairs) and all(
             a is not None and b is not None and math.isclose(a, b, rel_tol=1e-4) for a, b in pairs
@@ -135,11 +140,11 @@ class RoundWatch:
         """Tell a site's people from other sites' by the site's updates."""
         cells, member = self._people(site)
         learner = self._sites[site].learner
-        used = [one for one in self.updates if site in one.lessons]
+        used = [one for one in self.updates if site in one.updates]
         scores, control = np.zeros(len(cells)), np.zeros(len(cells))
         for one in used:
             before = _losses(learner, one.weights, cells)
-            after = _losses(learner, one.weights + one.lessons[site].change, cells)
+            after = _losses(learner, one.weights + one.updates[site].change, cells)
             if min(before.min(), after.min()) > 0:  # of a game, losses can be negative
                 before, after = np.log(before), np.log(after)
             scores += before - after
@@ -180,7 +185,7 @@ def _losses(
 
 @jax.jit(static_argnums=(0,))
 def _each(learner: AbstractLearner, weights: Array, cells: Array) -> Array:
-    params, phase, shape = unravel_of(learner)(weights), learner.phases[-1], learner.shape
+    params, phase, shape = make_unravel(learner)(weights), learner.phases[-1], learner.shape
 
     def one(row: Array) -> Array:
         def batch(there: float) -> Batch:

@@ -1,14 +1,16 @@
 """Split by row: sites train one model of all modalities together and complete their individuals."""
 
-from cofill.federate._aggregation import SecureSum
+from cofill.federate._aggregation import LocalUpdate, SecureSum
 from cofill.federate._completion_net import CompletionNet
+from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
-from cofill.federate._learner import AbstractLearner, Batch, Phase
+from cofill.federate._learner import AbstractLearner, Batch, Phase, make_unravel
 from cofill.federate._local import LocalSettings
+from cofill.federate._local_updates import train_locally
 from cofill.federate._pair_scores import PairScores
-from cofill.federate._parties import Coordinator, RoundSettings, RowSite, federation_of
-from cofill.federate._rounds import round_steps, run_rounds
-from cofill.federate._rows import Rows, Shape, rows_of
+from cofill.federate._parties import Coordinator, RowSite
+from cofill.federate._protocol import FederatedProtocol
+from cofill.federate._rows import Rows, Shape, encode_rows
 from cofill.federate._strategies import (
     STRATEGIES,
     AbstractStrategy,
@@ -22,6 +24,7 @@ from cofill.federate._strategies import (
 from cofill.federate._vigan import VIGAN, Pix2Pix
 
 __all__ = [
+    "LEARNERS",
     "STRATEGIES",
     "VIGAN",
     "AbstractLearner",
@@ -29,12 +32,15 @@ __all__ = [
     "Batch",
     "CompletionNet",
     "Coordinator",
+    "Design",
     "FedAdam",
     "FedAvg",
     "FedProx",
     "FedYogi",
     "FederatedCompletion",
+    "FederatedProtocol",
     "LocalSettings",
+    "LocalUpdate",
     "PairScores",
     "Phase",
     "Pix2Pix",
@@ -44,10 +50,9 @@ __all__ = [
     "Scaffold",
     "SecureSum",
     "Shape",
-    "federation_of",
+    "encode_rows",
     "fit_sites_many",
     "make_strategy",
-    "round_steps",
-    "rows_of",
-    "run_rounds",
+    "make_unravel",
+    "train_locally",
 ]

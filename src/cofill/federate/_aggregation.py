@@ -1,8 +1,8 @@
-"""How answers are added up: one vector a site, of which only the sum is needed.
+"""How sites' updates are added up: one vector a site, of which only the sum is needed.
 
-A site's *lesson* is packed into one vector: the change of weights times the site's weight, what a
-strategy asks for beside it, the weight itself, and the weighted figures. Means follow from the sum
-of these vectors alone. So the coordinator may add them up itself (plain updates), or be given
+A site's *local update* is packed into one vector: the change of weights times the site's weight,
+what a strategy asks for beside it, the weight itself, and the weighted figures. Means follow from
+the sum of these vectors alone. So the coordinator may add them up itself (plain updates), or get
 nothing but the sum (`SecureSum`); and noise that hides a whole site (`cofill.privacy.SiteNoise`)
 goes on the sum in either case.
 """
@@ -29,7 +29,7 @@ from cofill.privacy import (
     clip_norm,
 )
 
-__all__ = ["Lesson", "Means", "Packing", "SecureSum", "Summing"]
+__all__ = ["LocalUpdate", "Packing", "RoundMeans", "SecureSum", "SumState"]
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class SecureSum:
     def fault(self, vector: Float[np.ndarray, " size"]) -> str | None:
         """Return why a vector cannot be added, in words; None when it can."""
         if not np.isfinite(vector).all():
-            wrong = int((~np.isfinite(vector)).sum())
-            return f"training diverged: {wrong} numbers of the update are not finite"
-        most = float(np.abs(vector).max(initial=0.0))
-        if most > self.largest:
+            count = int((~np.isfinite(vector)).sum())
+            return f"training diverged: {count} numbers of the update are not finite"
+        highest = float(np.abs(vector).max(initial=0.0))
+        if highest > self.largest:
             return (
-                f"the update times its rows reaches {most:.3g}, and secure sums take at most "
+                f"the update times its rows reaches {highest:.3g}, and secure sums take at most "
                 f"{self.largest:g}; clip it, or raise largest at every site and the coordinator"
             )
         return None
@@ -83,10 +83,10 @@ class SecureSum:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Lesson:
-    """What a site's training of a round made: nothing of it has left the site yet.
+class LocalUpdate:
+    """The change of weights by a site's training in a round; nothing of it has left the site yet.
 
-    ``extras`` are vectors that a strategy asks for, ``rows`` the individuals it was made from,
+    ``extras`` are vectors that a strategy asks for, ``rows`` the individuals it was computed from,
     ``figures`` what a curve shows, ``event`` what it costs where training was private.
     """
 
@@ -98,8 +98,8 @@ class Lesson:
     event: Event | None = None
 
 
-class Means(NamedTuple):
-    """What a round's answers come to: means over sites, and how many sites there were."""
+class RoundMeans(NamedTuple):
+    """Means of a round's updates over sites, and how many sites there were."""
 
     vectors: dict[str, Float[np.ndarray, " P"]]
     figures: dict[str, float]
@@ -108,7 +108,7 @@ class Means(NamedTuple):
 
 @dataclass(frozen=True)
 class Packing:
-    """Where things lie in the vector that is added up.
+    """The layout of the vector that is added up.
 
     Parameters
     ----------
@@ -119,17 +119,17 @@ class Packing:
     by_rows
         Whether a site weighs as much as it has rows; else sites count alike. ``extras`` always do.
     noise
-        Where given, the vector holds changes and extras only, clipped as one, and sites count
+        If not None, the vector holds changes and extras only, clipped together, and sites count
         alike: neither weights nor figures would be protected.
 
     Examples
     --------
     >>> packing = Packing(2, figures=("loss",))
-    >>> one = packing.packed(Lesson(1, np.array([1.0, 2.0]), rows=3, figures={"loss": 5.0}))
-    >>> one.tolist()
+    >>> vector = packing.pack(LocalUpdate(1, np.array([1.0, 2.0]), rows=3, figures={"loss": 5.0}))
+    >>> vector.tolist()
     [3.0, 6.0, 3.0, 15.0, 3.0]
-    >>> packing.means(one + packing.packed(Lesson(1, np.zeros(2), rows=1)), 2)
-    Means(vectors={'change': array([0.75, 1.5 ])}, figures={'loss': 5.0}, sites=2)
+    >>> packing.means(vector + packing.pack(LocalUpdate(1, np.zeros(2), rows=1)), 2)
+    RoundMeans(vectors={'change': array([0.75, 1.5 ])}, figures={'loss': 5.0}, sites=2)
     """
 
     size: int
@@ -141,64 +141,63 @@ class Packing:
     @property
     def length(self) -> int:
         """Numbers in the vector."""
-        tail = 0 if self.noise is not None else 1 + 2 * len(self.figures)
-        return self.size * (1 + len(self.extras)) + tail
+        return self._vectors_length + (0 if self.noise is not None else 1 + 2 * len(self.figures))
 
-    def packed(self, lesson: Lesson) -> Float[np.ndarray, " length"]:
-        """Return a lesson as one vector; with noise clipped, and not noised yet."""
-        extras = [lesson.extras[name].astype(np.float64) for name in self.extras]
-        change = lesson.change.astype(np.float64)
+    @property
+    def _vectors_length(self) -> int:
+        return self.size * (1 + len(self.extras))
+
+    def pack(self, update: LocalUpdate) -> Float[np.ndarray, " length"]:
+        """Return an update as one vector; clipped where there is noise, which is not added yet."""
+        extras = [update.extras[name].astype(np.float64) for name in self.extras]
+        change = update.change.astype(np.float64)
         if self.noise is not None:
-            whole = np.concatenate([change, *extras])
-            # What is not finite is found by whoever checks the vector.
-            return clip_norm(whole, self.noise.clip) if np.isfinite(whole).all() else whole
-        weight = float(lesson.rows) if self.by_rows else 1.0
-        told = np.array([lesson.figures.get(name, np.nan) for name in self.figures], np.float64)
-        known = np.isfinite(told)
+            vector = np.concatenate([change, *extras])
+            # Numbers that are not finite stay, for whoever checks the vector to name them.
+            return clip_norm(vector, self.noise.clip) if np.isfinite(vector).all() else vector
+        weight = float(update.rows) if self.by_rows else 1.0
+        figures = np.array([update.figures.get(name, np.nan) for name in self.figures], np.float64)
+        known = np.isfinite(figures)
         return np.concatenate(
             [
                 weight * change,
                 *extras,
                 [weight],
-                weight * np.where(known, told, 0.0),
+                weight * np.where(known, figures, 0.0),
                 weight * known,
             ]
         )
 
-    def added(self, lessons: Iterable[Lesson]) -> Float[np.ndarray, " length"]:
-        """Return the sum of plain lessons, with all of the noise where there is to be any."""
+    def add_up(self, updates: Iterable[LocalUpdate]) -> Float[np.ndarray, " length"]:
+        """Return the sum of plain updates, with all of the noise where there is to be any."""
         total = np.zeros(self.length)
-        for lesson in lessons:
-            total += self.packed(lesson)
+        for update in updates:
+            total += self.pack(update)
         return total if self.noise is None else self.noise.add_to_sum(total)
 
-    def means(self, total: Float[np.ndarray, " length"], sites: int) -> Means:
+    def means(self, total: Float[np.ndarray, " length"], sites: int) -> RoundMeans:
         """Return the means that a sum over so many sites holds."""
-        change, *extras = np.split(total[: self.size * (1 + len(self.extras))], self._cuts)
-        weight, told, known = float(sites), np.zeros(0), np.zeros(0)
+        change, *extras = np.split(total[: self._vectors_length], 1 + len(self.extras))
+        weight, sums, known = float(sites), np.zeros(0), np.zeros(0)
         if self.noise is None:
-            tail = total[self.size * (1 + len(self.extras)) :]
-            weight, (told, known) = float(tail[0]), np.split(tail[1:], 2)
+            tail = total[self._vectors_length :]
+            weight, (sums, known) = float(tail[0]), np.split(tail[1:], 2)
         if not weight > 0:
             raise DataError(f"the weights of {sites} sites must add up to more than 0")
         vectors = {"change": change / weight}
         vectors |= {n: v / sites for n, v in zip(self.extras, extras, strict=True)}
         figures = {
             name: float(value / part)
-            for name, value, part in zip(self.figures, told, known, strict=False)
+            for name, value, part in zip(self.figures, sums, known, strict=False)
             if part > 0
         }
-        return Means(vectors, figures, sites)
-
-    @property
-    def _cuts(self) -> list[int]:
-        return [self.size * (k + 1) for k in range(len(self.extras))]
+        return RoundMeans(vectors, figures, sites)
 
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Summing:
-    """Where a secure sum stands at the coordinator: who is in it, what has come."""
+class SumState:
+    """A secure sum under way at the coordinator: who is in it, and what has arrived."""
 
     roster: Roster
     sealed: tuple[SealedShares, ...] = ()

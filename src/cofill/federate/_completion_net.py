@@ -1,9 +1,9 @@
-"""The best learner: one network that makes every missing modality from whatever is there.
+"""The best learner: one network that predicts every missing modality from those that are present.
 
 Its input is the whole row with zeros for what is missing, and a flag for each modality that is
-present; its output is the whole row. Individuals with several modalities teach it: some of their
-modalities are hidden, in every way that can happen, and the error of the hidden ones is the loss.
-Individuals with a single modality teach it by a cycle: what is made of it must lead back to it.
+present; its output is the whole row. It is trained on individuals with several modalities: some of
+these are hidden, in every way that can happen, and the error of the hidden ones is the loss.
+Individuals with a single modality train it by a cycle: what is predicted from it must predict it.
 Any number of modalities, any pattern, one model; skip connections keep detail (`cofill.nets`).
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from cofill.nets import DetailNet, GridNet, layout_of
 
 __all__ = ["CompletionNet"]
 
-_ALL_PATTERNS = 4  # modalities up to which every way of hiding some is on the list
+_ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class CompletionNet(AbstractLearner):
     fine
         Channels at full size, for images; 0 for none: much less work, and less detail.
     cycle
-        Weight of the way there and back for individuals with a single modality.
+        Weight of the cycle loss of individuals with a single modality.
 
     Examples
     --------
@@ -52,6 +52,8 @@ class CompletionNet(AbstractLearner):
     >>> net.fill(params, jnp.ones((4, 5)), jnp.array([[1.0, 0.0]] * 4)).shape
     (4, 5)
     """
+
+    training: ClassVar[Mapping[str, Any]] = {"batch": 8, "learning_rate": 3e-3}
 
     shape: Shape
     width: int = 64
@@ -96,60 +98,62 @@ class CompletionNet(AbstractLearner):
         self, params: Any, cells: Float[Array, "n size"], present: Float[Array, "n count"]
     ) -> Float[Array, "n size"]:
         """Return whole rows."""
-        made = self._raw(params, cells, present)
-        return jnp.clip(made, 0.0, 1.0) if self.shape.bounded else made
+        output = self._raw(params, cells, present)
+        return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 
     def _raw(self, params: Any, cells: Array, present: Array) -> Array:
         image, count = self.shape.image, self.shape.count
         if image is None:
-            given = jnp.concatenate([cells, present], axis=1)[:, None, None]
-            return self._net(params, given).reshape(len(cells), -1)
+            inputs = jnp.concatenate([cells, present], axis=1)[:, None, None]
+            return self._net(params, inputs).reshape(len(cells), -1)
         high, wide = image
         if self.fine:
             pixels = cells.reshape(-1, count, high, wide).transpose(0, 2, 3, 1)
             flags = jnp.broadcast_to(present[:, None, None], pixels.shape)
-            made = self._net(params, jnp.concatenate([pixels, flags], axis=-1))
-            return made.transpose(0, 3, 1, 2).reshape(len(cells), -1)
+            output = self._net(params, jnp.concatenate([pixels, flags], axis=-1))
+            return output.transpose(0, 3, 1, 2).reshape(len(cells), -1)
         layout = layout_of(image, high * wide)
         grids = [layout.to_grids(cells[:, c]) for c in self.shape.slices.values()]
         flags = jnp.broadcast_to(present[:, None, None], (len(cells), *layout.grid, count))
-        made = self._net(params, jnp.concatenate([*grids, flags], axis=-1))
-        return jnp.concatenate([layout.to_rows(g) for g in jnp.split(made, count, axis=-1)], axis=1)
+        output = self._net(params, jnp.concatenate([*grids, flags], axis=-1))
+        return jnp.concatenate(
+            [layout.to_rows(g) for g in jnp.split(output, count, axis=-1)], axis=1
+        )
 
     def loss(
         self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        """Return the error of hidden modalities, and of the way there and back."""
+        """Return the error of hidden modalities plus the weighted cycle loss."""
         batch = batches["several"]
         total = jnp.zeros(())
-        shown_by = self._shown(batch, key)
-        for shown in shown_by:
-            made = self._raw(params, batch.cells * shown[:, self.shape.owner], shown)
-            # A row that shows nothing in this pattern has nothing to teach.
-            asked = (batch.present - shown) * (shown.sum(axis=1, keepdims=True) > 0)
-            total += squared_error(made, batch, asked, self.shape)
-        total /= len(shown_by)
+        patterns = self._draw_patterns(batch, key)
+        for shown in patterns:
+            predicted = self._raw(params, batch.cells * shown[:, self.shape.owner], shown)
+            # A row that shows nothing in this pattern predicts nothing.
+            scored = (batch.present - shown) * (shown.sum(axis=1, keepdims=True) > 0)
+            total += squared_error(predicted, batch, scored, self.shape)
+        total /= len(patterns)
         figures = {"error": total}
         if self.cycle:
-            there_and_back = jnp.zeros(())
+            cycle_loss = jnp.zeros(())
             for k in range(self.shape.count):
                 single = batches[f"only:{k}"]
-                there = self._raw(params, single.cells, single.present)
-                others = (1.0 - single.present) * single.weight[:, None]
-                back = self._raw(params, there * others[:, self.shape.owner], others)
-                there_and_back += squared_error(back, single, single.present, self.shape)
-            total += self.cycle * there_and_back / self.shape.count
-            figures["cycle"] = there_and_back / self.shape.count
+                forward = self._raw(params, single.cells, single.present)
+                missing = (1.0 - single.present) * single.weight[:, None]
+                back = self._raw(params, forward * missing[:, self.shape.owner], missing)
+                cycle_loss += squared_error(back, single, single.present, self.shape)
+            total += self.cycle * cycle_loss / self.shape.count
+            figures["cycle"] = cycle_loss / self.shape.count
         return total, figures
 
-    def _shown(self, batch: Batch, key: Array) -> list[Float[Array, "n count"]]:
+    def _draw_patterns(self, batch: Batch, key: Array) -> list[Float[Array, "n count"]]:
         """Return which modalities each row shows, in one or two ways."""
         patterns = self._patterns
         if len(patterns) <= 2:
             return [batch.present * jnp.asarray(p) for p in patterns]
         drawn = []
-        for own in jax.random.split(key, 2):
-            number = jax.random.randint(own, (len(batch.cells),), 0, len(patterns))
+        for way in jax.random.split(key, 2):
+            number = jax.random.randint(way, (len(batch.cells),), 0, len(patterns))
             drawn.append(batch.present * jnp.asarray(patterns)[number])
         return drawn
 
@@ -159,6 +163,6 @@ class CompletionNet(AbstractLearner):
         if count <= _ALL_PATTERNS:
             ways = [p for p in product((1.0, 0.0), repeat=count) if 0 < sum(p) < count]
             return np.array(ways, dtype=np.float32)
-        one = np.eye(count, dtype=np.float32)
+        single = np.eye(count, dtype=np.float32)
         half = np.array([[float((k + j) % 2) for k in range(count)] for j in (0, 1)])
-        return np.concatenate([1 - one, one, half]).astype(np.float32)
+        return np.concatenate([1 - single, single, half]).astype(np.float32)

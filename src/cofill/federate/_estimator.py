@@ -1,49 +1,51 @@
 """`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
-The estimator plays all parties in one process, over the very steps that a network would carry:
-sites agree on scales (`_survey`), train in rounds (`_rounds`), and each completes its own
-individuals with the common model. ``model`` chooses what is trained: ``"best"`` (one network for
-any number of modalities), ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
+The estimator drives `FederatedProtocol` with all parties in one process, over the very steps that a
+network would carry. ``model`` chooses what is trained: ``"best"`` (one network for any number of
+modalities), ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
-from cofill.errors import SettingError
-from cofill.federate._checkpoint import fingerprint_of, restore, store
-from cofill.federate._completion_net import CompletionNet
+from cofill.errors import DataError, SettingError
+from cofill.federate._completing import TrainedModel
+from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
-from cofill.federate._parties import RoundSettings, RowSite, require_lessons
-from cofill.federate._rounds import run_rounds
-from cofill.federate._rows import Rows, Shape, rows_of
+from cofill.federate._parties import RowSite
+from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._strategies import AbstractStrategy, make_strategy
-from cofill.federate._survey import SURVEY, Design, check_sites, survey_of
-from cofill.federate._vigan import VIGAN, Pix2Pix
 from cofill.privacy import Budget, Ledger
-from cofill.protocol import Federation, run_steps
+from cofill.protocol import (
+    Checkpoint,
+    Federation,
+    LocalData,
+    Membership,
+    run_protocol,
+    views_with_columns,
+)
 from cofill.views import MultiView, by_row
 
 __all__ = ["FederatedCompletion", "fit_sites_many"]
 
-_MODELS = ("best", "vigan", "pix2pix")
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedCompletion(AbstractCompleter):
     """Completes missing modalities by a model that sites train together, in rounds.
 
     Parameters
     ----------
     model
-        ``"best"``, ``"vigan"`` or ``"pix2pix"``.
+        ``"best"``, ``"vigan"``, ``"pix2pix"``, another name in `LEARNERS`, or a learner's class.
     sites
         How many sites `fit` deals the individuals of one `MultiView` out to. `fit_sites` takes
         the sites' own views.
@@ -52,7 +54,8 @@ class FederatedCompletion(AbstractCompleter):
     epochs, batch, learning_rate
         Of a site between two rounds; None for what suits the model.
     strategy
-        ``"fedavg"``, ``"fedprox"``, ``"fedadam"``, ``"fedyogi"``, ``"scaffold"``, or a strategy.
+        ``"fedavg"``, ``"fedprox"``, ``"fedadam"``, ``"fedyogi"``, ``"scaffold"``, another name in
+        `STRATEGIES`, or a strategy.
     network
         Fields of the model's learner: ``width``, ``blocks``, ``fine``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
@@ -86,44 +89,27 @@ class FederatedCompletion(AbstractCompleter):
     >>> both = MultiView.from_arrays({"a": a, "b": a @ rng.normal(size=(3, 2))})
     >>> holes = both.hide({"b": np.arange(60) < 20})
     >>> model = FederatedCompletion(sites=3, rounds=8, batch=4, network={"width": 16, "blocks": 1})
-    >>> done = model.fit(holes).complete(holes)
-    >>> done.views.is_complete
+    >>> completed = model.fit(holes).complete(holes)
+    >>> completed.views.is_complete
     True
     """
 
-    name = "federated"
-    pools_rows = False
+    name: ClassVar[str] = METHOD
+    pools_rows: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        model: Literal["best", "vigan", "pix2pix"] = "best",
-        sites: int = 1,
-        rounds: int = 40,
-        epochs: int = 1,
-        batch: int | None = None,
-        learning_rate: float | int | None = None,
-        strategy: str | AbstractStrategy = "fedavg",
-        network: Mapping[str, Any] | None = None,
-        local: LocalSettings | None = None,
-        settings: RoundSettings | None = None,
-        budget: Budget | None = None,
-        checkpoint: str | Path | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.model = model
-        self.sites = sites
-        self.rounds = rounds
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.strategy = strategy
-        self.network = network
-        self.local = local
-        self.settings = settings
-        self.budget = budget
-        self.checkpoint = checkpoint
-        self.seed = seed
+    model: str | type[AbstractLearner] = "best"
+    sites: int = 1
+    rounds: int = 40
+    epochs: int = 1
+    batch: int | None = None
+    learning_rate: float | int | None = None
+    strategy: str | Mapping[str, Any] | AbstractStrategy = "fedavg"
+    network: Mapping[str, Any] | None = None
+    local: LocalSettings | None = None
+    settings: RoundSettings | None = None
+    budget: Budget | None = None
+    checkpoint: str | Path | None = None
+    seed: int = 0
 
     def fit_sites(
         self,
@@ -153,116 +139,59 @@ class FederatedCompletion(AbstractCompleter):
         held = {"site_1": views} if self.sites == 1 else by_row(views, self.sites, key=self.seed)
         self.fit_sites(held, progress=progress)
 
-    def _design(self, held: Mapping[str, MultiView]) -> Design:
-        first = next(iter(held.values()))
-        if self.model not in _MODELS:
-            raise SettingError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
-        return Design(
-            features={name: view.features for name, view in first.items()},
-            image_shapes={name: view.image_shape for name, view in first.items()},
-            learner=self._learner,
-            local=self.local or self._local(),
-            settings=self.settings or RoundSettings(rounds=self.rounds),
-            strategy=make_strategy(self.strategy),
-            seed=self.seed,
+    def _design(self) -> Design:
+        model, strategy = find_model(self.model), make_strategy(self.strategy)
+        local = self.local or suitable_training(
+            model,
+            strategy,
+            epochs=self.epochs,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
         )
+        settings = self.settings or RoundSettings(rounds=self.rounds)
+        return Design(model, dict(self.network or {}), local, settings, strategy, self.seed)
 
-    def _local(self) -> LocalSettings:
-        """Return settings of training that suit the model."""
-        usual = (
-            LocalSettings(batch=8, learning_rate=3e-3, moments="reset")
-            if self.model == "best"
-            else LocalSettings(batch=32, learning_rate=1e-3, first_moment=0.5, moments="reset")
-        )
-        given = {"batch": self.batch, "learning_rate": self.learning_rate}
-        if make_strategy(self.strategy).controls:
-            usual = replace(usual, optimizer="sgd", learning_rate=0.05, momentum=0.0)
-        return replace(
-            usual, epochs=self.epochs, **{n: v for n, v in given.items() if v is not None}
-        )
-
-    def _learner(self, shape: Shape) -> AbstractLearner:
-        given = dict(self.network or {})
-        makes = {"best": CompletionNet, "vigan": VIGAN, "pix2pix": Pix2Pix}[self.model]
-        known = [n for n in makes.__dataclass_fields__ if n != "shape"]
-        wrong = next((n for n in given if n not in known), None)
-        if wrong is not None:
-            raise SettingError(
-                f"network: there is no setting {wrong!r} of model {self.model!r}; there is "
-                f"{', '.join(known)}"
-            )
-        return makes(shape, **given)
+    @property
+    def _trained(self) -> TrainedModel:
+        return TrainedModel(self.learner_, self.scalers_, self.weights_)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
-        made = {}
-        rows = rows_of(views, self.scalers_, self.learner_.shape)
-        for k, (name, columns) in enumerate(self.learner_.shape.slices.items()):
-            progress(f"completing {name}", k / len(views))
-            wanted = np.asarray(~rows.known[:, columns].all(axis=1))
-            cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
-            if wanted.any():
-                made_rows, told = self._from_others(rows, k, wanted)
-                scaler = self.scalers_[name]
-                decoded = scaler.decode(made_rows[:, columns].astype(np.float64), clip=True)
-                # Nothing but this modality is known of some: they get what is usual here.
-                usual = views[name].typical()
-                alone = ~told[:, None] & ~np.isnan(usual)
-                cells[wanted] = np.where(alone, usual, decoded)
-            made[name] = cells
-        return made
-
-    def _from_others(
-        self, rows: Rows, modality: int, wanted: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return whole rows made from the other modalities, and who has any other.
-
-        Rows of those who have none are of zeros: the mean of numbers.
-        """
-        present = rows.present[wanted].copy()
-        present[:, modality] = False
-        known = rows.known[wanted] & present[:, self.learner_.shape.owner]
-        shown = Rows(np.where(known, rows.cells[wanted], 0).astype(np.float32), known, present)
-        made = self.learner_.complete(self.weights_, shown)
-        told = np.asarray(present.any(axis=1))
-        return np.where(told[:, None], made, 0.0), told
+        return self._trained.predict(views, progress)
 
     def reconstruct(self, views: MultiView, name: str) -> np.ndarray:
-        """Return everybody's row of one modality as the others tell it, in the user's units."""
+        """Return everybody's row of one modality as the others predict it, in the user's units."""
         check_is_fitted(self, "features_")
         self._check_schema(views)
-        rows = rows_of(views, self.scalers_, self.learner_.shape)
-        columns = self.learner_.shape.slices[name]
-        everybody = np.ones(views.n_individuals, dtype=bool)
-        modality = self.learner_.shape.names.index(name)
-        made = self._from_others(rows, modality, everybody)[0][:, columns]
-        return self.scalers_[name].decode(made.astype(np.float64), clip=True)
+        return self._trained.reconstruct(views, name)
 
     def complete_sites(
         self, held: Mapping[str, MultiView], *, progress: Progress | None = None
     ) -> dict[str, Completed]:
-        """Complete each site's own individuals."""
+        """Complete each site's own individuals, in modalities that it lacks too."""
+        check_is_fitted(self, "features_")
         return {
-            site: self.complete(views, progress=progress)
-            for site, views in check_sites(held).items()
+            site: self.complete(views_with_columns(dict(views), self.columns_), progress=progress)
+            for site, views in held.items()
         }
 
-    def _read(self, federation: Federation[RowSite]) -> None:
+    def _read(self, federation: Federation[Any]) -> None:
         """Take over what the parties have learned."""
-        party, site = federation.coordinator, next(iter(federation.sites.values()))
+        coordinator = federation.coordinator
+        sites: list[RowSite] = list(federation.sites.values())
         self.federation_ = federation
-        self.learner_ = site.learner
-        self.scalers_ = dict(site.scalers)
+        self.learner_ = sites[0].learner
+        self.scalers_ = dict(sites[0].scalers)
+        self.columns_ = sites[0].columns
         self.features_ = {name: scaler.features for name, scaler in self.scalers_.items()}
-        self.weights_ = party.weights
-        self.curve_ = [dict(entry) for entry in party.curve]
-        own = (note for site in federation.sites.values() for note in site.notes)
-        self.notes_ = (*party.notes, *own)
+        self.weights_ = coordinator.weights
+        self.curve_ = [dict(entry) for entry in coordinator.curve]
+        self.notes_ = (*coordinator.notes, *(note for site in sites for note in site.notes))
         self.ledger_: Ledger = federation.ledger
 
 
 def fit_sites_many(
-    estimators: list[FederatedCompletion],
-    held: list[Mapping[str, MultiView]],
+    estimators: Sequence[FederatedCompletion],
+    held: Sequence[Mapping[str, MultiView]],
     *,
     progress: Progress | None = None,
     on_round: Callable[[int, FederatedCompletion], None] | None = None,
@@ -272,44 +201,64 @@ def fit_sites_many(
     Parameters
     ----------
     estimators, held
-        One each: repeats of an experiment.
+        As many of each: repeats of an experiment.
     progress, on_round
         As in `FederatedCompletion.fit_sites`.
     """
-    held = [check_sites(one) for one in held]
-    federations: list[Federation[RowSite]] = []
-    for estimator, own in zip(estimators, held, strict=True):
-        design = estimator._design(own)
-        federation = survey_of(own, design, estimator.budget)
-        run_steps(SURVEY, [federation])
-        require_lessons(federation)
-        federations.append(federation)
-        if len({_alike(f) for f in federations}) > 1:
-            raise SettingError("estimators that are fitted together must have the same settings")
-    pairs = list(zip(estimators, federations, strict=True))
-    marks = [fingerprint_of(f) if e.checkpoint else "" for e, f in pairs]
-    for (estimator, federation), mark in zip(pairs, marks, strict=True):
-        if estimator.checkpoint:
-            restore(estimator.checkpoint, federation, mark)
+    progress = progress or silent
+    fits = [_Fit(e, views) for e, views in zip(estimators, held, strict=True)]
+    designs = [fit.protocol.design for fit in fits]
+    if len({repr((d.model, d.network, d.local, d.settings)) for d in designs}) > 1:
+        raise SettingError("estimators that are fitted together must have the same settings")
+    protocol, last = fits[0].protocol, len(fits[0].protocol.steps) - 1
+    fit_by_design = {id(fit.protocol.design): fit for fit in fits}
 
-    def read() -> None:
-        for estimator, federation in pairs:
-            estimator._read(federation)
+    def report_progress(_: str, share: float) -> None:
+        number = min(int(share * (last + 1) + 1e-9), last)
+        progress(protocol.describe_progress(number), share)
 
-    def after(number: int) -> None:
-        for (estimator, federation), mark in zip(pairs, marks, strict=True):
-            if estimator.checkpoint:
-                store(estimator.checkpoint, federation, mark)
-        if on_round is not None:
-            read()
-            for estimator in estimators:
-                on_round(number, estimator)
+    def after_step(number: int, federation: Federation[Any]) -> None:
+        if not protocol.ends_round(number) and number != last:
+            return
+        fit = fit_by_design[id(federation.coordinator.design)]
+        if fit.checkpoint is not None:
+            fit.checkpoint.save(federation)
+        if on_round is not None and number != last:
+            fit.estimator._read(federation)
+            on_round(federation.coordinator.round - 1, fit.estimator)
 
-    run_rounds(federations, progress=progress or silent, after=after)
-    read()
+    federations = [fit.federation for fit in fits]
+    run_protocol(protocol, federations, progress=report_progress, after_step=after_step)
+    progress("rounds done", 1.0)
+    for fit in fits:
+        fit.estimator._read(fit.federation)
 
 
-def _alike(federation: Federation[RowSite]) -> tuple[Any, ...]:
-    """Return what federations must share to run as one."""
-    site = next(iter(federation.sites.values()))
-    return site.learner, site.local, site.settings
+class _Fit:
+    """One estimator with its protocol, and its federation where it begins or was interrupted."""
+
+    def __init__(self, estimator: FederatedCompletion, held: Mapping[str, MultiView]) -> None:
+        if not held:
+            raise DataError("there is no site; give at least one with its views")
+        for site, views in held.items():
+            if not views.n_individuals:
+                raise DataError(f"site {site!r} has no individual; leave it out")
+        site_views = {site: tuple(views) for site, views in held.items()}
+        shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))
+        self.estimator = estimator
+        self.protocol = FederatedProtocol(Membership(site_views, shared), estimator._design())
+        data = {site: LocalData(site, dict(views)) for site, views in held.items()}
+        sites: dict[str, Any] = {}
+        for site_data in data.values():
+            sites |= self.protocol.start_site(site_data)
+        self.federation: Federation[Any] = Federation(
+            sites,
+            coordinator=self.protocol.start_coordinator(),
+            budgets={} if estimator.budget is None else dict.fromkeys(sites, estimator.budget),
+        )
+        self.checkpoint: Checkpoint | None = None
+        if estimator.checkpoint is not None:
+            self.checkpoint = Checkpoint(
+                Path(estimator.checkpoint), self.protocol, self.protocol.design, data
+            )
+            self.checkpoint.restore(self.federation)

@@ -1,8 +1,8 @@
-"""What a site trains: one interface for every model that completes rows.
+"""The interface of every model that sites train together and that completes rows.
 
 A *learner* makes parameters, says in which *phases* it trains on which rows, gives the loss of a
 batch, and completes rows. Local training, averaging, checkpoints and the network know nothing else
-about a model. A game between two networks is one loss too: where each player's own loss holds the
+about a model. A game between two networks is one loss too: where each player's loss holds the
 other player fixed (`jax.lax.stop_gradient`), the gradient of their sum moves both at once.
 """
 
@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,21 +27,21 @@ __all__ = [
     "AbstractLearner",
     "Batch",
     "Phase",
-    "figures_of",
+    "figure_names",
+    "initial_weights",
+    "make_unravel",
     "squared_error",
-    "unravel_of",
-    "weights_of",
 ]
 
 Params = Any
-_AT_ONCE = 2048
+_MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
 
 
 class Batch(NamedTuple):
     """Some rows of a site.
 
     ``cells`` and ``known`` are rows × columns, ``present`` rows × modalities; ``weight`` is 1 for
-    a row and 0 for a place that no row took.
+    a row and 0 for padding.
     """
 
     cells: Float[Array, "n size"]
@@ -57,7 +57,7 @@ class Phase:
     Parameters
     ----------
     name
-        Of the phase; `AbstractLearner.loss` is told it.
+        An argument of `AbstractLearner.loss`.
     streams
         Which rows a step draws, by names: ``"complete"`` (every modality), ``"several"`` (two or
         more), or ``"only:k"`` (modality number k and no other).
@@ -70,7 +70,7 @@ class Phase:
         """Return the positions of each stream's rows."""
         return {stream: _positions(stream, rows) for stream in self.streams}
 
-    def taught_by(self, rows: Rows) -> np.ndarray:
+    def training_rows(self, rows: Rows) -> np.ndarray:
         """Return the positions of the rows that any stream draws."""
         return np.unique(np.concatenate(list(self.rows(rows).values())))
 
@@ -88,10 +88,16 @@ class AbstractLearner(ABC):
 
     shape: Shape
 
+    pretraining: ClassVar[tuple[str, ...]] = ()
+    """Names of all phases but the last, known before there is a shape."""
+
+    training: ClassVar[Mapping[str, Any]] = {"batch": 32, "learning_rate": 1e-3}
+    """Fields of `LocalSettings` that suit the model."""
+
     @property
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:
-        """Phases in order: all but the last pre-train at each site, the last one makes rounds."""
+        """Phases in order: all but the last pre-train at each site, the last one is for rounds."""
 
     @abstractmethod
     def init(self, key: Array) -> Params:
@@ -112,47 +118,45 @@ class AbstractLearner(ABC):
     def complete(
         self, weights: Float[np.ndarray, " P"], rows: Rows, *, part: str = "fill"
     ) -> Float[np.ndarray, "n size"]:
-        """Return what the model makes of every row, observed parts included.
+        """Return every row as the model predicts it, observed cells included.
 
-        `part` names another method of `fill`'s kind: what a part of the model makes.
+        `part` names another method with `fill`'s signature, for what a part of the model predicts.
         """
         if not len(rows):
             return rows.cells
-        made = []
+        parts = []
         # Few compiled shapes, whatever numbers of rows are asked for.
-        size = min(round_up(len(rows)), _AT_ONCE)
+        size = min(round_up(len(rows)), _MOST_ROWS)
         for start in range(0, len(rows), size):
             cells, present = (a[start : start + size] for a in (rows.cells, rows.present))
-            short = ((0, size - len(cells)), (0, 0))
+            padding = ((0, size - len(cells)), (0, 0))
             filled = _fill(
                 self,
                 part,
                 jnp.asarray(weights),
-                jnp.asarray(np.pad(cells, short)),
-                jnp.asarray(np.pad(present, short)),
+                jnp.asarray(np.pad(cells, padding)),
+                jnp.asarray(np.pad(present, padding)),
             )
-            made.append(np.asarray(filled)[: len(cells)])
-        return np.concatenate(made)
+            parts.append(np.asarray(filled)[: len(cells)])
+        return np.concatenate(parts)
 
 
 @lru_cache(maxsize=32)
-def unravel_of(learner: AbstractLearner) -> Any:
+def make_unravel(learner: AbstractLearner) -> Any:
     """Return the function from one vector of weights to a learner's parameters."""
-    like = jax.eval_shape(learner.init, jax.random.key(0))
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return ravel_pytree(zeros)[1]
 
 
 @lru_cache(maxsize=32)
-def figures_of(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
-    """Return the names of the figures that training of a phase tells."""
-    shape, kind = learner.shape, jnp.float32
-
-    def zeros(*sizes: int) -> Array:
-        return jnp.zeros(sizes, kind)
+def figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
+    """Return the names of the figures that training of a phase reports."""
+    shape = learner.shape
 
     def figures() -> dict[str, Array]:
-        row = Batch(zeros(1, shape.size), zeros(1, shape.size), zeros(1, shape.count), zeros(1))
+        sizes = ((1, shape.size), (1, shape.size), (1, shape.count), (1,))
+        row = Batch(*(jnp.zeros(size, jnp.float32) for size in sizes))
         params = learner.init(jax.random.key(0))
         batches = dict.fromkeys(phase.streams, row)
         return learner.loss(phase.name, params, batches, jax.random.key(0))[1]
@@ -160,7 +164,7 @@ def figures_of(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
     return ("loss", *jax.eval_shape(figures))
 
 
-def weights_of(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:
+def initial_weights(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:
     """Return a learner's new parameters as one vector."""
     return np.asarray(ravel_pytree(learner.init(key))[0])
 
@@ -173,25 +177,20 @@ def _fill(
     cells: Array,
     present: Bool[Array, "n count"],
 ) -> Array:
-    there = present.astype(cells.dtype)
-    filled = getattr(learner, part)
-    return filled(unravel_of(learner)(weights), _shown(learner.shape, cells, there), there)
-
-
-def _shown(shape: Shape, cells: Array, present: Array) -> Array:
-    """Return rows in which modalities that are not shown hold zero."""
-    return cells * present[:, shape.owner]
+    flags = present.astype(cells.dtype)
+    shown = cells * flags[:, learner.shape.owner]  # zero where a modality is missing
+    return getattr(learner, part)(make_unravel(learner)(weights), shown, flags)
 
 
 def squared_error(
-    made: Float[Array, "n size"], batch: Batch, asked: Float[Array, "n count"], shape: Shape
+    predicted: Float[Array, "n size"], batch: Batch, scored: Float[Array, "n count"], shape: Shape
 ) -> Float[Array, ""]:
-    """Return the mean over modalities of the mean squared error of the known cells asked for.
+    """Return the mean over modalities of the mean squared error of the known cells to score.
 
     Every modality counts alike, whatever its width.
     """
-    weight = batch.known * asked[:, shape.owner] * batch.weight[:, None]
-    squares = weight * (made - batch.cells) ** 2
+    weight = batch.known * scored[:, shape.owner] * batch.weight[:, None]
+    squares = weight * (predicted - batch.cells) ** 2
     errors = [
         squares[:, columns].sum() / jnp.maximum(weight[:, columns].sum(), 1.0)
         for columns in shape.slices.values()

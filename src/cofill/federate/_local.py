@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from cofill import nets
 from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Phase, unravel_of
+from cofill.federate._learner import AbstractLearner, Batch, Phase, make_unravel
 from cofill.federate._rows import Rows
 from cofill.nets import (
     DPSettings,
@@ -320,7 +320,7 @@ def _train_stack(
 def _train_site(
     learner: AbstractLearner, phase: Phase, settings: LocalSettings, site: Mapping[str, Any]
 ) -> tuple[Array, Any, dict[str, Array]]:
-    unravel = unravel_of(learner)
+    unravel = make_unravel(learner)
     start = site["weights"]
 
     def loss(weights: Array, memory: Any, batches: dict[str, Batch], key: Array) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cofill.federate._estimator import FederatedCompletion
-from cofill.federate._rows import Rows, rows_of
+from cofill.federate._rows import Rows, encode_rows
 from cofill.metrics import packed_images
 from cofill.views import MultiView
 
@@ -29,8 +29,8 @@ class PairScores:
     def errors(self, estimator: FederatedCompletion, *, modules: bool = False) -> dict[str, float]:
         """Return squared errors of both directions and their mean.
 
-        With `modules` also those of VIGAN's parts: what the generators alone make (Table 4.6), and
-        how the autoencoder rebuilds true pairs (Table 4.3).
+        With `modules` also those of VIGAN's parts: of the generators alone (Table 4.6), and of the
+        autoencoder that rebuilds true pairs (Table 4.3).
         """
         learner = estimator.learner_
         rows = self._rows(estimator)
@@ -51,7 +51,7 @@ class PairScores:
         return errors
 
     def pictures(self, estimator: FederatedCompletion) -> dict[str, Any]:
-        """Return some test images, which are square, and what is made of them, packed."""
+        """Return some square test images and those predicted from them, packed."""
         rows = self._rows(estimator)
         few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
         half = estimator.learner_.shape.sizes[0]
@@ -73,10 +73,10 @@ class PairScores:
         }
 
     def _rows(self, estimator: FederatedCompletion) -> Rows:
-        """Return the test images in a model's range, which is most often that of the last model."""
+        """Return the test images in a model's range, encoded once while the range is the same."""
         ranges = [(s.center[0], s.scale[0]) for s in estimator.scalers_.values()]
         if self._scaled is None or self._scaled[0] != ranges:
-            rows = rows_of(self._test, estimator.scalers_, estimator.learner_.shape)
+            rows = encode_rows(self._test, estimator.scalers_, estimator.learner_.shape)
             self._scaled = (ranges, rows)
         return self._scaled[1]
 

@@ -1,4 +1,4 @@
-"""Rounds as a protocol: the coordinator invites sites, they train and answer, it aggregates.
+"""Rounds as steps: the coordinator invites sites, they train and answer, it aggregates.
 
 ``invite → train → aggregate`` is one round; round 0 is the pre-training of models that have one.
 With secure sums the answers are masked, and the steps that open their sum come in between
@@ -10,77 +10,29 @@ checkpoint is the parties themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cofill.errors import DataError, SettingError
-from cofill.federate._aggregation import Lesson, Means
-from cofill.federate._lessons import answers, taught
-from cofill.federate._parties import Coordinator, RowSite
-from cofill.federate._secure import NOTHING, SUMMING, joined, opened
+from cofill.errors import DataError
+from cofill.federate._aggregation import LocalUpdate, RoundMeans
+from cofill.federate._local_updates import answers, train_locally
+from cofill.federate._parties import Coordinator, RowSite, same_note
+from cofill.federate._secure import (
+    NO_TRAINING_ROWS,
+    SUMMING,
+    absence_note,
+    first_of_type,
+    join_sum,
+    open_sum,
+    require_training_rows,
+)
 from cofill.privacy import ModelWeights, Release, Update
-from cofill.protocol import COORDINATOR, Federation, Step, run_steps
+from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
 
-__all__ = ["round_steps", "run_rounds"]
-
-Outbox = Sequence[Release]
-
-
-def run_rounds(
-    federations: Sequence[Federation[RowSite]],
-    *,
-    progress: Callable[[str, float], None] | None = None,
-    after: Callable[[int], None] | None = None,
-    until: int | None = None,
-) -> None:
-    """Run the rounds that are still to come, of several federations as one.
-
-    Parameters
-    ----------
-    federations
-        With as many rounds each (repeats with other seeds, say). One that is behind the others,
-        because they were interrupted between two checkpoints, catches up first.
-    progress
-        Called with what is done and the share done.
-    after
-        Called with the number of each round that has ended (0 is the pre-training).
-    until
-        Stop after this round; all rounds unless told.
-    """
-    totals = {f.coordinator.settings.rounds for f in federations}
-    if len(totals) != 1:
-        raise SettingError(f"federations that run as one must have equal rounds, got {totals}")
-    (total,) = totals
-    last = total if until is None else min(until, total)
-    for federation in federations:
-        if federation.coordinator.round == 0 and not _pretrains(federation):
-            federation.coordinator = replace(federation.coordinator, round=1)
-    while (number := min(f.coordinator.round for f in federations)) <= last:
-
-        def report_progress(what: str, share: float, at: int = number) -> None:
-            if progress is not None:
-                word = "pre-training" if at == 0 else f"round {at} of {total}"
-                progress(word, (at + share) / (total + 1))
-
-        behind = [f for f in federations if f.coordinator.round == number]
-        for secure in (False, True):
-            chosen = [f for f in behind if bool(f.coordinator.settings.secure) == secure]
-            if chosen:
-                steps = round_steps(pretrain=number == 0, secure=secure)
-                run_steps(steps, chosen, progress=report_progress)
-        if after is not None:
-            after(number)
-    if progress is not None:
-        progress("rounds done", 1.0)
-
-
-def _pretrains(federation: Federation[RowSite]) -> bool:
-    site = next(iter(federation.sites.values()))
-    return bool(site.settings.pretraining(site.learner))
+__all__ = ["HANDING_OUT", "round_steps"]
 
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[Any]]:
@@ -92,130 +44,144 @@ def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[An
     ['invite', 'train', 'aggregate']
     """
     return [
-        Step("invite", _invite, at="coordinator"),
-        Step("pre-train" if pretrain else "train", partial(_train, pretrain=pretrain)),
+        Step("invite", one_by_one(_invite), "coordinator"),
+        Step("pre-train", _pretrain) if pretrain else Step("train", _train),
         *(SUMMING if secure else ()),
-        Step("aggregate", _aggregate, at="coordinator"),
+        Step("aggregate", one_by_one(_aggregate), "coordinator"),
     ]
 
 
-def _invite(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[Coordinator, Outbox]]:
-    made = []
-    for party in parties:
-        invited = sorted(party.names)  # whom chance takes must not depend on their order
-        wanted = party.settings.invited(len(invited))
-        if party.round and wanted < len(invited):  # everybody pre-trains
-            rng = np.random.default_rng([party.seed, 0xC0, party.round])
-            invited = sorted(rng.permutation(invited)[:wanted].tolist())
-        extras = {"control": party.state["control"]} if party.strategy.controls else {}
-        letters = [
-            ModelWeights(
-                sender=COORDINATOR,
-                receiver=name,
-                round=party.round,
-                weights=party.weights,
-                extras=extras,
-            )
-            for name in invited
-        ]
-        made.append((replace(party, invited=tuple(invited), summing=None), letters))
-    return made
+def _invite(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    design, number = coordinator.design, coordinator.round
+    invited = sorted(coordinator.names)  # whom chance takes must not depend on their order
+    size = design.settings.cohort_size(len(invited))
+    if number and size < len(invited):  # everybody pre-trains
+        rng = np.random.default_rng([design.seed, 0xC0, number])
+        invited = sorted(rng.permutation(invited)[:size].tolist())
+    extras = {"control": coordinator.state["control"]} if design.strategy.controls else {}
+    coordinator = replace(coordinator, invited=tuple(invited), sum_state=None)
+    return coordinator, _model_releases(coordinator, invited, extras)
+
+
+def _model_releases(
+    coordinator: Coordinator, receivers: Sequence[str], extras: dict[str, np.ndarray]
+) -> list[ModelWeights]:
+    return [
+        ModelWeights(
+            sender=COORDINATOR,
+            receiver=name,
+            round=coordinator.round,
+            weights=coordinator.weights,
+            extras=extras,
+        )
+        for name in receivers
+    ]
 
 
 def _train(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any, *, pretrain: bool
+    sites: Sequence[RowSite],
+    inboxes: Sequence[Inbox],
+    report_progress: Any,
+    *,
+    pretrain: bool = False,
 ) -> list[tuple[RowSite, Outbox]]:
     """Train at every invited site that has rows for it, and answer."""
     models = {}
     for k, (site, inbox) in enumerate(zip(sites, inboxes, strict=True)):
-        model = next((r for r in inbox if isinstance(r, ModelWeights)), None)
+        model = first_of_type(inbox, ModelWeights)
         # In a secure sum a site leaves later: after it has shared its keys.
-        if model is not None and (site.settings.secure or answers(site, model.round)):
+        if model is not None and (site.design.settings.secure or answers(site, model.round)):
             models[k] = model
-    lessons = taught(sites, models, pretrain=pretrain)
+    trained = train_locally(sites, models, pretrain=pretrain)
     return [
-        _answer(*lessons[k], models[k].round) if k in lessons else (site, [])
+        _answer(*trained[k], models[k].round) if k in trained else (site, [])
         for k, site in enumerate(sites)
     ]
 
 
-def _answer(site: RowSite, lesson: Lesson | None, number: int) -> tuple[RowSite, Outbox]:
-    if lesson is not None and site.settings.secure:
-        return joined(site, lesson)
-    # The coordinator should know that a site is there and has nothing to teach.
-    lesson = lesson or Lesson(number, np.zeros(0, dtype=np.float32), 0)
-    update = Update(
+def _pretrain(
+    sites: Sequence[RowSite], inboxes: Sequence[Inbox], report_progress: Any
+) -> list[tuple[RowSite, Outbox]]:
+    return _train(sites, inboxes, report_progress, pretrain=True)
+
+
+def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[RowSite, Outbox]:
+    if update is not None and site.design.settings.secure:
+        return join_sum(site, update)
+    # Without rows too: the coordinator should know that the site is there.
+    update = update or LocalUpdate(number, np.zeros(0, dtype=np.float32), 0)
+    release = Update(
         sender=site.name,
         receiver=COORDINATOR,
         round=number,
-        change=lesson.change,
-        rows=lesson.rows,
-        extras=dict(lesson.extras),
-        metrics=dict(lesson.figures),
-        event=lesson.event,
+        change=update.change,
+        rows=update.rows,
+        extras=dict(update.extras),
+        metrics=dict(update.figures),
+        event=update.event,
     )
-    return site, [update]
+    return site, [release]
 
 
-def _aggregate(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[Coordinator, Outbox]]:
-    made = []
-    for party, inbox in zip(parties, inboxes, strict=True):
-        if party.settings.secure:
-            total, sites, notes = opened(party, inbox)
-        else:
-            lessons, notes = _sound(party, inbox)
-            total, sites = party.packing.added(lessons), len(lessons)
-        _require_enough(party, sites, notes)
-        made.append((_advanced(party, party.packing.means(total, sites), notes), []))
-    return made
+def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    settings = coordinator.design.settings
+    if settings.secure:
+        total, sites, notes = open_sum(coordinator, inbox)
+    else:
+        updates, notes = _sound_updates(coordinator, inbox)
+        total, sites = coordinator.packing.add_up(updates), len(updates)
+    if sites < settings.min_sites:
+        why = f"; {'; '.join(notes)}" if notes else ""
+        raise DataError(
+            f"round {coordinator.round}: {sites} of {len(coordinator.invited)} sites gave a sound "
+            f"answer, and min_sites is {settings.min_sites}{why}"
+        )
+    return _advance(coordinator, coordinator.packing.means(total, sites), notes), []
 
 
-def _sound(party: Coordinator, inbox: Sequence[Release]) -> tuple[list[Lesson], list[str]]:
+def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUpdate], list[str]]:
     """Return the sound answers in the order of their sites, and notes on the others."""
-    sound: dict[str, Lesson] = {}
+    updates: dict[str, LocalUpdate] = {}
     notes = []
     for release in inbox:
-        where = f"round {party.round}: site {release.sender!r}"
-        if release.sender in sound:
+        where = f"round {coordinator.round}: site {release.sender!r}"
+        if release.sender in updates:
             notes.append(f"{where} answered twice; the first answer counts")
             continue
-        fault = _fault(release, party)
+        fault = _fault(release, coordinator)
         if fault is not None or not isinstance(release, Update):
             notes.append(f"{where} {fault}; left out")
             continue
-        sound[release.sender] = Lesson(
+        updates[release.sender] = LocalUpdate(
             release.round, release.change, release.rows, release.extras, release.metrics
         )
+    require_training_rows(coordinator, inbox)
     answered = {release.sender for release in inbox}
-    notes += [
-        f"round {party.round}: site {name!r} did not answer; left out"
-        for name in party.invited
-        if name not in answered
-    ]
-    return [sound[name] for name in sorted(sound)], notes
+    absent = [name for name in coordinator.invited if name not in answered]
+    notes += [absence_note(coordinator, name) for name in absent]
+    return [updates[name] for name in sorted(updates)], notes
 
 
-def _fault(release: Release, party: Coordinator) -> str | None:
+def _fault(release: Release, coordinator: Coordinator) -> str | None:
     """Return what is wrong with an answer, in words; None when nothing is."""
-    if release.sender not in party.invited:
+    if release.sender not in coordinator.invited:
         return "was not invited"
     if not isinstance(release, Update):
         return f"sent {type(release).kind} where an update was asked for"
-    if release.round != party.round:
+    if release.round != coordinator.round:
         return f"answered round {release.round}"
+    if release.rows == 0:
+        return NO_TRAINING_ROWS
     if not 1 <= release.rows < 2**53:
-        return NOTHING if release.rows == 0 else f"says that it has {release.rows} individuals"
+        return f"says that it has {release.rows} individuals"
+    size = coordinator.weights.shape
     vectors = {"change": release.change}
-    vectors |= {name: release.extras.get(name) for name in party.packing.extras}
+    vectors |= {name: release.extras.get(name) for name in coordinator.packing.extras}
     for name, vector in vectors.items():
         if not isinstance(vector, np.ndarray):
             return f"sent no {name}"
-        if vector.shape != party.weights.shape:
-            return f"sent a {name} of shape {vector.shape} for {party.weights.shape}"
+        if vector.shape != size:
+            return f"sent a {name} of shape {vector.shape} for {size}"
         if vector.dtype.kind != "f":
             return f"sent a {name} of type {vector.dtype}, not of real numbers"
         if not np.isfinite(vector).all():
@@ -223,41 +189,48 @@ def _fault(release: Release, party: Coordinator) -> str | None:
     return None
 
 
-def _require_enough(party: Coordinator, sites: int, notes: Sequence[str]) -> None:
-    if sites < party.settings.min_sites:
-        why = f"; {'; '.join(notes)}" if notes else ""
-        raise DataError(
-            f"round {party.round}: {sites} of {len(party.invited)} sites gave a sound answer, and "
-            f"min_sites is {party.settings.min_sites}{why}"
-        )
-
-
-def _advanced(party: Coordinator, means: Means, notes: Sequence[str]) -> Coordinator:
+def _advance(coordinator: Coordinator, means: RoundMeans, notes: Sequence[str]) -> Coordinator:
     """Return the coordinator after a round."""
-    before = party.weights
+    number, before = coordinator.round, coordinator.weights
     mean = {name: vector.astype(before.dtype) for name, vector in means.vectors.items()}
-    with np.errstate(over="ignore", invalid="ignore"):  # found below
-        if party.round:
-            part = means.sites / len(party.names)
-            state, weights = party.strategy.apply(dict(party.state), before, mean, part)
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        if number:
+            share = means.sites / len(coordinator.names)
+            apply = coordinator.design.strategy.apply
+            state, weights = apply(dict(coordinator.state), before, mean, share)
         else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
-            state, weights = party.state, before + mean["change"]
+            state, weights = coordinator.state, before + mean["change"]
     if not np.isfinite(weights).all():
         raise DataError(
-            f"round {party.round}: the sites' updates are so large that the mean model is not "
-            "finite; train with a smaller learning_rate or a clip"
+            f"round {number}: the sites' updates are so large that the mean model is not finite; "
+            "train with a smaller learning_rate or a clip"
         )
+    new_notes = (note for note in notes if not same_note(note, coordinator.notes))
     return replace(
-        party,
+        coordinator,
         weights=weights.astype(before.dtype),
         state=state,
-        round=party.round + 1,
-        notes=(*party.notes, *(n for n in notes if not _told(n, party.notes))),
-        curve=(*party.curve, {"round": party.round, "sites": means.sites, **means.figures}),
-        summing=None,
+        round=number + 1,
+        notes=(*coordinator.notes, *new_notes),
+        curve=(*coordinator.curve, {"round": number, "sites": means.sites, **means.figures}),
+        sum_state=None,
     )
 
 
-def _told(note: str, before: Sequence[str]) -> bool:
-    """Return whether the same was said of an earlier round."""
-    return any(note.partition(":")[2] == other.partition(":")[2] for other in before)
+# --- after the last round -----------------------------------------------------------------------
+
+
+def _hand_out(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    return coordinator, _model_releases(coordinator, coordinator.names, {})
+
+
+def _take_model(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+    model = first_of_type(inbox, ModelWeights)
+    return (site if model is None else replace(site, weights=model.weights)), []
+
+
+HANDING_OUT: tuple[Step[Any], ...] = (
+    Step("hand out the model", one_by_one(_hand_out), "coordinator"),
+    Step("take the model", one_by_one(_take_model)),
+)
+"""The steps after the last round, in which every site gets the common model."""

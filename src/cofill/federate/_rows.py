@@ -1,7 +1,7 @@
-"""A site's individuals as its networks see them: one wide row, and which of its parts are known.
+"""A site's individuals as its networks see them: one wide row, and which of its cells are known.
 
-The modalities of an individual lie side by side in one row; a modality that is missing, and a cell
-that is, hold zero and are not known. `Shape` says which columns are whose, and is all that a
+The modalities of an individual are the blocks of one row; a missing modality, and a missing cell,
+hold zero and are not known. `Shape` says which columns belong to which modality, and is all that a
 network needs to know about the data.
 """
 
@@ -14,14 +14,16 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.views import Kind, MultiView, Scaler
 
-__all__ = ["Rows", "Shape", "rows_of"]
+__all__ = ["Rows", "Shape", "encode_rows"]
 
 
+@storable
 @dataclass(frozen=True)
 class Shape:
-    """Which columns of a row are whose.
+    """Which columns of a row belong to which modality.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Individuals of one site.
+    """Encoded individuals of one site.
 
     Parameters
     ----------
@@ -105,8 +107,8 @@ class Rows:
         return np.flatnonzero(self.present[:, modality] & (self.present.sum(axis=1) == 1))
 
 
-def rows_of(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Rows:
-    """Return a site's individuals, in the order of ``views.ids``."""
+def encode_rows(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Rows:
+    """Return a site's individuals encoded, in the order of ``views.ids``."""
     n = views.n_individuals
     cells = np.zeros((n, shape.size), dtype=np.float32)
     known = np.zeros((n, shape.size), dtype=bool)
@@ -114,12 +116,12 @@ def rows_of(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Ro
         # By names and values: these views may have other categories than those of the fit.
         encoded, _ = scalers[name].encode_view(views[name], dtype=np.float32)
         encoded[:, _unscaled(scalers[name])] = np.nan
-        own = views.present(name)
-        known[own, columns] = ~np.isnan(encoded)
-        cells[own, columns] = np.nan_to_num(encoded, nan=0.0)
+        present = views.present(name)
+        known[present, columns] = ~np.isnan(encoded)
+        cells[present, columns] = np.nan_to_num(encoded, nan=0.0)
     # In the order of the shape, which need not be that of the views.
-    present = np.stack([views.present(name) for name in shape.names], axis=1)
-    return Rows(cells, known, present)
+    modalities = np.stack([views.present(name) for name in shape.names], axis=1)
+    return Rows(cells, known, modalities)
 
 
 def _unscaled(scaler: Scaler) -> list[int]:

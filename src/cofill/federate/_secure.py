@@ -9,15 +9,15 @@ the sites' numbers of rows, which are public here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from cofill.errors import DataError
-from cofill.federate._aggregation import Lesson, SecureSum, Summing
-from cofill.federate._lessons import answers
+from cofill.federate._aggregation import LocalUpdate, SumState
+from cofill.federate._local_updates import answers
 from cofill.federate._parties import Coordinator, RowSite
 from cofill.privacy import (
     MaskedVector,
@@ -38,242 +38,243 @@ from cofill.privacy import (
     share_secrets,
     unmask_sum,
 )
-from cofill.protocol import Step
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["NOTHING", "SUMMING", "joined", "opened"]
+__all__ = [
+    "NO_TRAINING_ROWS",
+    "SUMMING",
+    "absence_note",
+    "first_of_type",
+    "join_sum",
+    "open_sum",
+    "require_training_rows",
+]
 
-NOTHING = "has no individual that this model can learn from"
+NO_TRAINING_ROWS = "has no individual that this model can learn from"
 
-Outbox = Sequence[Release]
 Kind = TypeVar("Kind", bound=Release)
+Result = TypeVar("Result")
 
 
 # --- the sites' steps ---------------------------------------------------------------------------
 
 
-def joined(site: RowSite, lesson: Lesson) -> tuple[RowSite, Outbox]:
-    """Return a site that keeps its lesson for the sum, and its keys; not if it cannot be added."""
-    packing = site.packing(len(lesson.change), lesson.round)
-    most = _sum_of(site).largest / max(lesson.rows, 1)
+def join_sum(site: RowSite, update: LocalUpdate) -> tuple[RowSite, Outbox]:
+    """Return a site that holds its update ready for the sum, and its keys.
+
+    A site whose update cannot be added sends nothing and notes why.
+    """
+    secure_sum = site.design.settings.secure_sum
+    most = secure_sum.largest / max(update.rows, 1)
     # A figure that does not fit is left out: it is no reason to leave the round.
-    figures = {name: value for name, value in lesson.figures.items() if abs(value) <= most}
-    lesson = replace(lesson, figures=figures)
-    fault = _sum_of(site).fault(packing.packed(lesson))
+    figures = {name: value for name, value in update.figures.items() if abs(value) <= most}
+    update = replace(update, figures=figures)
+    fault = secure_sum.fault(site.packing(update).pack(update))
     if fault is not None:
-        return site.noted(f"round {lesson.round}: site {site.name!r}: {fault}; not sent"), []
-    member, keys = advertise_keys(site.member or Member(site.name), lesson.round)
-    return replace(site, member=member, lesson=lesson), [keys]
+        return site.with_note(f"round {update.round}: site {site.name!r}: {fault}; not sent"), []
+    member, keys = advertise_keys(site.member or Member(site.name), update.round)
+    return replace(site, member=member, update=update), [keys]
 
 
-def _share(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[RowSite, Outbox]]:
-    made = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        roster = _first(inbox, Roster)
-        if roster is None or site.member is None:
-            made.append((_left(site), []))
-            continue
-        member, shares = share_secrets(site.member, roster)
-        made.append((replace(site, member=member), [shares]))
-    return made
+def _share(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+    roster = first_of_type(inbox, Roster)
+    if roster is None or site.member is None:
+        return _leave(site), []
+    member, shares = share_secrets(site.member, roster)
+    return replace(site, member=member), [shares]
 
 
-def _mask(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[RowSite, Outbox]]:
-    made = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        boxes, lesson, member = _first(inbox, SealedShares), site.lesson, site.member
-        roster = None if member is None else member.roster
-        if boxes is None or lesson is None or member is None or roster is None:
-            made.append((_left(site), []))
-            continue
-        if not answers(site, lesson.round):
-            made.append((_left(site), []))
-            continue
-        packing = site.packing(len(lesson.change), lesson.round)
-        vector, event = packing.packed(lesson), lesson.event
-        if packing.noise is not None:
-            vector, event = packing.noise.protect(vector), packing.noise.event()
-        code = _sum_of(site).code(len(roster.keys))
-        member, masked = mask_vector(member, boxes, vector, code, rows=lesson.rows, event=event)
-        made.append((replace(site, member=member, lesson=None), [masked]))
-    return made
+def _mask(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+    boxes, update, member = first_of_type(inbox, SealedShares), site.update, site.member
+    roster = None if member is None else member.roster
+    if boxes is None or update is None or member is None or roster is None:
+        return _leave(site), []
+    if not answers(site, update.round):
+        return _leave(site), []
+    packing = site.packing(update)
+    vector, event = packing.pack(update), update.event
+    if packing.noise is not None:
+        vector, event = packing.noise.protect(vector), packing.noise.event()
+    code = site.design.settings.secure_sum.code(len(roster.keys))
+    member, masked = mask_vector(member, boxes, vector, code, rows=update.rows, event=event)
+    return replace(site, member=member, update=None), [masked]
 
 
-def _reveal(
-    sites: Sequence[RowSite], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[RowSite, Outbox]]:
-    made = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        survivors, noise = _first(inbox, Survivors), site.settings.site_noise
-        # The noise of fewer sites would not be what the release says it is.
-        enough = survivors is not None and (noise is None or len(survivors.names) >= noise.sites)
-        if survivors is None or site.member is None or not enough:
-            made.append((_left(site), []))
-            continue
-        member, shares = reveal_shares(site.member, survivors)
-        made.append((_left(replace(site, member=member)), [shares]))
-    return made
+def _reveal(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+    survivors, noise = first_of_type(inbox, Survivors), site.design.settings.site_noise
+    # The noise of fewer sites would not be what the release says it is.
+    enough = survivors is not None and (noise is None or len(survivors.names) >= noise.sites)
+    if survivors is None or site.member is None or not enough:
+        return _leave(site), []
+    member, shares = reveal_shares(site.member, survivors)
+    return _leave(replace(site, member=member)), [shares]
 
 
-def _left(site: RowSite) -> RowSite:
+def _leave(site: RowSite) -> RowSite:
     """Return a site that has forgotten the secrets of a sum, though not that it was in it."""
     if site.member is None:
         return site
     old = site.member
-    kept = Member(old.name, old.coordinator, old.identity, old.known, old.entropy, old.round)
-    return replace(site, member=kept, lesson=None)
-
-
-def _sum_of(site: RowSite | Coordinator) -> SecureSum:
-    return site.settings.summing or SecureSum()
+    member = Member(old.name, old.coordinator, old.identity, old.known, old.entropy, old.round)
+    return replace(site, member=member, update=None)
 
 
 # --- the coordinator's steps --------------------------------------------------------------------
 
 
-def _roll(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[Coordinator, Outbox]]:
-    made = []
-    for party, inbox in zip(parties, inboxes, strict=True):
-        invited = set(party.invited)
-        idle = {r.sender for r in inbox if isinstance(r, Update) and not r.rows} & invited
-        rest = [r for r in inbox if r.sender not in idle]
-        keys, notes = _accepted(rest, PublicKeys, party, invited)
-        where = f"round {party.round}: site"
-        notes += [f"{where} {name!r} {NOTHING}; left out" for name in sorted(idle)]
-        absent = invited - {r.sender for r in inbox}
-        notes += [_absent(party, name) for name in sorted(absent)]
-        least = _threshold(party, len(keys), notes)
-        rosters = _tried(party, notes, lambda k=keys, t=least: make_rosters(k, threshold=t))
-        made.append((replace(party, summing=Summing(rosters[0], notes=tuple(notes))), rosters))
-    return made
+def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    require_training_rows(coordinator, inbox)
+    invited = set(coordinator.invited)
+    idle = _idle_sites(inbox) & invited
+    answers_with_rows = [release for release in inbox if release.sender not in idle]
+    keys, notes = _sound_messages(answers_with_rows, PublicKeys, coordinator, invited)
+    where = f"round {coordinator.round}: site"
+    notes += [f"{where} {name!r} {NO_TRAINING_ROWS}; left out" for name in sorted(idle)]
+    notes += _absence_notes(coordinator, invited, inbox)
+    threshold = _threshold(coordinator, len(keys), notes)
+    rosters = _attempt(coordinator, notes, lambda: make_rosters(keys, threshold=threshold))
+    return replace(coordinator, sum_state=SumState(rosters[0], notes=tuple(notes))), rosters
 
 
-def _threshold(party: Coordinator, joined: int, notes: Sequence[str]) -> int | None:
+def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> int | None:
     """Return how many sites must stay: as set, and so many that their noise suffices."""
-    least, noise = _sum_of(party).threshold, party.settings.site_noise
+    settings = coordinator.design.settings
+    threshold, noise = settings.secure_sum.threshold, settings.site_noise
     if noise is None:
-        return least
-    least = max(min(2 * joined // 3 + 1, joined) if least is None else least, noise.sites)
-    if least > joined:
+        return threshold
+    threshold = max(
+        min(2 * joined // 3 + 1, joined) if threshold is None else threshold, noise.sites
+    )
+    if threshold > joined:
         why = f"; {'; '.join(notes)}" if notes else ""
         raise DataError(
-            f"round {party.round}: no secure sum: the noise of {noise.sites} sites is counted on, "
-            f"and {joined} joined{why}"
+            f"round {coordinator.round}: no secure sum: the noise of {noise.sites} sites is "
+            f"counted on, and {joined} joined{why}"
         )
-    return least
+    return threshold
 
 
-def _deliver(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[Coordinator, Outbox]]:
-    made = []
-    for party, inbox in zip(parties, inboxes, strict=True):
-        summing = _under_way(party)
-        names = {k.sender for k in summing.roster.keys}
-        sealed, notes = _accepted(inbox, SealedShares, party, names)
-        whole = [s for s in sealed if set(s.boxes) >= names - {s.sender}]
-        absent = names - {s.sender for s in whole}
-        notes = [*summing.notes, *notes, *(_absent(party, name) for name in sorted(absent))]
-        boxes = _tried(party, notes, lambda w=whole, r=summing.roster: deliver_shares(w, r))
-        now = replace(summing, sealed=tuple(whole), notes=tuple(notes))
-        made.append((replace(party, summing=now), boxes))
-    return made
+def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    state = _sum_state(coordinator)
+    names = {keys.sender for keys in state.roster.keys}
+    sealed, notes = _sound_messages(inbox, SealedShares, coordinator, names)
+    complete = [shares for shares in sealed if set(shares.boxes) >= names - {shares.sender}]
+    notes = [*state.notes, *notes, *_absence_notes(coordinator, names, complete)]
+    boxes = _attempt(coordinator, notes, lambda: deliver_shares(complete, state.roster))
+    state = replace(state, sealed=tuple(complete), notes=tuple(notes))
+    return replace(coordinator, sum_state=state), boxes
 
 
-def _survivors(
-    parties: Sequence[Coordinator], inboxes: Sequence[Any], report_progress: Any
-) -> list[tuple[Coordinator, Outbox]]:
-    made = []
-    for party, inbox in zip(parties, inboxes, strict=True):
-        summing = _under_way(party)
-        names = {s.sender for s in summing.sealed}
-        masked, notes = _accepted(inbox, MaskedVector, party, names)
-        length = party.packing.length
-        sound = [m for m in masked if m.words.shape == (length,)]
-        notes += [
-            f"round {party.round}: site {m.sender!r} sent a vector of shape {m.words.shape} for "
-            f"{(length,)}; left out"
-            for m in masked
-            if m.words.shape != (length,)
-        ]
-        absent = names - {m.sender for m in masked}
-        notes = [*summing.notes, *notes, *(_absent(party, name) for name in sorted(absent))]
-        told = _tried(party, notes, lambda s=sound, r=summing.roster: name_survivors(s, r))
-        now = replace(summing, masked=tuple(sound), notes=tuple(notes))
-        made.append((replace(party, summing=now), told))
-    return made
+def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    state = _sum_state(coordinator)
+    names = {shares.sender for shares in state.sealed}
+    masked, notes = _sound_messages(inbox, MaskedVector, coordinator, names)
+    shape = (coordinator.packing.length,)
+    sound = [vector for vector in masked if vector.words.shape == shape]
+    notes += [
+        f"round {coordinator.round}: site {vector.sender!r} sent a vector of shape "
+        f"{vector.words.shape} for {shape}; left out"
+        for vector in masked
+        if vector.words.shape != shape
+    ]
+    notes = [*state.notes, *notes, *_absence_notes(coordinator, names, masked)]
+    survivors = _attempt(coordinator, notes, lambda: name_survivors(sound, state.roster))
+    state = replace(state, masked=tuple(sound), notes=tuple(notes))
+    return replace(coordinator, sum_state=state), survivors
 
 
-def opened(party: Coordinator, inbox: Sequence[Release]) -> tuple[np.ndarray, int, list[str]]:
+def open_sum(coordinator: Coordinator, inbox: Inbox) -> tuple[np.ndarray, int, list[str]]:
     """Return the sum of a round, of how many sites it is, and the notes."""
-    summing = _under_way(party)
-    names = {m.sender for m in summing.masked}
-    revealed, notes = _accepted(inbox, RevealedShares, party, names)
-    notes = [*summing.notes, *notes]
-    code = _sum_of(party).code(len(summing.roster.keys))
-    total = _tried(
-        party,
+    state = _sum_state(coordinator)
+    names = {vector.sender for vector in state.masked}
+    revealed, notes = _sound_messages(inbox, RevealedShares, coordinator, names)
+    notes = [*state.notes, *notes]
+    code = coordinator.design.settings.secure_sum.code(len(state.roster.keys))
+    total = _attempt(
+        coordinator,
         notes,
-        lambda: unmask_sum(summing.roster, summing.sealed, summing.masked, revealed, code),
+        lambda: unmask_sum(state.roster, state.sealed, state.masked, revealed, code),
     )
-    return total, len(summing.masked), notes
+    return total, len(state.masked), notes
 
 
 SUMMING: tuple[Step[Any], ...] = (
-    Step("roll", _roll, at="coordinator"),
-    Step("share", _share),
-    Step("deliver", _deliver, at="coordinator"),
-    Step("mask", _mask),
-    Step("survivors", _survivors, at="coordinator"),
-    Step("reveal", _reveal),
+    Step("roll", one_by_one(_roll), "coordinator"),
+    Step("share", one_by_one(_share)),
+    Step("deliver", one_by_one(_deliver), "coordinator"),
+    Step("mask", one_by_one(_mask)),
+    Step("survivors", one_by_one(_name_survivors), "coordinator"),
+    Step("reveal", one_by_one(_reveal)),
 )
 """The steps of a secure sum between training and aggregation."""
 
 
-def _accepted(
-    inbox: Sequence[Release], kind: type[Kind], party: Coordinator, senders: set[str]
+# --- what has arrived ---------------------------------------------------------------------------
+
+
+def first_of_type(inbox: Iterable[Release], kind: type[Kind]) -> Kind | None:
+    """Return the first release of a type, None where there is none."""
+    return next((release for release in inbox if isinstance(release, kind)), None)
+
+
+def require_training_rows(coordinator: Coordinator, inbox: Iterable[Release]) -> None:
+    """Raise a `DataError` if every site answered that it has no rows for this round."""
+    if _idle_sites(inbox) >= set(coordinator.names):
+        raise DataError(
+            f"round {coordinator.round}: no site has an individual with more than one modality, so "
+            "there is nothing to learn from; check that modalities name individuals by the same ids"
+        )
+
+
+def _idle_sites(inbox: Iterable[Release]) -> set[str]:
+    return {r.sender for r in inbox if isinstance(r, Update) and r.rows == 0}
+
+
+def _sound_messages(
+    inbox: Iterable[Release], kind: type[Kind], coordinator: Coordinator, senders: set[str]
 ) -> tuple[list[Kind], list[str]]:
     """Return the sound messages of a kind in the order of their senders, and notes on others."""
-    found: dict[str, Kind] = {}
+    sound: dict[str, Kind] = {}
     notes = []
     for release in inbox:
-        where = f"round {party.round}: site {release.sender!r}"
+        where = f"round {coordinator.round}: site {release.sender!r}"
         if not isinstance(release, kind):
             notes.append(f"{where} sent {type(release).kind} where {kind.kind} was due; left out")
         elif release.sender not in senders:
             notes.append(f"{where} was not invited; left out")
-        elif getattr(release, "round", None) != party.round:
+        elif getattr(release, "round", None) != coordinator.round:
             notes.append(f"{where} answered another round; left out")
-        elif release.sender in found:
+        elif release.sender in sound:
             notes.append(f"{where} answered twice; the first answer counts")
         else:
-            found[release.sender] = release
-    return [found[name] for name in sorted(found)], notes
+            sound[release.sender] = release
+    return [sound[name] for name in sorted(sound)], notes
 
 
-def _absent(party: Coordinator, name: str) -> str:
-    return f"round {party.round}: site {name!r} did not answer; left out"
+def absence_note(coordinator: Coordinator, name: str) -> str:
+    """Return the note on a site that did not answer."""
+    return f"round {coordinator.round}: site {name!r} did not answer; left out"
 
 
-def _under_way(party: Coordinator) -> Summing:
-    if party.summing is None:
-        raise DataError(f"round {party.round}: no secure sum is under way; start a new round")
-    return party.summing
+def _absence_notes(
+    coordinator: Coordinator, names: set[str], messages: Iterable[Release]
+) -> list[str]:
+    absent = names - {message.sender for message in messages}
+    return [absence_note(coordinator, name) for name in sorted(absent)]
 
 
-def _tried(party: Coordinator, notes: Sequence[str], job: Any) -> Any:
-    """Return what a part of the sum makes; say which sites are missing where it cannot be made."""
+def _sum_state(coordinator: Coordinator) -> SumState:
+    if coordinator.sum_state is None:
+        raise DataError(f"round {coordinator.round}: no secure sum is under way; start a new round")
+    return coordinator.sum_state
+
+
+def _attempt(
+    coordinator: Coordinator, notes: Sequence[str], function: Callable[[], Result]
+) -> Result:
+    """Return the function's result; where it fails, say which sites are missing."""
     try:
-        return job()
+        return function()
     except DataError as error:
         why = f"; {'; '.join(notes)}" if notes else ""
-        raise DataError(f"round {party.round}: no secure sum: {error}{why}") from error
-
-
-def _first(inbox: Sequence[Release], kind: type[Kind]) -> Kind | None:
-    return next((r for r in inbox if isinstance(r, kind)), None)
+        raise DataError(f"round {coordinator.round}: no secure sum: {error}{why}") from error

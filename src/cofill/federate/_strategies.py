@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import SettingError
+from cofill.registry import Registry
 
 __all__ = [
     "STRATEGIES",
@@ -191,21 +192,28 @@ class Scaffold(AbstractStrategy):
         return {"control": control.astype(weights.dtype)}, moved.astype(weights.dtype)
 
 
-STRATEGIES: Mapping[str, type[AbstractStrategy]] = {
-    made.name: made for made in (FedAvg, FedProx, FedAdam, FedYogi, Scaffold)
-}
+STRATEGIES = Registry("cofill.strategies", "strategy")
+"""Strategies by name: subclasses of `AbstractStrategy`."""
+
+for _strategy in (FedAvg, FedProx, FedAdam, FedYogi, Scaffold):
+    STRATEGIES.add(_strategy.name, _strategy, (_strategy.__doc__ or "").partition("\n")[0])
 
 
-def make_strategy(given: str | AbstractStrategy, **settings: Any) -> AbstractStrategy:
-    """Return a strategy by its name, or the strategy itself.
+def make_strategy(
+    strategy: str | Mapping[str, Any] | AbstractStrategy, **settings: Any
+) -> AbstractStrategy:
+    """Return a strategy by its name, by a mapping of its name and settings, or itself.
 
     Examples
     --------
     >>> make_strategy("fedprox", proximal=0.1)
     FedProx(by_rows=True, proximal=0.1)
+    >>> make_strategy({"name": "fedavg", "by_rows": False})
+    FedAvg(by_rows=False)
     """
-    if isinstance(given, AbstractStrategy):
-        return given
-    if given not in STRATEGIES:
-        raise SettingError(f"strategy must be one of {', '.join(STRATEGIES)}, got {given!r}")
-    return STRATEGIES[given](**settings)
+    if isinstance(strategy, AbstractStrategy):
+        return strategy
+    if isinstance(strategy, Mapping):
+        settings = {name: value for name, value in strategy.items() if name != "name"}
+        strategy = str(strategy.get("name"))
+    return STRATEGIES.load(strategy)(**settings)

@@ -3,7 +3,7 @@
 Two generators G₁: X → Y and G₂: Y → X, a discriminator for each modality, and an autoencoder A of
 both. Training has three steps: A rebuilds pairs (Eq. 3.1); the generators learn from individuals of
 one modality by an adversarial and a cycle loss (Eq. 3.3 to 3.6); then, on pairs, A takes what the
-generators made as the noisy version of the pair and rebuilds the true one (Eq. 3.2), while the
+generators put out as the noisy version of the pair and rebuilds the true one (Eq. 3.2), while the
 discriminators judge its output (Eq. 3.7 to 3.9); everything is trained together by
 
     λ_AE Loss_AE + λ_CCL Loss_CCL + λ_AG Loss_AG                                   (Eq. 3.11).
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from cofill.errors import SettingError
 from cofill.federate._learner import AbstractLearner, Batch, Phase
 from cofill.federate._rows import Shape
-from cofill.federate._vigan_networks import networks_of
+from cofill.federate._vigan_networks import make_networks
 
 __all__ = ["VIGAN", "Pix2Pix"]
 
@@ -37,19 +37,28 @@ Adversarial = Literal["printed", "non-saturating", "least-squares"]
 _KINDS = ("printed", "non-saturating", "least-squares")
 
 
+@dataclass(frozen=True)
 class _Pair(AbstractLearner):
-    """What both models share: two modalities of one size, generators between them."""
+    """Two modalities of one size, with generators between them: what both models share."""
+
+    training: ClassVar[Mapping[str, Any]] = {
+        "batch": 32,
+        "learning_rate": 1e-3,
+        "first_moment": 0.5,
+    }
 
     shape: Shape
-    architecture: str
-    adversarial: Adversarial
+    architecture: str = "small"
+    adversarial: Adversarial = "printed"
+    weight_ccl: float | int = 10.0
+    weight_ag: float | int = 1.0
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         if self.shape.count != 2 or self.shape.sizes[0] != self.shape.sizes[1]:
-            sized = (self.shape.names, self.shape.sizes)
+            pairs = zip(self.shape.names, self.shape.sizes, strict=True)
             raise SettingError(
                 "this model takes two modalities of one size, got "
-                f"{', '.join(f'{n} ({s})' for n, s in zip(*sized, strict=True))}; "
+                f"{', '.join(f'{name} ({size})' for name, size in pairs)}; "
                 "use model 'best' for any number of modalities of any size"
             )
         if self.adversarial not in _KINDS:
@@ -59,17 +68,17 @@ class _Pair(AbstractLearner):
 
     @cached_property
     def _networks(self) -> tuple[Any, Any, Any, Any]:
-        return networks_of(self.shape, self.architecture)
+        return make_networks(self.shape, self.architecture)
 
-    def _bounded(self, made: Array) -> Array:
+    def _bounded(self, output: Array) -> Array:
         """Return outputs in the range of the data."""
-        return jax.nn.sigmoid(made) if self.shape.bounded else made
+        return jax.nn.sigmoid(output) if self.shape.bounded else output
 
     def _generated(self, params: Params, way: int, rows: Array) -> Array:
         return self._bounded(self._networks[0](params[f"G{way}"], rows))
 
     def generated(self, params: Params, cells: Array, present: Array) -> Array:
-        """Return rows with what the generators make of what is missing."""
+        """Return rows with the generators' output for what is missing."""
         x, y = self._two(cells)
         has = present > 0
         return jnp.concatenate(
@@ -84,7 +93,7 @@ class _Pair(AbstractLearner):
         size = self.shape.sizes[0]
         return rows[:, :size], rows[:, size:]
 
-    def _there_and_back(self, params: Params, x: Array, y: Array, wx: Array, wy: Array) -> Array:
+    def _cycle_loss(self, params: Params, x: Array, y: Array, wx: Array, wy: Array) -> Array:
         """Return the cycle loss (Eq. 3.4)."""
         back_x = self._generated(params, 2, self._generated(params, 1, x))
         back_y = self._generated(params, 1, self._generated(params, 2, y))
@@ -93,13 +102,13 @@ class _Pair(AbstractLearner):
     def _game(
         self, judge: Any, params: Params, name: str, real: tuple, false: tuple, wr: Array, wf: Array
     ) -> tuple[Array, Array]:
-        """Return what the generators lose and what the discriminator loses.
+        """Return the generators' loss and the discriminator's.
 
-        `real` and `false` are what the discriminator is shown; gradients flow from the first loss
-        to `false` only, from the second to the discriminator only.
+        The discriminator judges `real` and `false` rows; gradients flow from the first loss to
+        `false` only, from the second to the discriminator only.
         """
-        held = jax.lax.stop_gradient(params[name])
-        fooled = judge(held, *false)
+        fixed = jax.lax.stop_gradient(params[name])
+        fooled = judge(fixed, *false)
         seen = judge(params[name], *map(jax.lax.stop_gradient, false))
         true = judge(params[name], *map(jax.lax.stop_gradient, real))
         if self.adversarial == "least-squares":
@@ -107,10 +116,19 @@ class _Pair(AbstractLearner):
                 _mean((fooled - 1) ** 2, wf),
                 0.5 * (_mean((true - 1) ** 2, wr) + _mean(seen**2, wf)),
             )
-        told = _mean(jax.nn.softplus(-true), wr) + _mean(jax.nn.softplus(seen), wf)
+        judged = _mean(jax.nn.softplus(-true), wr) + _mean(jax.nn.softplus(seen), wf)
         if self.adversarial == "printed":
-            return _mean(-jax.nn.softplus(fooled), wf), told
-        return _mean(jax.nn.softplus(-fooled), wf), told
+            return _mean(-jax.nn.softplus(fooled), wf), judged
+        return _mean(jax.nn.softplus(-fooled), wf), judged
+
+    def _total(
+        self, games: tuple[tuple[Array, Array], tuple[Array, Array]], cycle: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """Return the weighted sum of cycle loss and both games, and the figures."""
+        (fooled_y, judged_y), (fooled_x, judged_x) = games
+        fooled, judged = fooled_x + fooled_y, judged_x + judged_y
+        total = self.weight_ccl * cycle + self.weight_ag * fooled + judged_x + judged_y
+        return total, {"cycle": cycle, "fooled": fooled, "told": judged}
 
 
 @dataclass(frozen=True)
@@ -126,8 +144,8 @@ class VIGAN(_Pair):
     adversarial
         ``"printed"`` (generators minimise log(1 − D)), ``"non-saturating"`` or
         ``"least-squares"``.
-    weight_ae, weight_ccl, weight_ag
-        λ_AE, λ_CCL, λ_AG; in pre-training λ₁ = λ_AG / λ_CCL.
+    weight_ccl, weight_ag, weight_ae
+        λ_CCL, λ_AG, λ_AE; in pre-training λ₁ = λ_AG / λ_CCL.
 
     Examples
     --------
@@ -136,15 +154,9 @@ class VIGAN(_Pair):
     ['autoencoder', 'cycle', 'rounds']
     """
 
-    shape: Shape
-    architecture: str = "small"
-    adversarial: Adversarial = "printed"
-    weight_ae: float | int = 100.0
-    weight_ccl: float | int = 10.0
-    weight_ag: float | int = 1.0
+    pretraining: ClassVar[tuple[str, ...]] = ("autoencoder", "cycle")
 
-    def __post_init__(self) -> None:
-        self._check()
+    weight_ae: float | int = 100.0
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -159,24 +171,24 @@ class VIGAN(_Pair):
         """Return new parameters."""
         generator, judge, _, pair = self._networks
         keys = jax.random.split(key, 5)
-        made = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
-        made |= {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
-        return {**made, "A": pair.init(keys[0])}
+        params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
+        params |= {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
+        return {**params, "A": pair.init(keys[0])}
 
     def fill(
         self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
     ) -> Float[Array, "n size"]:
-        """Return whole rows: the generator makes what is missing, the autoencoder cleans it."""
+        """Return whole rows: the generator fills what is missing, the autoencoder cleans it."""
         x, y = self._two(self.generated(params, cells, present))
         return jnp.concatenate(self._rebuilt(params, x, y), axis=1)
 
     def rebuilt(self, params: Params, cells: Array, present: Array) -> Array:
-        """Return what the autoencoder makes of rows as they are (Table 4.3)."""
+        """Return rows as the autoencoder rebuilds them (Table 4.3)."""
         return jnp.concatenate(self._rebuilt(params, *self._two(cells)), axis=1)
 
     def _rebuilt(self, params: Params, x: Array, y: Array) -> tuple[Array, Array]:
-        one, two = self._networks[3](params["A"], x, y)
-        return self._bounded(one), self._bounded(two)
+        rebuilt_x, rebuilt_y = self._networks[3](params["A"], x, y)
+        return self._bounded(rebuilt_x), self._bounded(rebuilt_y)
 
     def loss(
         self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
@@ -186,36 +198,38 @@ class VIGAN(_Pair):
             error = self._distance(params, batches["complete"], None)
             return error, {"error": error}
         if phase == "cycle":
-            one, two = batches["only:0"], batches["only:1"]
-            x, y = self._two(one.cells)[0], self._two(two.cells)[1]
+            only_x, only_y = batches["only:0"], batches["only:1"]
+            x, y = self._two(only_x.cells)[0], self._two(only_y.cells)[1]
             false_x, false_y = self._generated(params, 2, y), self._generated(params, 1, x)
-            wx, wy = one.weight, two.weight
+            wx, wy = only_x.weight, only_y.weight
             error = None
         else:
             pairs = batches["complete"]
             x, y = self._two(pairs.cells)
             wx = wy = pairs.weight
-            made_x, made_y = self._generated(params, 2, y), self._generated(params, 1, x)
-            false_y = self._rebuilt(params, x, made_y)[1]
-            false_x = self._rebuilt(params, made_x, y)[0]
-            error = self._distance(params, pairs, (made_x, made_y))
+            generated = self._generated(params, 2, y), self._generated(params, 1, x)
+            false_y = self._rebuilt(params, x, generated[1])[1]
+            false_x = self._rebuilt(params, generated[0], y)[0]
+            error = self._distance(params, pairs, generated)
         judge = self._networks[1]
-        fooled_y, told_y = self._game(judge, params, "D1", (y,), (false_y,), wy, wx)
-        fooled_x, told_x = self._game(judge, params, "D2", (x,), (false_x,), wx, wy)
-        cycle = self._there_and_back(params, x, y, wx, wy)
-        total = self.weight_ccl * cycle + self.weight_ag * (fooled_x + fooled_y) + told_x + told_y
-        figures = {"cycle": cycle, "fooled": fooled_x + fooled_y, "told": told_x + told_y}
+        games = (
+            self._game(judge, params, "D1", (y,), (false_y,), wy, wx),
+            self._game(judge, params, "D2", (x,), (false_x,), wx, wy),
+        )
+        total, figures = self._total(games, self._cycle_loss(params, x, y, wx, wy))
         if error is None:
             return total, figures
         return total + self.weight_ae * error, {"error": error, **figures}
 
-    def _distance(self, params: Params, pairs: Batch, made: tuple[Array, Array] | None) -> Array:
+    def _distance(
+        self, params: Params, pairs: Batch, generated: tuple[Array, Array] | None
+    ) -> Array:
         """Return Eq. 3.1, or with generated modalities Eq. 3.2."""
         x, y = self._two(pairs.cells)
-        given = [(x, y)] if made is None else [(x, made[1]), (made[0], y)]
+        inputs = [(x, y)] if generated is None else [(x, generated[1]), (generated[0], y)]
         total = jnp.zeros(())
-        for one, two in given:
-            back = jnp.concatenate(self._rebuilt(params, one, two), axis=1)
+        for input_x, input_y in inputs:
+            back = jnp.concatenate(self._rebuilt(params, input_x, input_y), axis=1)
             # Twice the mean over both modalities is the sum of their means.
             total += 2 * _mean(pairs.known * (back - pairs.cells) ** 2, pairs.weight)
         return total
@@ -226,17 +240,8 @@ class Pix2Pix(_Pair):
     """Federated pix2pix as the thesis compares with it (Eq. 4.6 to 4.8): pairs only.
 
     Discriminators judge pairs; beside the game there is the cycle loss, and no distance between
-    what was generated and the truth.
+    what was generated and the truth. Parameters are those of `VIGAN` but ``weight_ae``.
     """
-
-    shape: Shape
-    architecture: str = "small"
-    adversarial: Adversarial = "printed"
-    weight_ccl: float | int = 10.0
-    weight_ag: float | int = 1.0
-
-    def __post_init__(self) -> None:
-        self._check()
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -247,8 +252,8 @@ class Pix2Pix(_Pair):
         """Return new parameters."""
         generator, _, judge, _ = self._networks
         keys = jax.random.split(key, 5)
-        made = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
-        return made | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
+        params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
+        return params | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
 
     def fill(
         self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
@@ -265,11 +270,11 @@ class Pix2Pix(_Pair):
         w = pairs.weight
         false_x, false_y = self._generated(params, 2, y), self._generated(params, 1, x)
         judge = self._networks[2]
-        fooled_y, told_y = self._game(judge, params, "D1", (x, y), (x, false_y), w, w)
-        fooled_x, told_x = self._game(judge, params, "D2", (x, y), (false_x, y), w, w)
-        cycle = self._there_and_back(params, x, y, w, w)
-        total = self.weight_ccl * cycle + self.weight_ag * (fooled_x + fooled_y) + told_x + told_y
-        return total, {"cycle": cycle, "fooled": fooled_x + fooled_y, "told": told_x + told_y}
+        games = (
+            self._game(judge, params, "D1", (x, y), (x, false_y), w, w),
+            self._game(judge, params, "D2", (x, y), (false_x, y), w, w),
+        )
+        return self._total(games, self._cycle_loss(params, x, y, w, w))
 
 
 def _mean(values: Float[Array, "n k"], weight: Float[Array, " n"]) -> Float[Array, ""]:

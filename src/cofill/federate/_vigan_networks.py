@@ -23,7 +23,7 @@ from cofill.errors import SettingError
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, Layout, layout_of
 
-__all__ = ["Dense", "Judge", "PairAutoencoder", "Patches", "ResNet", "networks_of"]
+__all__ = ["Dense", "Judge", "PairAutoencoder", "Patches", "ResNet", "make_networks"]
 
 Params = Any
 
@@ -55,19 +55,19 @@ class Dense:
 
 @dataclass(frozen=True)
 class PairAutoencoder:
-    """The autoencoder of two modalities (Eq. 3.1): own layers, a joint code, own layers.
+    """The autoencoder of two modalities (Eq. 3.1): separate, joint, separate layers.
 
     Parameters
     ----------
     sizes
         Columns of the two modalities.
-    own, joint, back
+    first_width, joint, back
         Units of each modality's first layer, of the joint layers, and of each modality's last
         layers, which start from the last joint one.
     """
 
     sizes: tuple[int, int]
-    own: int
+    first_width: int
     joint: tuple[int, ...]
     back: tuple[int, ...] = ()
 
@@ -75,9 +75,9 @@ class PairAutoencoder:
     def _parts(self) -> dict[str, Dense]:
         first, second = self.sizes
         return {
-            "in0": Dense((first, self.own)),
-            "in1": Dense((second, self.own)),
-            "joint": Dense((2 * self.own, *self.joint)),
+            "in0": Dense((first, self.first_width)),
+            "in1": Dense((second, self.first_width)),
+            "joint": Dense((2 * self.first_width, *self.joint)),
             "out0": Dense((self.joint[-1], *self.back, first)),
             "out1": Dense((self.joint[-1], *self.back, second)),
         }
@@ -90,17 +90,17 @@ class PairAutoencoder:
     def __call__(self, params: Params, first: Array, second: Array) -> tuple[Array, Array]:
         """Return both modalities as rebuilt from their joint code."""
         parts = self._parts
-        own = [
+        hidden = [
             jax.nn.relu(parts[f"in{k}"](params[f"in{k}"], rows))
             for k, rows in enumerate((first, second))
         ]
-        code = jax.nn.relu(parts["joint"](params["joint"], jnp.concatenate(own, axis=1)))
+        code = jax.nn.relu(parts["joint"](params["joint"], jnp.concatenate(hidden, axis=1)))
         return parts["out0"](params["out0"], code), parts["out1"](params["out1"], code)
 
 
 @dataclass(frozen=True)
 class Patches:
-    """A generator or judge that works on patches: rows in, rows (or one number a place) out."""
+    """A generator or judge that works on patches: rows in, rows (or one number a patch) out."""
 
     layout: Layout
     depth_out: int
@@ -119,9 +119,11 @@ class Patches:
 
     def __call__(self, params: Params, *rows: Array) -> Array:
         """Return rows for as many rows as there are copies."""
-        given = jnp.concatenate([self.layout.to_grids(r) for r in rows], axis=-1)
-        made = self._net(params, given)
-        return made.reshape(len(made), -1) if self.depth_out == 1 else self.layout.to_rows(made)
+        patches = jnp.concatenate([self.layout.to_grids(r) for r in rows], axis=-1)
+        output = self._net(params, patches)
+        return (
+            output.reshape(len(output), -1) if self.depth_out == 1 else self.layout.to_rows(output)
+        )
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class ResNet:
         """Return new parameters."""
         c = self.channels
         keys = iter(jax.random.split(key, 6 + 2 * self.blocks))
-        made = {
+        params = {
             "stem": _kernel(next(keys), 7, 1, c),
             "down1": _kernel(next(keys), 3, c, 2 * c),
             "down2": _kernel(next(keys), 3, 2 * c, 4 * c),
@@ -146,8 +148,8 @@ class ResNet:
             "head": _kernel(next(keys), 7, c, 1),
         }
         for k in range(self.blocks):
-            made[f"block{k}"] = [_kernel(next(keys), 3, 4 * c, 4 * c) for _ in range(2)]
-        return made
+            params[f"block{k}"] = [_kernel(next(keys), 3, 4 * c, 4 * c) for _ in range(2)]
+        return params
 
     def __call__(self, params: Params, rows: Array) -> Array:
         """Return rows of the other modality."""
@@ -156,13 +158,13 @@ class ResNet:
         hidden = jax.nn.relu(_normed(_conv(params["down1"], hidden, 2)))
         hidden = jax.nn.relu(_normed(_conv(params["down2"], hidden, 2)))
         for k in range(self.blocks):
-            one, two = params[f"block{k}"]
-            moved = jax.nn.relu(_normed(_conv(one, hidden)))
-            hidden = hidden + _normed(_conv(two, moved))
+            first, second = params[f"block{k}"]
+            residual = jax.nn.relu(_normed(_conv(first, hidden)))
+            hidden = hidden + _normed(_conv(second, residual))
         hidden = jax.nn.relu(_normed(_conv(params["up1"], _doubled(hidden))))
         hidden = jax.nn.relu(_normed(_conv(params["up2"], _doubled(hidden))))
-        made = _conv(params["head"], hidden)[:, : self.height, : self.width]
-        return made.reshape(len(rows), -1)
+        output = _conv(params["head"], hidden)[:, : self.height, : self.width]
+        return output.reshape(len(rows), -1)
 
 
 @dataclass(frozen=True)
@@ -189,23 +191,23 @@ class Judge:
         return _conv(params[-1], hidden).reshape(len(rows[0]), -1)
 
 
-def networks_of(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
+def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
     """Return a generator, judges of one row and of a pair, and the autoencoder for a shape.
 
     Generators and judges serve both directions: modalities of one size share a description, never
     parameters.
     """
     first, second = shape.sizes
-    own = min(400, 4 * max(first, second))  # 400 | 500-200-400 | 500 for images of 784 pixels
-    more = own * 5 // 4
-    pair = PairAutoencoder((first, second), own, (more, own // 2, own), (more,))
+    width = min(400, 4 * max(first, second))  # 400 | 500-200-400 | 500 for images of 784 pixels
+    wide = width * 5 // 4
+    pair = PairAutoencoder((first, second), width, (wide, width // 2, width), (wide,))
     if architecture == "published":
         if shape.image is None:
             raise SettingError(
                 "architecture 'published' is for images of one size; use 'small' for other data"
             )
-        high, wide = shape.image
-        return ResNet(high, wide), Judge(high, wide), Judge(high, wide, copies=2), pair
+        size = shape.image
+        return ResNet(*size), Judge(*size), Judge(*size, copies=2), pair
     if architecture != "small":
         raise SettingError(f"architecture must be 'small' or 'published', got {architecture!r}")
     layout = layout_of(shape.image, first)
@@ -221,19 +223,19 @@ def _kernel(key: Array, side: int, fan_in: int, fan_out: int) -> Params:
     }
 
 
-def _conv(layer: Params, given: Array, stride: int = 1) -> Array:
-    made = lax.conv_general_dilated(
-        given, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+def _conv(layer: Params, images: Array, stride: int = 1) -> Array:
+    output = lax.conv_general_dilated(
+        images, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    return made + layer["b"]
+    return output + layer["b"]
 
 
-def _normed(given: Array) -> Array:
+def _normed(images: Array) -> Array:
     """Return each image's channels with mean 0 and variance 1 (instance normalisation)."""
-    mean = given.mean(axis=(1, 2), keepdims=True)
-    variance = given.var(axis=(1, 2), keepdims=True)
-    return (given - mean) * lax.rsqrt(variance + 1e-5)
+    mean = images.mean(axis=(1, 2), keepdims=True)
+    variance = images.var(axis=(1, 2), keepdims=True)
+    return (images - mean) * lax.rsqrt(variance + 1e-5)
 
 
-def _doubled(given: Array) -> Array:
-    return jnp.repeat(jnp.repeat(given, 2, axis=1), 2, axis=2)
+def _doubled(images: Array) -> Array:
+    return jnp.repeat(jnp.repeat(images, 2, axis=1), 2, axis=2)

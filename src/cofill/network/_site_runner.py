@@ -9,16 +9,12 @@ step that fails leaves the parties as they were. The coordinator's own party is 
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
@@ -29,8 +25,8 @@ from cofill.network._messages import read_message, write_message
 from cofill.network._schedule import Schedule
 from cofill.network._tables import read_people, read_site_views
 from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
-from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender
-from cofill.views import Source, View, write_table
+from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
+from cofill.views import Source, write_table
 
 __all__ = ["Messages", "SiteRunner", "public_fault"]
 
@@ -112,7 +108,7 @@ class SiteRunner:
                 self.identity.sign,
                 {name: keys[name].sign for name in federation.names if name in keys},
             )
-        self._digests = {} if self.data is None else _digests(self.data.views)
+        self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.folder.state.exists():
             self._resume()
         elif self.data is None:
@@ -350,19 +346,6 @@ class SiteRunner:
         names = self.schedule.federation.names
         paths = {name: self.folder.message(number, self.name, name) for name in names}
         return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
-
-
-def _digests(views: Mapping[str, View]) -> dict[str, str]:
-    """Return a hash of each view's rows, by which a changed table is noticed."""
-    digests = {}
-    for name, view in views.items():
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr([astuple(feature) for feature in view.features]).encode())
-        for array in (view.ids, view.cells):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digests[name] = digest.hexdigest()
-    return digests
 
 
 def public_fault(error: BaseException) -> str:

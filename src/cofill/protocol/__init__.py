@@ -1,5 +1,6 @@
 """How sites work together: the protocol object, its steps, and the driver for one process."""
 
+from cofill.protocol._checkpoint import Checkpoint, digest_views
 from cofill.protocol._columns import (
     agree_on_columns,
     agreed_columns,
@@ -13,6 +14,7 @@ from cofill.protocol._driver import (
     Outbox,
     Step,
     check_sender,
+    one_by_one,
     run_protocol,
     run_steps,
 )
@@ -30,6 +32,7 @@ __all__ = [
     "COORDINATOR",
     "PROTOCOLS",
     "AbstractProtocol",
+    "Checkpoint",
     "Federation",
     "Inbox",
     "LocalData",
@@ -43,6 +46,8 @@ __all__ = [
     "agreed_columns",
     "check_sender",
     "describe_columns",
+    "digest_views",
+    "one_by_one",
     "run_protocol",
     "run_steps",
     "tuples_in",

@@ -24,6 +24,7 @@ __all__ = [
     "Outbox",
     "Step",
     "check_sender",
+    "one_by_one",
     "run_protocol",
     "run_steps",
 ]
@@ -46,6 +47,26 @@ class Step(Generic[Site]):
     name: str
     run: Callable[[Sequence[Site], Sequence[Inbox], ReportProgress], Sequence[tuple[Site, Outbox]]]
     at: Literal["sites", "coordinator"] = "sites"
+
+
+def one_by_one(
+    act: Callable[[Any, Inbox], tuple[Any, Outbox]],
+) -> Callable[[Sequence[Any], Sequence[Inbox], ReportProgress], list[tuple[Any, Outbox]]]:
+    """Return the function of a step whose parties act alone: ``(party, inbox) → (party, outbox)``.
+
+    Examples
+    --------
+    >>> step = Step("count", one_by_one(lambda party, inbox: (party + len(inbox), [])))
+    >>> step.run([1, 2], [(), ()], print)
+    [(1, []), (2, [])]
+    """
+
+    def run(
+        parties: Sequence[Any], inboxes: Sequence[Inbox], report_progress: ReportProgress
+    ) -> list[tuple[Any, Outbox]]:
+        return [act(party, inbox) for party, inbox in zip(parties, inboxes, strict=True)]
+
+    return run
 
 
 @dataclass

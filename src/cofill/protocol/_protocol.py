@@ -33,7 +33,7 @@ PROTOCOLS.add(
 )
 PROTOCOLS.add(
     "federate",
-    "cofill.network._by_row:Rounds",
+    "cofill.federate:FederatedProtocol",
     "split by row: sites train one model in rounds and complete their own individuals",
 )
 PROTOCOLS.add(

@@ -1,7 +1,7 @@
 """The state of a run, from the files it leaves while it goes: names, figures, faults, no data.
 
 Files that are read, in the run's folder and below: ``progress.jsonl`` (see `ProgressLog`), the
-coordinator's ``run.json``, ledgers, and checkpoints of rounds.
+coordinator's or a checkpoint's ``run.json``, and ledgers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cofill import codec
 from cofill.errors import CofillError, DataError
 from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
 from cofill.report._progress import FILE, read_progress
 
 __all__ = ["Follower"]
 
-_CHECKPOINT = "rounds.safetensors"
-_NAMES = {FILE, _CHECKPOINT, "run.json", "ledger.jsonl", "kit.json"}
+_NAMES = {FILE, "run.json", "ledger.jsonl", "kit.json"}
 _SKIPPED = {"mail", "sent", "startup", "local", "transfer", "storage", "results"}
 _BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, CofillError)
 _DEEPEST, _SHOWN, _LINES = 6, 20, 2000
@@ -93,7 +91,6 @@ class Follower:
         for name, read in (
             ("kit.json", _read_kit),
             (FILE, _read_progress),
-            (_CHECKPOINT, _read_checkpoint),
             ("ledger.jsonl", self._read_ledger),
             ("run.json", _read_run),
         ):
@@ -117,7 +114,7 @@ class Follower:
                 paths[name].append(Path(location) / name)
         if (self.folder / "run.json").is_file():  # of one run; the party's files are above
             for name in ("kit.json", "ledger.jsonl"):
-                above = self.folder.parents[1] / name
+                above = self.folder.parent.parent / name
                 paths[name] += [above] if above.is_file() else []
         return paths
 
@@ -205,31 +202,23 @@ def _read_progress(path: Path, snapshot: _Snapshot) -> None:
         snapshot.state = "running" if snapshot.state == "waiting" else snapshot.state
 
 
-def _read_checkpoint(path: Path, snapshot: _Snapshot) -> None:
-    try:
-        facts = codec.load(path, format="cofill.rounds")
-    except CofillError:
-        return  # it is just being replaced, or no checkpoint of rounds
-    for entry in facts.get("curve", []):
-        losses = {name: v for name, v in entry.items() if name not in ("round", "sites")}
-        snapshot.add_losses(entry["round"], losses)
-    for note in facts.get("notes", []):
-        snapshot.add_fault(note)
-    snapshot.entries += [LedgerEntry.from_json(entry) for entry in facts.get("ledger", [])]
-    snapshot.what = snapshot.what or f"round {facts.get('round', '?')}"
-    snapshot.changed = max(snapshot.changed, _changed(path))
-
-
 def _read_run(path: Path, snapshot: _Snapshot) -> None:
     facts = _object(path)
     if "next" not in facts:
         return
     number, steps = int(facts["next"]), max(int(facts["steps"]), 1)
-    snapshot.state, snapshot.why = str(facts["state"]), str(facts.get("why", ""))[:_MOST_CHARACTERS]
-    snapshot.what, snapshot.share = str(facts["step"]), min(number / steps, 1.0)
-    snapshot.steps = (min(number + 1, steps), steps)
+    # Of a fit in one process the progress log knows more: a command may go on after the last round.
+    if "order" in facts or not snapshot.what:
+        snapshot.state = str(facts["state"])
+        snapshot.why = str(facts.get("why", ""))[:_MOST_CHARACTERS]
+        snapshot.what, snapshot.share = str(facts["step"]), min(number / steps, 1.0)
+        snapshot.steps = (min(number + 1, steps), steps)
     for fault in (*facts.get("notes", []), *([snapshot.why] if snapshot.why else [])):
         snapshot.add_fault(fault)
+    for entry in facts.get("result", {}).get("curve", []):
+        losses = {name: v for name, v in entry.items() if name not in ("round", "sites")}
+        snapshot.add_losses(entry["round"], losses)
+    snapshot.entries += [LedgerEntry.from_json(entry) for entry in facts.get("ledger", [])]
     snapshot.changed = max(snapshot.changed, _changed(path))
     mail = path.parent / "mail" / str(number)
     answered = {message.name.partition("--")[0] for message in mail.glob("*--*")}

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 
 from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, RoundSettings
-from cofill.federate._survey import (
-    SURVEY,
-    _combined,
-    _scales,
-    _summary,
-    _told,
-    check_sites,
-    survey_of,
-)
+from cofill.federate._estimator import _Fit
+from cofill.federate._scales import SCALING, _combine, _disclosed, _scales_of, _summary_of
 from cofill.protocol import run_steps
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
@@ -35,7 +28,7 @@ def test_combined_summaries_are_those_of_pooled_rows(seed, parts, offset):
     for cells in sites:
         cells[rng.random(cells.shape) < 0.3] = np.nan
     pooled = np.concatenate(sites)
-    count, mean, squares, low, high = _combined([_summary(cells) for cells in sites])
+    count, mean, squares, low, high = _combine([_summary_of(cells) for cells in sites])
     for k in range(3):
         known = pooled[~np.isnan(pooled[:, k]), k]
         assert count[k] == len(known)
@@ -58,25 +51,30 @@ def tables(n=30, seed=0) -> pd.DataFrame:
 
 
 def held_tables() -> dict[str, MultiView]:
-    both = {
+    return {
         name: MultiView.from_frames(
             {"one": tables(seed=k), "two": tables(seed=k).rename(columns=str)}, id="person"
         )
         for k, name in enumerate(("east", "west"))
     }
-    return check_sites(both)
 
 
-def surveyed(held, **more):
+def start(held, **more):
+    """A federation before its first step."""
     estimator = FederatedCompletion(network={"width": 2, "blocks": 0}, **more)
-    federation = survey_of(held, estimator._design(held))
-    run_steps(SURVEY, [federation])
+    return _Fit(estimator, held).federation
+
+
+def scaled(held):
+    """A federation whose sites have encoded their rows."""
+    federation = start(held)
+    run_steps(SCALING, [federation])
     return federation
 
 
 def test_all_sites_scale_alike_as_by_their_pooled_rows():
     held = held_tables()
-    federation = surveyed(held)
+    federation = scaled(held)
     frame = pd.concat([tables(seed=k) for k in (0, 1)])
     pooled = Scaler.fit(MultiView.from_frames({"one": frame}, id="person")["one"])
     for site in federation.sites.values():
@@ -92,9 +90,7 @@ def test_all_sites_scale_alike_as_by_their_pooled_rows():
 
 
 def test_what_crosses_is_finite_summaries_and_scales_that_the_network_can_carry():
-    held = held_tables()
-    estimator = FederatedCompletion(network={"width": 2, "blocks": 0})
-    federation = survey_of(held, estimator._design(held))
+    federation = start(held_tables())
     sent = []
 
     def keep(step):
@@ -105,25 +101,26 @@ def test_what_crosses_is_finite_summaries_and_scales_that_the_network_can_carry(
 
         return replace(step, run=run)
 
-    run_steps([keep(step) for step in SURVEY], [federation])
-    assert [r.kind for r in sent] == ["column-summary"] * 2 + ["model"] * 2
-    for release in sent:
-        arrays = release.columns if release.kind == "column-summary" else release.extras
-        for array in arrays.values():
+    run_steps([keep(step) for step in SCALING], [federation])
+    kinds = ["columns", "columns", "column-summary", "column-scales"]
+    assert [r.kind for r in sent] == [kind for kind in kinds for _ in range(2)]
+    summaries, scales = sent[4:6], sent[6:]
+    for release in (*summaries, *scales):
+        for array in release.columns.values():
             assert np.isfinite(array).all()
-            assert array.ndim == (2 if release.kind == "column-summary" else 1)
+            assert array.ndim == 2
     # Of coded columns scaling needs nothing, and nothing is told but how many are known.
-    np.testing.assert_array_equal(sent[0].columns["one"][1:, 1:], 0)
+    np.testing.assert_array_equal(summaries[0].columns["one"][1:, 1:], 0)
     ledger = [(e.kind, e.sender, e.individuals) for e in federation.ledger]
-    assert ledger[:2] == [("column-summary", "east", 30), ("column-summary", "west", 30)]
+    assert ledger[4:6] == [("column-summary", "east", 30), ("column-summary", "west", 30)]
 
 
 def test_a_modality_of_very_few_rows_is_not_told_of():
     lab = View("lab", [1, 2, 3], [[1.0], [2.0], [6.0]])
-    assert _told(lab)[:, 0].tolist() == [3, 3, 14, 1, 6]
-    assert not _told(lab.take([0, 1])).any()
+    assert _disclosed(lab)[:, 0].tolist() == [3, 3, 14, 1, 6]
+    assert not _disclosed(lab.take([0, 1])).any()
     image = View("image", [1, 2, 3], np.arange(12.0).reshape(3, 2, 2))
-    told = _told(image)
+    told = _disclosed(image)
     assert not told[1:3].any()  # a range is all that images need
     assert (told[3].min(), told[4].max()) == (0.0, 11.0)
 
@@ -131,11 +128,11 @@ def test_a_modality_of_very_few_rows_is_not_told_of():
 def test_constant_and_empty_columns_have_a_scale():
     features = (Feature("same"), Feature("none"), Feature("group", Kind.CATEGORICAL, ("a", "b")))
     cells = np.array([[1e6, np.nan, 0], [1e6, np.nan, 1], [1e6, np.nan, 1.0]])
-    scales = _scales(_summary(cells), features, False, "lab")
+    scales = _scales_of(_summary_of(cells), features, False, "lab")
     np.testing.assert_array_equal(scales[0], [1e6, 0, 0])
     np.testing.assert_array_equal(scales[1], [1, 1, 1])
     np.testing.assert_array_equal(scales[2] > scales[3], [False, True, True])
-    images = _scales(_summary(np.full((3, 4), 7.0)), (Feature("p"),) * 4, True, "image")
+    images = _scales_of(_summary_of(np.full((3, 4), 7.0)), (Feature("p"),) * 4, True, "image")
     np.testing.assert_array_equal(images[:2], [[7] * 4, [1] * 4])
 
 
@@ -147,7 +144,7 @@ def test_a_column_without_a_scale_is_not_learned_from():
         "x": MultiView.from_arrays({"a": many, "b": rng.normal(size=(12, 2))}),
         "y": MultiView.from_arrays({"a": [[0.5, 1e9], [0.1, 2e9]], "b": np.ones((2, 2))}),
     }
-    rows = surveyed(check_sites(views)).sites["y"].rows
+    rows = scaled(views).sites["y"].rows
     assert not rows.known[:, 1].any()
     assert not rows.cells[:, 1].any()
     assert rows.known[:, 0].all()
@@ -155,7 +152,7 @@ def test_a_column_without_a_scale_is_not_learned_from():
 
 def test_a_modality_that_nobody_has_is_an_error():
     with pytest.raises(DataError, match="'lab' has fewer than 3 rows at every site; leave it out"):
-        _scales(_summary(np.zeros((0, 2))), (Feature("a"), Feature("b")), False, "lab")
+        _scales_of(_summary_of(np.zeros((0, 2))), (Feature("a"), Feature("b")), False, "lab")
 
 
 @pytest.mark.parametrize(
@@ -182,16 +179,15 @@ def test_a_modality_that_nobody_has_is_an_error():
     ],
 )
 def test_an_unsound_summary_is_named(change, words):
-    held = held_tables()
-    federation = survey_of(held, FederatedCompletion()._design(held))
-    describe, *rest = SURVEY
+    federation = start(held_tables())
+    *before, summarise, agree, encode = SCALING
 
     def run(sites, inboxes, report_progress):
-        made = describe.run(sites, inboxes, report_progress)
+        made = summarise.run(sites, inboxes, report_progress)
         return [(s, change(*out) if s.name == "east" else out) for s, out in made]
 
     with pytest.raises(DataError, match=words):
-        run_steps([replace(describe, run=run), *rest], [federation])
+        run_steps([*before, replace(summarise, run=run), agree, encode], [federation])
 
 
 # --- what sites may not bring -------------------------------------------------------------------
@@ -200,29 +196,29 @@ def test_an_unsound_summary_is_named(change, words):
 def test_sites_must_agree_on_columns_kinds_and_shapes():
     three = MultiView.from_arrays({"a": np.ones((4, 3)), "b": np.ones((4, 2))})
     with pytest.raises(DataError, match="there is no site; give at least one"):
-        check_sites({})
+        scaled({})
     with pytest.raises(
         DataError, match=r"site 'y': 'a' has other columns .*\(2\) than at site 'x'"
     ):
-        check_sites({"x": three, "y": MultiView.from_arrays({"a": np.ones((4, 2))})})
+        scaled({"x": three, "y": MultiView.from_arrays({"a": np.ones((4, 2))})})
     wide, high = (MultiView.from_arrays({"i": np.ones((4, *s))}) for s in ((2, 3), (3, 2)))
     with pytest.raises(DataError, match=r"\(\(3, 2\)\) than at site 'x' \(\(2, 3\)\)"):
-        check_sites({"x": wide, "y": high})
+        scaled({"x": wide, "y": high})
     one = MultiView([View("t", [1], [[0]], [Feature("g", Kind.CATEGORICAL, ("a", "b"))])])
     two = MultiView([View("t", [1], [[0]], [Feature("g", Kind.CATEGORICAL, ("a", "z"))])])
     with pytest.raises(DataError, match="other kinds or categories of columns than at site 'x'"):
-        check_sites({"x": one, "y": two})
+        scaled({"x": one, "y": two})
     with pytest.raises(DataError, match="site 'y' has no individual; leave it out"):
-        check_sites({"x": three, "y": three.take(np.zeros(4, bool))})
+        scaled({"x": three, "y": three.take(np.zeros(4, bool))})
 
 
 def test_a_site_may_lack_a_modality_and_the_order_of_modalities_is_its_own():
     one = MultiView.from_arrays({"a": np.ones((4, 3)), "b": np.ones((4, 2))})
     two = MultiView.from_arrays({"b": np.ones((4, 2)), "a": np.ones((4, 3))})
     only = MultiView.from_arrays({"b": np.ones((4, 2))})
-    held = check_sites({"x": one, "y": two, "z": only})
-    assert [views.names for views in held.values()] == [("a", "b")] * 3
-    assert len(held["z"]["a"]) == 0
+    sites = scaled({"x": one, "y": two, "z": only}).sites
+    assert {site.learner.shape.names for site in sites.values()} == {("a", "b")}
+    assert sites["z"].rows.present.tolist() == [[False, True]] * 4
 
 
 def test_phases_that_a_model_does_not_have_are_named():

@@ -1,0 +1,240 @@
+"""The settings of a run that every party knows from the start: the model and how it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from cofill.errors import SettingError
+from cofill.federate._aggregation import Packing, SecureSum
+from cofill.federate._learner import AbstractLearner, Phase, figure_names
+from cofill.federate._local import LocalSettings
+from cofill.federate._rows import Shape
+from cofill.federate._strategies import AbstractStrategy
+from cofill.privacy import SiteNoise
+from cofill.registry import Registry
+
+__all__ = ["LEARNERS", "Design", "RoundSettings", "find_model", "suitable_training"]
+
+_LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
+
+LEARNERS = Registry("cofill.learners", "model")
+"""Models that sites can train together, by name: subclasses of `AbstractLearner`."""
+
+LEARNERS.add("best", "cofill.federate:CompletionNet", "one network for all modalities and patterns")
+LEARNERS.add("vigan", "cofill.federate:VIGAN", "the thesis's model of two modalities of one size")
+LEARNERS.add("pix2pix", "cofill.federate:Pix2Pix", "federated pix2pix, as the thesis compares with")
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """How sites and coordinator work together.
+
+    Parameters
+    ----------
+    rounds
+        How often models are averaged.
+    participation
+        Share of the sites invited to a round.
+    min_sites
+        Answers without which a round fails.
+    dropout
+        Chance that an invited site does not answer, to try what happens then. In a secure sum it
+        leaves after it has shared its keys, which is the harder case.
+    pretrain
+        Epochs of each phase before the rounds, by the phase's name; 0 leaves it out.
+    together
+        Train the sites of a process as one batch, or one after another.
+    secure
+        True, or settings of a `SecureSum`: the coordinator sees the sum of the sites' updates and
+        no site's own.
+    site_noise
+        Clips each site's update and puts noise on the sum, so that the common model hides whether
+        a site took part with its data. With ``secure`` every site adds its part of the noise under
+        its mask, the release carries the event, and sites' budgets are kept by the gate. Without,
+        the coordinator adds the noise: it is trusted with the plain updates, which therefore carry
+        no guarantee in the ledger. Sites count alike, whatever their rows, and send no figures.
+
+    Examples
+    --------
+    >>> RoundSettings(rounds=3).participation
+    1.0
+    """
+
+    rounds: int = 40
+    participation: float | int = 1.0
+    min_sites: int = 1
+    dropout: float | int = 0.0
+    pretrain: Mapping[str, int] = field(
+        default_factory=lambda: {"autoencoder": 20, "cycle": 5}, hash=False
+    )
+    together: bool = True
+    secure: bool | SecureSum = False
+    site_noise: SiteNoise | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "min_sites"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.participation <= 1:
+            raise SettingError(f"participation must be in (0, 1], got {self.participation}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be in [0, 1), got {self.dropout}")
+        if any(epochs < 0 for epochs in self.pretrain.values()):
+            raise SettingError(f"pretrain must hold epochs of at least 0, got {self.pretrain}")
+        # A copy: callers may change their dictionary later.
+        object.__setattr__(self, "pretrain", dict(self.pretrain))
+
+    @property
+    def secure_sum(self) -> SecureSum:
+        """Settings of the secure sum, where there is one."""
+        return self.secure if isinstance(self.secure, SecureSum) else SecureSum()
+
+    def cohort_size(self, sites: int) -> int:
+        """Return how many of so many sites are invited to a round."""
+        least = max(self.min_sites, _LEAST_SUMMED if self.secure else 1)
+        return min(max(round(self.participation * sites), least), sites)
+
+    def pretraining(self, learner: AbstractLearner) -> tuple[tuple[Phase, int], ...]:
+        """Return the phases before the rounds that are trained, and their epochs."""
+        pairs = ((phase, self.pretrain.get(phase.name, 0)) for phase in learner.phases[:-1])
+        return tuple((phase, epochs) for phase, epochs in pairs if epochs)
+
+    def require_sites(self, sites: int) -> None:
+        """Raise a `SettingError` if so few sites cannot work together like this."""
+        if self.min_sites > sites:
+            raise SettingError(
+                f"min_sites must be at most the number of sites, {sites}, got {self.min_sites}"
+            )
+        if self.secure and sites < _LEAST_SUMMED:
+            raise SettingError(
+                f"secure sums must have at least {_LEAST_SUMMED} sites, got {sites}: of fewer, the "
+                "sum tells a site what another one sent"
+            )
+        noise = self.site_noise
+        if self.secure and noise is not None and noise.sites > self.cohort_size(sites):
+            raise SettingError(
+                f"site_noise counts on the noise of {noise.sites} sites in a round, and only "
+                f"{self.cohort_size(sites)} are invited; lower its sites or raise participation"
+            )
+
+
+def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
+    """Return the class of a model that is named in `LEARNERS`, or the class itself."""
+    return LEARNERS.load(model) if isinstance(model, str) else model
+
+
+def suitable_training(
+    model: type[AbstractLearner], strategy: AbstractStrategy, **changes: Any
+) -> LocalSettings:
+    """Return settings of local training that suit a model and a strategy.
+
+    ``changes`` are fields that users set; those that are None stay as they suit.
+    """
+    local = LocalSettings(**{"moments": "reset", **model.training})
+    if strategy.controls:
+        local = replace(local, optimizer="sgd", learning_rate=0.05, momentum=0.0)
+    return replace(local, **{name: v for name, v in changes.items() if v is not None})
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What all parties know before the first step; the columns arrive later.
+
+    Parameters
+    ----------
+    model
+        The learner's class.
+    network
+        Further fields of the learner beside its shape.
+    local
+        How a site trains; ``proximal`` is the strategy's where that has one.
+    settings
+        How sites and coordinator work together.
+    strategy
+        How the coordinator combines updates.
+    seed
+        Of everything that is drawn, except where privacy rests on it.
+    """
+
+    model: type[AbstractLearner]
+    network: Mapping[str, Any]
+    local: LocalSettings
+    settings: RoundSettings
+    strategy: AbstractStrategy
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        local, strategy = self.local, self.strategy
+        if strategy.controls and (local.optimizer, local.moments, local.momentum) != (
+            "sgd",
+            "reset",
+            0,
+        ):
+            raise SettingError(
+                f"strategy {strategy.name!r} needs plain steps: optimizer 'sgd', moments 'reset' "
+                f"and momentum 0, got {local.optimizer!r}, {local.moments!r} and {local.momentum}"
+            )
+        if local.dp is not None and self.settings.site_noise is not None:
+            raise SettingError(
+                "dp of a site's training and site_noise are two ways to hide its rows; choose one"
+            )
+        known = [f.name for f in fields(self.model) if f.name != "shape"]
+        unknown = next((name for name in self.network if name not in known), None)
+        if unknown is not None:
+            raise SettingError(
+                f"network: {self.model.__name__} has no setting {unknown!r}; it has "
+                f"{', '.join(known)}"
+            )
+        phases, pretrain = self.model.pretraining, self.settings.pretrain
+        unknown = next((name for name in pretrain if name not in phases), None)
+        # The default names phases that many models lack: only a model with phases can be misspelt.
+        if phases and unknown is not None:
+            raise SettingError(
+                f"pretrain: there is no phase {unknown!r}; there is {', '.join(phases)}"
+            )
+        proximal = strategy.proximal or local.proximal
+        object.__setattr__(self, "local", replace(local, proximal=proximal))
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether a round of pre-training comes before the others."""
+        return any(self.settings.pretrain.get(name) for name in self.model.pretraining)
+
+    def make_learner(self, shape: Shape) -> AbstractLearner:
+        """Return the model for rows of a shape."""
+        learner = self.model(shape, **self.network)  # pyright: ignore[reportCallIssue]
+        if tuple(phase.name for phase in learner.phases[:-1]) != self.model.pretraining:
+            raise SettingError(
+                f"{self.model.__name__}.pretraining must name all its phases but the last"
+            )
+        if self.local.dp is not None:
+            phases = (*(p for p, _ in self.settings.pretraining(learner)), learner.phases[-1])
+            for phase in phases:
+                if len(phase.streams) > 1:
+                    raise SettingError(
+                        "dp must be None for a phase that draws from several streams of rows "
+                        f"({', '.join(phase.streams)}); leave phase {phase.name!r} out, or the "
+                        "cycle"
+                    )
+        return learner
+
+    def packing(self, learner: AbstractLearner, size: int, number: int) -> Packing:
+        """Return how sites pack what they add to the sum of a round; 0 is the pre-training."""
+        if number:
+            figures = figure_names(learner, learner.phases[-1])
+        else:
+            figures = tuple(
+                f"{phase.name}_{name}"
+                for phase, _ in self.settings.pretraining(learner)
+                for name in figure_names(learner, phase)
+            )
+        noise = self.settings.site_noise
+        return Packing(
+            size,
+            ("control",) if self.strategy.controls and number else (),
+            figures,
+            self.strategy.by_rows and noise is None,
+            noise,
+        )

@@ -1,0 +1,243 @@
+"""The protocol split by row: sites that hold other individuals train one model and complete them.
+
+``describe columns → agree on columns → summarise → agree on scales → encode``, then the rounds
+(a first one of pre-training for models that have it), then every site takes the common model and
+completes its own individuals with it. A site that is lost is left out of the rounds that it misses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from cofill.completion import Completed
+from cofill.errors import DataError, SettingError
+from cofill.federate._aggregation import SecureSum
+from cofill.federate._completing import TrainedModel
+from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
+from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
+from cofill.federate._rounds import HANDING_OUT, round_steps
+from cofill.federate._scales import SCALING, encode_site
+from cofill.federate._strategies import make_strategy
+from cofill.nets import DPSettings
+from cofill.privacy import Member, RunFigures, SiteNoise
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    views_with_columns,
+)
+
+__all__ = ["METHOD", "FederatedProtocol"]
+
+METHOD = "federated"  # name of the completion method in results
+
+_TRAINING = ("epochs", "batch", "learning_rate")
+_ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise")
+_SETTINGS = (*_TRAINING, *_ROUNDS, "local", "model", "network", "patience", "seed", "strategy")
+
+# What a party gets again when it is restored: settings, rows and what follows from them. The secret
+# is drawn anew, for whoever reads a state could remove the noise that it seeds.
+_REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
+_MEMBER_STATE = (
+    "round",
+    "stage",
+    "seal_secret",
+    "mask_secret",
+    "own_mask",
+    "roster",
+    "own_shares",
+    "received",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedProtocol(AbstractProtocol):
+    """Split by row: one model of all modalities, trained in rounds.
+
+    Parameters
+    ----------
+    members
+        Who takes part, and the views that they share.
+    design
+        The model and how it is trained.
+    patience
+        Seconds after which a round goes on without a site's answer; None for the step's limit.
+
+    Examples
+    --------
+    >>> members = Membership({"lab": ("blood",), "ward": ("blood",)}, ("blood",))
+    >>> protocol = FederatedProtocol.from_settings({"rounds": 1}, members)
+    >>> [step.name for step in protocol.steps][4:]
+    ['encode', 'invite', 'train', 'aggregate', 'hand out the model', 'take the model']
+    """
+
+    name: ClassVar[str] = "federate"
+    tolerates_absence: ClassVar[bool] = True
+    members: Membership
+    design: Design
+    patience: float | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        self.require_by_row(self.members)
+        self.design.settings.require_sites(len(self.members.sites))
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
+        """Return the protocol for settings of plain types; sites train one by one."""
+        cls.require_known(settings, _SETTINGS)
+        patience = settings.get("patience")
+        if patience is not None and (
+            isinstance(patience, bool) or not isinstance(patience, int | float) or patience <= 0
+        ):
+            raise SettingError(f"patience must be seconds above 0, got {patience!r}")
+        try:
+            return cls(members, _make_design(settings), patience)
+        except (TypeError, KeyError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of federate must have the types of FederatedCompletion's and "
+                f"RoundSettings' parameters; got {', '.join(settings)}"
+            ) from None
+
+    @cached_property
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Columns and scales, rounds, the common model."""
+        settings = self.design.settings
+        rounds = [round_steps(secure=bool(settings.secure)) for _ in range(settings.rounds)]
+        if self.design.pretrains:
+            rounds.insert(0, round_steps(pretrain=True, secure=bool(settings.secure)))
+        return (*SCALING, *(step for steps in rounds for step in steps), *HANDING_OUT)
+
+    @property
+    def first_round(self) -> int:
+        """The number of the first step of the first round."""
+        return len(SCALING)
+
+    def ends_round(self, number: int) -> bool:
+        """Return whether a step is the last one of a round."""
+        return self.steps[number].name == "aggregate"
+
+    def describe_progress(self, number: int) -> str:
+        """Return in words what a step belongs to, for people who wait."""
+        if number < self.first_round:
+            return "agreeing on columns and scales"
+        settings = self.design.settings
+        round_length = len(round_steps(secure=bool(settings.secure)))
+        current = (number - self.first_round) // round_length + (0 if self.design.pretrains else 1)
+        if current > settings.rounds:
+            return "handing out the model"
+        return f"round {current} of {settings.rounds}" if current else "pre-training"
+
+    def may_lack_sites(self, number: int) -> bool:
+        """Return whether a step belongs to the rounds or comes after them."""
+        return number >= self.first_round
+
+    # --- parties ------------------------------------------------------------------------------
+
+    def start_site(self, data: LocalData) -> dict[str, UnscaledSite]:
+        """Return the site with those of its views that are shared."""
+        views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
+        member = None
+        if self.design.settings.secure:
+            # Within one process sites have no identities, and there is nobody to pose as them.
+            known = None if data.signing_key is None else dict(data.known_keys)
+            member = Member(data.site, COORDINATOR, data.signing_key, known)
+        return {data.site: UnscaledSite(data.site, views, self.design, member)}
+
+    def start_coordinator(self) -> SurveyCoordinator:
+        """Return a coordinator that knows nobody's columns."""
+        return SurveyCoordinator(self.members.sites, self.members.shared_views, self.design)
+
+    def state_of(self, party: Any) -> dict[str, Any]:
+        """Return a party's stage and what it has learned."""
+        state = {f.name: getattr(party, f.name) for f in fields(party) if f.name not in _REMADE}
+        if isinstance(party, Coordinator):
+            state["shape"] = party.learner.shape
+        member = getattr(party, "member", None)
+        if member is not None:
+            state["member"] = {name: getattr(member, name) for name in _MEMBER_STATE}
+        return {"stage": type(party).__name__, **state}
+
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
+        """Return the party with a state; its rows are encoded once more."""
+        state = dict(state)
+        stage = state.pop("stage")
+        if data is None:
+            start = self.start_coordinator()
+            if stage == SurveyCoordinator.__name__:
+                return replace(start, **state)
+            learner = self.design.make_learner(state.pop("shape"))
+            return Coordinator(names=start.names, learner=learner, design=self.design, **state)
+        site = self.start_site(data)[name]
+        if site.member is not None:
+            site = replace(site, member=replace(site.member, **state.pop("member")))
+        if stage == UnscaledSite.__name__:
+            return replace(site, **state)
+        row_site = encode_site(replace(site, columns=state["columns"]), state["scalers"])
+        return replace(row_site, **state)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self, party: Any, data: LocalData) -> SiteResult:
+        """Return the site's completed tables, its notes, and how many cells were completed."""
+        if not isinstance(party, RowSite) or party.columns is None or party.weights is None:
+            raise DataError(f"site {party.name!r} has not been handed the common model")
+        views = views_with_columns(data.views, party.columns)
+        model = TrainedModel(party.learner, party.scalers, party.weights)
+        cells = {} if views.is_complete else model.predict(views)
+        completed = Completed.merge(views, cells, method=METHOD, notes=party.notes)
+        names = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
+        counts = [completed.counts(view) for view in views]
+        figures = RunFigures(
+            sender=party.name,
+            receiver=COORDINATOR,
+            rows=views.n_individuals,
+            figures={name: sum(int(count[name]) for count in counts) for name in names},
+        )
+        tables = {view: completed.table(view) for view in views}
+        tables |= {f"{view}_origin": completed.origin_table(view) for view in views}
+        return SiteResult(
+            tables, {"notes.txt": "".join(f"{note}\n" for note in party.notes)}, figures
+        )
+
+    def summarise(self, coordinator: Any) -> dict[str, Any]:
+        """Return how many rounds there were, the model's size, the curve and the notes."""
+        if not isinstance(coordinator, Coordinator):
+            return {}
+        return {
+            "rounds": coordinator.round - 1,
+            "weights": len(coordinator.weights),
+            "curve": [dict(entry) for entry in coordinator.curve],
+            "notes": list(coordinator.notes),
+        }
+
+
+def _make_design(settings: Mapping[str, Any]) -> Design:
+    """Return the design that plain settings describe."""
+    model = find_model(settings.get("model", "best"))
+    strategy = make_strategy(settings.get("strategy", "fedavg"))
+    training = {name: settings[name] for name in _TRAINING if name in settings}
+    local = dict(settings.get("local", {}))
+    if local.get("dp") is not None:
+        local["dp"] = DPSettings(**local["dp"])
+    rounds = {name: settings[name] for name in _ROUNDS if name in settings}
+    if isinstance(rounds.get("secure"), Mapping):
+        rounds["secure"] = SecureSum(**rounds["secure"])
+    if rounds.get("site_noise") is not None:
+        rounds["site_noise"] = SiteNoise(**rounds["site_noise"])
+    return Design(
+        model,
+        dict(settings.get("network") or {}),
+        replace(suitable_training(model, strategy, **training), **local),
+        # A machine of the network has one site, so that there is nobody to train together with.
+        RoundSettings(together=False, **rounds),
+        strategy,
+        int(settings.get("seed", 0)),
+    )

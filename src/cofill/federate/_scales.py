@@ -1,0 +1,237 @@
+"""Before the first round: sites agree on columns and scales, without showing a row.
+
+``describe columns → agree on columns → summarise → agree on scales → encode``: each site sends a
+summary of its columns; the coordinator combines them (Chan et al.'s update of means and squared
+deviations), makes scales and a first model, and sends the scales back; sites encode their rows.
+Images are brought to [0, 1] by their modality's range over all sites, other numbers to mean 0 and
+deviation 1. Summaries hold what scaling needs and no more, and nothing of a modality of which a
+site has very few rows: of one row the mean is the row. They carry no noise, so a site whose budget
+is ``only_guaranteed`` sends none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from cofill.errors import DataError
+from cofill.federate._parties import (
+    Coordinator,
+    RowSite,
+    SurveyCoordinator,
+    UnscaledSite,
+    make_coordinator,
+    make_site,
+)
+from cofill.federate._rows import Shape, encode_rows
+from cofill.privacy import Columns, ColumnScales, ColumnSummary
+from cofill.protocol import (
+    COORDINATOR,
+    Inbox,
+    Outbox,
+    Step,
+    agree_on_columns,
+    agreed_columns,
+    describe_columns,
+    one_by_one,
+    views_with_columns,
+)
+from cofill.views import Feature, Kind, Scaler, View
+
+__all__ = ["SCALING", "encode_site"]
+
+_FEWEST = 3  # rows of a modality below which a site sends nothing about it
+
+Summary = Float[np.ndarray, "5 features"]
+"""Count, mean, squared deviations, lowest and highest of each column's known cells."""
+
+Scales = Float[np.ndarray, "4 features"]
+"""Center, scale, lowest and highest of each column."""
+
+
+# --- the sites' steps ---------------------------------------------------------------------------
+
+
+def _describe(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
+    return site, [describe_columns(site.name, site.views)]
+
+
+def _summarise(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
+    columns = agreed_columns(inbox)
+    views = views_with_columns(site.views, columns)
+    summary = ColumnSummary(
+        sender=site.name,
+        receiver=COORDINATOR,
+        columns={name: _disclosed(view) for name, view in views.items()},
+        rows=views.n_individuals,
+    )
+    return replace(site, columns=columns), [summary]
+
+
+def _encode(site: UnscaledSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+    scales = next((r for r in inbox if isinstance(r, ColumnScales)), None)
+    if scales is None or site.columns is None:
+        raise DataError(f"site {site.name!r} has not been sent columns and scales; start again")
+    return encode_site(site, _make_scalers(site.columns, scales.columns)), []
+
+
+def encode_site(site: UnscaledSite, scalers: Mapping[str, Scaler]) -> RowSite:
+    """Return a site with its rows encoded by agreed scales, before the first round."""
+    columns = site.columns
+    assert columns is not None  # noqa: S101
+    shape = _row_shape(columns, scalers)
+    rows = encode_rows(views_with_columns(site.views, columns), scalers, shape)
+    row_site = make_site(site.name, rows, site.design.make_learner(shape), site.design)
+    return replace(row_site, columns=columns, scalers=scalers, member=site.member)
+
+
+def _make_scalers(
+    columns: Columns, scales: Mapping[str, Float[np.ndarray, "4 features"]]
+) -> dict[str, Scaler]:
+    """Return the scalers of agreed scales; a range that ends before it begins is none."""
+    scalers = {}
+    for name, features in columns.features.items():
+        center, scale, low, high = scales[name]
+        ends = np.where(low > high, -np.inf, low), np.where(low > high, np.inf, high)
+        rows = (tuple(map(float, row)) for row in (center, scale, *ends))
+        scalers[name] = Scaler(features, "standard", *rows)
+    return scalers
+
+
+def _row_shape(columns: Columns, scalers: Mapping[str, Scaler]) -> Shape:
+    names = tuple(columns.features)
+    images = {columns.shapes.get(name) for name in names}
+    common = next(iter(images)) if len(images) == 1 else None
+    image = (common[0], common[1]) if common is not None and len(common) == 2 else None
+    sizes = tuple(scalers[name].width for name in names)
+    return Shape(names, sizes, image, bounded=None not in images)
+
+
+# --- the coordinator's steps --------------------------------------------------------------------
+
+
+def _agree_on_columns(
+    coordinator: SurveyCoordinator, inbox: Inbox
+) -> tuple[SurveyCoordinator, Outbox]:
+    columns = agree_on_columns(coordinator.names, coordinator.view_order, inbox)
+    return replace(coordinator, columns=columns[0]), columns
+
+
+def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    columns, names, design = coordinator.columns, coordinator.names, coordinator.design
+    if columns is None:
+        raise DataError("the coordinator has not agreed on columns yet; start again")
+    summaries = _sound_summaries(columns, names, inbox)
+    scales = {
+        name: _scales_of(
+            _combine([summary.columns[name] for summary in summaries]),
+            features,
+            name in columns.shapes,
+            name,
+        )
+        for name, features in columns.features.items()
+    }
+    learner = design.make_learner(_row_shape(columns, _make_scalers(columns, scales)))
+    releases = [ColumnScales(sender=COORDINATOR, receiver=name, columns=scales) for name in names]
+    return make_coordinator(names, learner, design), releases
+
+
+def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> list[ColumnSummary]:
+    """Return every site's summary; raise a `DataError` for one that is missing or unsound."""
+    summaries: dict[str, ColumnSummary] = {}
+    for release in inbox:
+        where = f"site {release.sender!r}: its summary of columns"
+        if not isinstance(release, ColumnSummary) or release.sender in summaries:
+            raise DataError(f"{where} must come once and nothing else, got {type(release).kind}")
+        for name, features in columns.features.items():
+            figures = release.columns.get(name)
+            if figures is None or figures.shape != (5, len(features)):
+                shape = None if figures is None else figures.shape
+                raise DataError(f"{where} of {name!r} must be 5 × {len(features)}, got {shape}")
+            if not np.isfinite(figures).all() or (figures[[0, 2]] < 0).any():
+                raise DataError(f"{where} of {name!r} must be finite, with counts of at least 0")
+        summaries[release.sender] = release
+    absent = [name for name in names if name not in summaries]
+    if absent:
+        raise DataError(f"site {absent[0]!r} did not describe its columns; start again")
+    return [summaries[name] for name in sorted(summaries)]
+
+
+SCALING: tuple[Step[Any], ...] = (
+    Step("describe columns", one_by_one(_describe)),
+    Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
+    Step("summarise", one_by_one(_summarise)),
+    Step("agree on scales", one_by_one(_agree_on_scales), "coordinator"),
+    Step("encode", one_by_one(_encode)),
+)
+"""The steps before the first round."""
+
+
+# --- summaries and scales -----------------------------------------------------------------------
+
+
+def _disclosed(view: View) -> Summary:
+    """Return the summary of a modality that a site sends: only what scaling needs."""
+    summary = _summary_of(view.cells if len(view) >= _FEWEST else view.cells[:0])
+    numeric = np.array([f.kind is Kind.NUMERIC for f in view.features])
+    summary[1:, ~numeric] = 0.0
+    if view.image_shape is not None:  # brought to a range
+        summary[1:3] = 0.0
+    return summary
+
+
+def _summary_of(cells: np.ndarray) -> Summary:
+    """Return the summary of each column's known cells; zeros where there is none."""
+    known = ~np.isnan(cells)
+    count = known.sum(axis=0).astype(np.float64)
+    filled = np.where(known, cells, 0.0).astype(np.float64)
+    mean = filled.sum(axis=0) / np.maximum(count, 1)
+    squares = (np.where(known, cells - mean, 0.0) ** 2).sum(axis=0)
+    low = np.where(known, cells, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(known, cells, -np.inf).max(axis=0, initial=-np.inf)
+    ends = np.where(count > 0, [low, high], 0.0)
+    return np.stack([count, mean, squares, *ends]).astype(np.float64)
+
+
+def _combine(parts: Sequence[Summary]) -> Summary:
+    """Return the summary of all sites' rows from the sites' summaries."""
+    count, mean, squares, low, high = parts[0].copy()
+    for part in parts[1:]:
+        new = part[0] > 0
+        low = np.where(new, np.where(count > 0, np.minimum(low, part[3]), part[3]), low)
+        high = np.where(new, np.where(count > 0, np.maximum(high, part[4]), part[4]), high)
+        total = count + part[0]
+        share = part[0] / np.maximum(total, 1)
+        difference = part[1] - mean
+        mean = mean + difference * share
+        squares = squares + part[2] + difference**2 * count * share
+        count = total
+    return np.stack([count, mean, squares, low, high])
+
+
+def _scales_of(summary: Summary, features: Sequence[Feature], image: bool, name: str) -> Scales:
+    """Return the scales of a modality; a range of 1 to 0 where there is none."""
+    count, mean, squares, low, high = summary
+    if not count.any():
+        raise DataError(f"{name!r} has fewer than {_FEWEST} rows at every site; leave it out")
+    if image:
+        lowest, highest = low[count > 0].min(), high[count > 0].max()
+        span = highest - lowest if highest > lowest else 1.0
+        ones = np.ones(len(count))
+        return np.stack([lowest * ones, span * ones, lowest * ones, highest * ones])
+    deviation = np.sqrt(squares / np.maximum(count, 1))
+    # Rounding leaves a constant column a tiny deviation, by which nothing should be divided.
+    scale = np.where(deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300), deviation, 1.0)
+    numeric = np.array([f.kind is Kind.NUMERIC for f in features]) & (count > 0)
+    return np.stack(
+        [
+            np.where(numeric, mean, 0.0),
+            np.where(numeric, scale, 1.0),
+            np.where(numeric, low, 1.0),
+            np.where(numeric, high, 0.0),
+        ]
+    )
