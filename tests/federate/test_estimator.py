@@ -221,7 +221,7 @@ def test_bad_settings_are_named():
             {"network": {"breadth": 3}},
             "network: CompletionNet has no setting 'breadth'; it has width",
         ),
-        ({"strategy": "mean"}, "there is no strategy 'mean'; there is fedavg"),
+        ({"strategy": "mean"}, "there is no strategy 'mean'; there is 'fedavg'"),
         (
             {"model": "vigan", "network": None},
             r"takes two modalities of one size, got a \(2\), b \(3\), c \(2\)",

@@ -1,18 +1,24 @@
 """Strategies against numbers worked out by hand, and where they differ."""
 
+from importlib.metadata import EntryPoint
+
 import numpy as np
 import pytest
 
 from cofill.errors import SettingError
 from cofill.federate import (
+    LEARNERS,
     STRATEGIES,
+    CompletionNet,
     FedAdam,
     FedAvg,
+    FederatedProtocol,
     FedProx,
     FedYogi,
     Scaffold,
     make_strategy,
 )
+from cofill.protocol import Membership
 
 ZERO = np.zeros(2, np.float32)
 
@@ -145,3 +151,14 @@ def test_scaffold_refuses_steps_whose_gradients_it_could_not_tell(toy, change, w
 def test_bad_settings(make, words):
     with pytest.raises(SettingError, match=words):
         make()
+
+
+def test_strategies_and_models_of_installed_packages_are_named_in_orders(monkeypatch):
+    for registry, target in ((STRATEGIES, "FedAvg"), (LEARNERS, "CompletionNet")):
+        point = EntryPoint("theirs", f"cofill.federate:{target}", registry.group)
+        monkeypatch.setitem(registry._plugins, "theirs", point)
+    settings = {"model": "theirs", "strategy": {"name": "theirs", "by_rows": False}}
+    members = Membership({"a": ("x",), "b": ("x",)}, ("x",))
+    design = FederatedProtocol.from_settings(settings, members).design
+    assert design.strategy == FedAvg(by_rows=False)
+    assert design.model is CompletionNet

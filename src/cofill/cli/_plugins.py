@@ -29,6 +29,8 @@ REGISTRIES = (
     "cofill.completion:METHODS",
     "cofill.views:SOURCES",
     "cofill.protocol:PROTOCOLS",
+    "cofill.federate:STRATEGIES",
+    "cofill.federate:LEARNERS",
     "cofill.attack:MEAN_ATTACKS",
 )
 """Every registry that other packages can add to, as ``module:name``."""
