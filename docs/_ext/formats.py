@@ -44,9 +44,7 @@ def releases() -> str:
 def strategies() -> str:
     """Return a table of the strategies."""
     lines = ["| name | what it does |", "| --- | --- |"]
-    lines += [
-        f"| `{entry.name}` | {_first_sentence(entry.load())} |" for entry in STRATEGIES
-    ]
+    lines += [f"| `{entry.name}` | {_first_sentence(entry.load())} |" for entry in STRATEGIES]
     return "\n".join(lines)
 
 
