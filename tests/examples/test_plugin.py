@@ -61,6 +61,10 @@ def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def test_commands_use_what_the_package_adds(installed, tmp_path):
     values = np.random.default_rng(0).normal(size=(60, 2)) + 3 * (np.arange(60) < 20)[:, None]
     clinic = [{"person": f"p{k}", "age": 40 + k, "sex": "fm"[k % 2]} for k in range(40)]
@@ -99,12 +103,12 @@ def test_commands_use_what_the_package_adds(installed, tmp_path):
     }
     assert f"(from {PACKAGE})" in ends[2]["out"]
 
-    completed = [json.loads(row) for row in (tmp_path / "done/clinic.jsonl").open()]
+    completed = read_lines(tmp_path / "done/clinic.jsonl")
     assert len(completed) == 60
     late = next(row for row in completed if row["person"] == "p59")
     assert late == {"person": "p59", "age": 60, "sex": "f"}  # the median, 59.5, is rounded to even
     assert len((tmp_path / "done/lab.csv").read_text().splitlines()) == 61
-    guesses = [json.loads(row) for row in (tmp_path / "guesses.jsonl").open()]
+    guesses = read_lines(tmp_path / "guesses.jsonl")
     assert len(guesses) == 60
 
 
