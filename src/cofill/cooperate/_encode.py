@@ -22,7 +22,6 @@ from cofill.cooperate._site import (
     ViewEncoder,
     fit_in_groups,
     named_seed,
-    site_step,
 )
 from cofill.errors import SettingError
 from cofill.nets import (
@@ -37,7 +36,7 @@ from cofill.nets import (
     train,
 )
 from cofill.privacy import BlindedIds, Codes, CodeSpec, in_order, no_tokens, rows_of
-from cofill.protocol import Inbox, Outbox, Step
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 from cofill.views import Kind, Scaler
 
 __all__ = [
@@ -269,5 +268,5 @@ def _send_codes(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, O
 
 
 ENCODE = Step("train encoders", _encode)
-ANNOUNCE = site_step("align", _announce)
-SEND_CODES = site_step("send codes", _send_codes)
+ANNOUNCE = Step("align", one_by_one(_announce))
+SEND_CODES = Step("send codes", one_by_one(_send_codes))

@@ -34,11 +34,11 @@ from cofill.cooperate._encode import (
 )
 from cofill.cooperate._link_data import link_data, receive_codes
 from cofill.cooperate._opposed import join_networks, opposed_task
-from cofill.cooperate._site import CooperativeSite, ViewEncoder, site_step
+from cofill.cooperate._site import CooperativeSite, ViewEncoder
 from cofill.errors import DataError
 from cofill.nets import MLP, FusionSettings, fit_fusions, train
 from cofill.privacy import Needs, in_order, rows_of
-from cofill.protocol import Inbox, Outbox, Step
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 __all__ = ["NARROW", "SEND_PILOT", "STATE_NEEDS", "best_directions"]
 
@@ -117,8 +117,8 @@ def _narrow_site(site: CooperativeSite, needs: Float[np.ndarray, "width needs"])
     return site.with_(encoder=encoder).count_trained(encoders=1)
 
 
-SEND_PILOT = site_step("send the pilot's codes", _send_pilot)
-STATE_NEEDS = site_step("state needs", _state_needs)
+SEND_PILOT = Step("send the pilot's codes", one_by_one(_send_pilot))
+STATE_NEEDS = Step("state needs", one_by_one(_state_needs))
 NARROW = Step("narrow codes", _narrow)
 
 

@@ -23,12 +23,11 @@ from cofill.cooperate._site import (
     Link,
     ReconstructedRows,
     gather_codes,
-    site_step,
 )
 from cofill.errors import DataError
 from cofill.nets import forward, patterns_of
 from cofill.privacy import BlindedIds, Codes, in_order, no_tokens, rows_of, union
-from cofill.protocol import Inbox, Outbox
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 __all__ = ["ANSWER", "ASK", "COMPLETE", "link_output", "masked_sum", "masks_of"]
 
@@ -75,9 +74,9 @@ def _complete(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Out
     return site.with_(reconstructed=reconstruct_rows(site, codes)), []
 
 
-ASK = site_step("ask", _ask)
-ANSWER = site_step("answer", _answer)
-COMPLETE = site_step("complete", _complete)
+ASK = Step("ask", one_by_one(_ask))
+ANSWER = Step("answer", one_by_one(_answer))
+COMPLETE = Step("complete", one_by_one(_complete))
 
 
 def reconstruct_rows(site: CooperativeSite, codes: Mapping[str, Codes]) -> ReconstructedRows:

@@ -148,6 +148,11 @@ class CooperativeProtocol(AbstractProtocol):
         """The site of each view."""
         return self.members.view_sites
 
+    @property
+    def shows_keyed_hashes(self) -> bool:
+        """Whether a peer that knows an id can test it against everybody's tokens."""
+        return self.alignment == "hash"
+
     def start_site(self, data: LocalData) -> dict[str, CooperativeSite]:
         """Return a party for each view that the site holds."""
         names = [name for name in data.views if name in self.members.view_sites]

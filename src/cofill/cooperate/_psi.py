@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from cofill.cooperate._site import CooperativeSite, PsiState, site_step
+from cofill.cooperate._site import CooperativeSite, PsiState
 from cofill.errors import DataError, SettingError
 from cofill.privacy import EncryptedIds
-from cofill.protocol import Inbox, Outbox
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 __all__ = ["INTERSECT", "new_psi_state"]
 
@@ -126,8 +126,8 @@ def _intersect(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Ou
 
 
 INTERSECT = (
-    site_step("ask for common ids", _request),
-    site_step("answer with common ids", _reply),
-    site_step("find common ids", _intersect),
+    Step("ask for common ids", one_by_one(_request)),
+    Step("answer with common ids", one_by_one(_reply)),
+    Step("find common ids", one_by_one(_intersect)),
 )
 """The steps that follow the agreement on the secret."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from cofill.cooperate._site import CooperativeSite, site_step
+from cofill.cooperate._site import CooperativeSite
 from cofill.errors import DataError
 from cofill.privacy import BlindingPart
-from cofill.protocol import Inbox, Outbox
+from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 __all__ = ["AGREE", "OFFER", "common_secret"]
 
@@ -54,5 +54,5 @@ def common_secret(parts: Mapping[str, bytes]) -> bytes:
     return digest.digest()
 
 
-OFFER = site_step("offer", _offer)
-AGREE = site_step("agree", _agree)
+OFFER = Step("offer", one_by_one(_offer))
+AGREE = Step("agree", one_by_one(_agree))

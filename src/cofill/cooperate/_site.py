@@ -18,7 +18,6 @@ from cofill.cooperate._settings import CooperativeSettings
 from cofill.errors import DataError
 from cofill.nets import Fusion
 from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
-from cofill.protocol import Inbox, Outbox, Step
 from cofill.views import Scaler, View
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "fit_in_groups",
     "gather_codes",
     "named_seed",
-    "site_step",
 ]
 
 # A view never changes, and hashing a million ids takes seconds: each view is blinded once.
@@ -218,19 +216,6 @@ class CooperativeSite:
         """Return a copy that has trained so many more networks of some kinds."""
         sums = {kind: self.trained.get(kind, 0) + count for kind, count in counts.items()}
         return replace(self, trained={**self.trained, **sums})
-
-
-def site_step(
-    name: str, run_site: Callable[[CooperativeSite, Inbox], tuple[CooperativeSite, Outbox]]
-) -> Step[CooperativeSite]:
-    """Return the step that runs a function of one site and its inbox at every site."""
-
-    def run(
-        sites: Sequence[CooperativeSite], inboxes: Sequence[Inbox], report_progress: Any
-    ) -> list[tuple[CooperativeSite, Outbox]]:
-        return [run_site(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
-
-    return Step(name, run)
 
 
 def named_seed(seed: int, *names: str) -> int:

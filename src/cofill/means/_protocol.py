@@ -8,7 +8,7 @@ again, at no further cost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from cofill.protocol import (
     Outbox,
     SiteResult,
     Step,
+    one_by_one,
 )
 from cofill.views import View
 
@@ -51,29 +52,19 @@ class MeanCoordinator:
     means: tuple[NoisyMean, ...] = ()
 
 
-def _release(
-    sites: Sequence[MeanSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[tuple[MeanSite, Outbox]]:
-    results = []
-    for site in sites:
-        rows = site.view.cells.astype(float)
-        noisy_mean = site.defence.release(rows, sender=site.name, receiver=COORDINATOR)
-        results.append((replace(site, released=noisy_mean), [noisy_mean]))
-    return results
+def _release(site: MeanSite, inbox: Inbox) -> tuple[MeanSite, Outbox]:
+    rows = site.view.cells.astype(float)
+    noisy_mean = site.defence.release(rows, sender=site.name, receiver=COORDINATOR)
+    return replace(site, released=noisy_mean), [noisy_mean]
 
 
-def _gather(
-    coordinators: Sequence[MeanCoordinator], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[tuple[MeanCoordinator, Outbox]]:
-    results = []
-    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
-        means = tuple(release for release in inbox if isinstance(release, NoisyMean))
-        if len(means) < coordinator.min_sites:
-            raise DataError(
-                f"{len(means)} sites released a mean, and min_sites is {coordinator.min_sites}"
-            )
-        results.append((replace(coordinator, means=means), []))
-    return results
+def _gather(coordinator: MeanCoordinator, inbox: Inbox) -> tuple[MeanCoordinator, Outbox]:
+    means = tuple(release for release in inbox if isinstance(release, NoisyMean))
+    if len(means) < coordinator.min_sites:
+        raise DataError(
+            f"{len(means)} sites released a mean, and min_sites is {coordinator.min_sites}"
+        )
+    return replace(coordinator, means=means), []
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +114,10 @@ class MeanProtocol(AbstractProtocol):
     @property
     def steps(self) -> tuple[Step[Any], ...]:
         """Release and gather."""
-        return (Step("release", _release), Step("gather", _gather, "coordinator"))
+        return (
+            Step("release", one_by_one(_release)),
+            Step("gather", one_by_one(_gather), "coordinator"),
+        )
 
     @property
     def _is_shared(self) -> bool:

@@ -89,7 +89,7 @@ class SiteRunner:
                 f"site {self.name!r} does not agree to the experiment {order.experiment!r} "
                 f"(it agrees to {', '.join(config.agrees) or 'none'})"
             )
-        if config.only_psi and order.settings.get("alignment") != "psi":
+        if config.only_psi and self.protocol.shows_keyed_hashes:
             raise SettingError(
                 f"site {self.name!r} agrees to alignment 'psi' only; order the run with "
                 "--set alignment=psi"

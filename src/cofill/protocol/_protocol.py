@@ -170,6 +170,11 @@ class AbstractProtocol(ABC):
         """Seconds after which a run goes on without a site's answer; None for the step's limit."""
         return None
 
+    @property
+    def shows_keyed_hashes(self) -> bool:
+        """Whether sites tell each other whom they have by keyed hashes of ids."""
+        return False
+
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a run goes on when a site does not answer in a step."""
         return False
