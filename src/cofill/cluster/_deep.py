@@ -25,8 +25,9 @@ from jaxtyping import Float
 
 from cofill.cluster._augment import neighbours
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
-from cofill.cluster._kmeans import KMeansSettings
-from cofill.cluster._lloyd import add_up
+from cofill.cluster._kmeans_settings import KMeansSettings
+from cofill.cluster._lloyd import sum_groups
+from cofill.cluster._parties import ClusterCoordinator, ClusterSite, received_model, received_sums
 from cofill.cluster._rounds import (
     DeepPlan,
     SiteMemory,
@@ -35,11 +36,10 @@ from cofill.cluster._rounds import (
     start_memory,
     train_round,
 )
-from cofill.cluster._site import ClusterSite, Conductor, Inbox, sums_of, told_model
-from cofill.cluster._starts import joined_starts, local_groups
+from cofill.cluster._starts import join_starts, summarise_locally
 from cofill.errors import DataError, TrainingError
 from cofill.privacy import GroupSums, ModelWeights, Release, Update
-from cofill.protocol import COORDINATOR, Step
+from cofill.protocol import COORDINATOR, Inbox, Step
 
 __all__ = ["deep_steps"]
 
@@ -68,7 +68,7 @@ def _summarise(
         outbox: list[Release] = []
         if plan_of(site.settings, site.kinds).warm:
             wanted = KMeansSettings(k=site.settings.k)
-            sums, counts = local_groups(site.rows, wanted, site.rng(_SEEDING))
+            sums, counts = summarise_locally(site.rows, wanted, site.rng(_SEEDING))
             outbox.append(
                 GroupSums(sender=site.name, receiver=COORDINATOR, round=0, sums=sums, counts=counts)
             )
@@ -77,20 +77,20 @@ def _summarise(
 
 
 def _start(
-    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Make the initial weights; send each restart to the site where it starts."""
     results = []
-    for conductor, inbox in zip(conductors, inboxes, strict=True):
-        settings: DeepSettings = conductor.settings
-        plan = plan_of(settings, conductor.kinds)
+    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
+        settings: DeepSettings = coordinator.settings
+        plan = plan_of(settings, coordinator.kinds)
         centers = None
         if plan.warm:
-            sums = sums_of(conductor, inbox, (0, plan.columns))
+            sums = received_sums(coordinator, inbox, (0, plan.columns))
             wanted = KMeansSettings(k=settings.k, restarts=settings.restarts)
-            rng = np.random.default_rng([conductor.seed, _SEEDING])
-            centers = joined_starts(sums, wanted, rng).astype(np.float32)
-        keys = jax.random.split(jax.random.key(conductor.seed), settings.restarts)
+            rng = np.random.default_rng([coordinator.seed, _SEEDING])
+            centers = join_starts(sums, wanted, rng).astype(np.float32)
+        keys = jax.random.split(jax.random.key(coordinator.seed), settings.restarts)
         groups = sum(plan.heads)
         state = DeepState(
             np.array(new_weights(plan, keys)),
@@ -99,21 +99,21 @@ def _start(
             np.full(settings.restarts, np.nan),
             centers=centers,
         )
-        homes = _homes(conductor) if plan.apart else {}
+        homes = _homes(coordinator) if plan.apart else {}
         outbox = [
-            conductor.to_one(
+            coordinator.to_one(
                 site, 0, state.weights[home].reshape(-1), restarts=home, shares=state.shares[home]
             )
             for site, home in homes.items()
         ]
-        results.append((conductor.with_(state=state), outbox))
+        results.append((replace(coordinator, state=state), outbox))
     return results
 
 
-def _homes(conductor: Conductor) -> dict[str, np.ndarray]:
+def _homes(coordinator: ClusterCoordinator) -> dict[str, np.ndarray]:
     """Return which restarts start at which site: in turn, in an order drawn from the seed."""
-    order = np.random.default_rng([conductor.seed, _HOMES]).permutation(sorted(conductor.sites))
-    numbers = np.arange(conductor.settings.restarts)
+    order = np.random.default_rng([coordinator.seed, _HOMES]).permutation(sorted(coordinator.sites))
+    numbers = np.arange(coordinator.settings.restarts)
     return {
         str(site): numbers[numbers % len(order) == at]
         for at, site in enumerate(order[: len(numbers)])
@@ -124,34 +124,34 @@ def _train_apart(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Train the restarts that start at each site on its rows alone; release what changed."""
-    received = {at: told_model(inbox) for at, inbox in enumerate(inboxes)}
+    received = {at: received_model(inbox) for at, inbox in enumerate(inboxes)}
     models = {at: model for at, model in received.items() if model is not None}
     results: list[Any] = [(site, []) for site in sites]
     trained = _trained([sites[at] for at in models], list(models.values()), apart=True)
     for at, (site, outbox) in zip(models, trained, strict=True):
-        results[at] = (site.with_(memory=None), outbox)  # the rounds start with fresh moments
+        results[at] = (replace(site, memory=None), outbox)  # the rounds start with fresh moments
     return results
 
 
 def _gather(
-    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Put the restarts together and send all of them to all sites."""
     results = []
-    for conductor, inbox in zip(conductors, inboxes, strict=True):
-        state: DeepState = conductor.state
-        if plan_of(conductor.settings, conductor.kinds).apart:
-            homes, size = _homes(conductor), state.weights.shape[1]
+    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
+        state: DeepState = coordinator.state
+        if plan_of(coordinator.settings, coordinator.kinds).apart:
+            homes, size = _homes(coordinator), state.weights.shape[1]
             weights = state.weights.copy()
             sizes = {site: len(home) * size for site, home in homes.items()}
             for update in _updates(inbox, sizes):
                 weights[homes[update.sender]] += update.change.reshape(-1, size)
             state = replace(state, weights=weights)
-        results.append((conductor.with_(state=state), _sent(conductor, state)))
+        results.append((replace(coordinator, state=state), _sent(coordinator, state)))
     return results
 
 
-def _sent(conductor: Conductor, state: DeepState) -> list[Release]:
+def _sent(coordinator: ClusterCoordinator, state: DeepState) -> list[Release]:
     extras = {
         "shares": state.shares,
         "restarts": state.restarts,
@@ -159,7 +159,7 @@ def _sent(conductor: Conductor, state: DeepState) -> list[Release]:
     }
     if state.centers is not None:
         extras["centers"] = state.centers
-    return conductor.to_all(state.number, state.weights.reshape(-1), **extras)
+    return coordinator.to_all(state.number, state.weights.reshape(-1), **extras)
 
 
 def _train(
@@ -219,7 +219,7 @@ def _train_alike(
             rows=len(site.rows),
             extras={"shares": shares[at], **{name: part[at] for name, part in judged.items()}},
         )
-        site = site.with_(memory=(models[at].extras["restarts"], memory))
+        site = replace(site, memory=(models[at].extras["restarts"], memory))
         results.append((site, [update]))
     return results
 
@@ -245,20 +245,20 @@ def _key(site: ClusterSite, number: int) -> Any:
 
 
 def _average(
-    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Average the sites' changes by rows; after the trial, keep the finalists; send them on."""
     results = []
-    for conductor, inbox in zip(conductors, inboxes, strict=True):
-        state = _averaged(conductor, inbox)
-        results.append((conductor.with_(state=state), _sent(conductor, state)))
+    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
+        state = _averaged(coordinator, inbox)
+        results.append((replace(coordinator, state=state), _sent(coordinator, state)))
     return results
 
 
-def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
-    settings: DeepSettings = conductor.settings
-    state: DeepState = conductor.state
-    updates = _updates(inbox, dict.fromkeys(conductor.sites, state.weights.size))
+def _averaged(coordinator: ClusterCoordinator, inbox: Inbox) -> DeepState:
+    settings: DeepSettings = coordinator.settings
+    state: DeepState = coordinator.state
+    updates = _updates(inbox, dict.fromkeys(coordinator.sites, state.weights.size))
     rows = np.array([update.rows for update in updates], np.float64)
     parts = rows / rows.sum()
     restarts = len(state.restarts)
@@ -270,7 +270,7 @@ def _averaged(conductor: Conductor, inbox: Inbox) -> DeepState:
         name: np.einsum("s,s...->...", parts, np.array([u.extras[name] for u in updates]))
         for name in ("shares", "judged_shares", "judged_inconsistency", "judged_doubt")
     }
-    loss = _common_objective(plan_of(settings, conductor.kinds), mean)
+    loss = _common_objective(plan_of(settings, coordinator.kinds), mean)
     loss = np.where(np.isfinite(weights).all(axis=1), loss, np.inf)
     if not np.isfinite(loss).any():
         raise TrainingError(
@@ -324,7 +324,7 @@ def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
 
 
 def _expected(site: ClusterSite, inbox: Inbox) -> ModelWeights:
-    model = told_model(inbox)
+    model = received_model(inbox)
     if model is None:
         raise DataError(f"site {site.name!r} has received no model; the coordinator must send one")
     return model
@@ -341,20 +341,24 @@ def _assign(
         plan = plan_of(site.settings, site.kinds)
         sure, _ = probabilities(plan, theta[int(model.extras["best"][0])], site.rows)
         labels = sure.argmax(axis=1)
-        sums, counts = add_up(site.rows, labels, site.settings.k)
-        site = site.with_(labels=labels, sureness=sure.max(axis=1).astype(np.float64), memory=None)
+        sums, counts = sum_groups(site.rows, labels, site.settings.k)
+        site = replace(
+            site, labels=labels, confidence=sure.max(axis=1).astype(np.float64), memory=None
+        )
         results.append((site, [_sums_release(site, model.round, sums, counts)]))
     return results
 
 
 def _close(
-    conductors: Sequence[Conductor], inboxes: Sequence[Inbox], report_progress: Any
+    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
 ) -> list[Any]:
     """Keep the best restart and the means of its groups (NaN for an empty one)."""
     results = []
-    for conductor, inbox in zip(conductors, inboxes, strict=True):
-        state: DeepState = conductor.state
-        releases = sums_of(conductor, inbox, (conductor.settings.k, len(conductor.kinds)))
+    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
+        state: DeepState = coordinator.state
+        releases = received_sums(
+            coordinator, inbox, (coordinator.settings.k, len(coordinator.kinds))
+        )
         counts = np.sum([release.counts for release in releases], axis=0)[:, None]
         sums = np.sum([release.sums for release in releases], axis=0)
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
@@ -367,7 +371,7 @@ def _close(
             objective=state.objective[best],
             centers=means[None],
         )
-        results.append((conductor.with_(state=state), []))
+        results.append((replace(coordinator, state=state), []))
     return results
 
 

@@ -11,7 +11,7 @@ from cofill.cluster._augment import WarpSettings
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
 from cofill.cluster._rounds import DeepPlan
-from cofill.cluster._rows import Kinds
+from cofill.cluster._rows import ColumnKinds
 from cofill.errors import SettingError
 
 __all__ = ["DeepSettings", "DeepState", "plan_of"]
@@ -137,7 +137,7 @@ class DeepState:
         return int(np.argmin(np.where(np.isfinite(self.objective), self.objective, np.inf)))
 
 
-def plan_of(settings: DeepSettings, kinds: Kinds) -> DeepPlan:
+def plan_of(settings: DeepSettings, kinds: ColumnKinds) -> DeepPlan:
     """Return the compiled-in settings for rows of this kind."""
     objective = settings.objective
     if objective.information is None:

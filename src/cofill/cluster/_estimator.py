@@ -7,29 +7,36 @@ numbered from 0; learned attributes end in an underscore, and no label is ever a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from cofill.cluster._agreement import AGREE_ON_SCALING
 from cofill.cluster._augment import WarpSettings
-from cofill.cluster._clusterer import AbstractClusterer
+from cofill.cluster._clusterer import AbstractClusterer, Progress
 from cofill.cluster._deep import deep_steps
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
-from cofill.cluster._kmeans import KMeansSettings, KMeansState, kmeans_steps, sureness
+from cofill.cluster._kmeans import measure_confidence
+from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
 from cofill.cluster._lloyd import nearest
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._noise import GroupNoise
 from cofill.cluster._objective import ObjectiveSettings
+from cofill.cluster._parties import start_federation
+from cofill.cluster._protocol import run_kmeans
 from cofill.cluster._rounds import probabilities
-from cofill.cluster._rows import Table
-from cofill.cluster._select import Selection
+from cofill.cluster._rows import ColumnKinds, SiteRows
+from cofill.cluster._scale import choose_scale
 from cofill.errors import DataError, SettingError
-from cofill.protocol import Federation, Step
+from cofill.privacy import Ledger
+from cofill.protocol import Federation, run_steps
 
 __all__ = ["DeepClustering", "FederatedKMeans"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedKMeans(AbstractClusterer):
     """k-means over sites: what leaves a site is sums and counts of groups.
 
@@ -40,7 +47,7 @@ class FederatedKMeans(AbstractClusterer):
     restarts, rounds, tolerance, local_groups, seed_group, min_group, noise
         See `KMeansSettings`. With noise, `scale` must be ``"none"``: scaling would cost more.
     init
-        Starting centres in the rows' own units, in place of those that the sites propose.
+        Starting centres in the rows' units, in place of those that the sites propose.
     scale
         ``"standard"``, ``"robust"``, ``"overall"``, ``"none"``, or ``"auto"``: overall for images,
         else standard.
@@ -56,7 +63,7 @@ class FederatedKMeans(AbstractClusterer):
     labels_by_site_, confidence_by_site_
         The same by site.
     centers_
-        Centres in the rows' own units.
+        Centres in the rows' units.
     inertia_
         Sum of squared distances in scaled units; NaN with noise.
     n_iter_
@@ -74,76 +81,46 @@ class FederatedKMeans(AbstractClusterer):
     True
     """
 
-    def __init__(
-        self,
-        k: int | None = 8,
-        *,
-        restarts: int = 4,
-        rounds: int = 100,
-        tolerance: float | int = 1e-4,
-        init: Any = None,
-        scale: str = "auto",
-        local_groups: int | None = None,
-        seed_group: int = 5,
-        min_group: int = 1,
-        noise: GroupNoise | None = None,
-        ks: tuple[int, ...] = tuple(range(2, 11)),
-        choose: str = "stability",
-        seed: int = 0,
-    ) -> None:
-        self.k = k
-        self.restarts = restarts
-        self.rounds = rounds
-        self.tolerance = tolerance
-        self.init = init
-        self.scale = scale
-        self.local_groups = local_groups
-        self.seed_group = seed_group
-        self.min_group = min_group
-        self.noise = noise
-        self.ks = ks
-        self.choose = choose
-        self.seed = seed
+    k: int | None = field(default=8, kw_only=False)
+    restarts: int = 4
+    rounds: int = 100
+    tolerance: float | int = 1e-4
+    init: Any = None
+    scale: str = "auto"
+    local_groups: int | None = None
+    seed_group: int = 5
+    min_group: int = 1
+    noise: GroupNoise | None = None
+    ks: tuple[int, ...] = tuple(range(2, 11))
+    choose: str = "stability"
+    seed: int = 0
 
-    def _settings(self, k: int) -> KMeansSettings:
-        return KMeansSettings(
-            k=k,
-            restarts=self.restarts,
-            rounds=self.rounds,
-            tolerance=self.tolerance,
-            local_groups=self.local_groups,
-            seed_group=self.seed_group,
-            min_group=self.min_group,
-            noise=self.noise,
+    def _choose_scale(self, kinds: ColumnKinds) -> str:
+        if self.noise is not None and self.k is None:
+            raise SettingError("k must be given with noise: choosing it would cost privacy as well")
+        return choose_scale(self.scale, kinds, self.noise)
+
+    def _run(
+        self,
+        sites: Mapping[str, SiteRows],
+        k: int,
+        scale: str,
+        ledger: Ledger,
+        progress: Progress | None,
+    ) -> Federation[Any]:
+        init = None
+        if self.init is not None:
+            init = np.asarray(self.init, dtype=np.float64).reshape(k, -1)
+            columns = len(next(iter(sites.values())).kinds)
+            if init.shape[1] != columns:
+                raise DataError(f"init must have {columns} columns, got {init.shape[1]}")
+        settings = _settings_of(self, KMeansSettings, k)
+        return run_kmeans(
+            sites, settings, scale, self.seed, ledger=ledger, init=init, progress=progress
         )
 
-    def _steps(self, k: int) -> tuple[Step[Any], ...]:
-        return kmeans_steps(self._settings(k))
-
-    def _choose_k(self, tables: Mapping[str, Table], method: str) -> Selection:
-        if self.noise is not None:
-            raise SettingError("k must be given with noise: choosing it would cost privacy as well")
-        return super()._choose_k(tables, method)
-
-    def _start(self, tables: Mapping[str, Table], k: int, method: str) -> Federation[Any]:
-        if self.noise is not None and method != "none":
-            raise SettingError(
-                f"scale must be 'none' with noise, because exact means and spreads would leave "
-                f"otherwise, got {self.scale!r}; scale by bounds known beforehand"
-            )
-        federation = super()._start(tables, k, method)
-        if self.init is not None:
-            centers = np.asarray(self.init, dtype=np.float64).reshape(k, -1)
-            if centers.shape[1] != len(federation.coordinator.kinds):
-                raise DataError(
-                    f"init must have {len(federation.coordinator.kinds)} columns, got "
-                    f"{centers.shape[1]}"
-                )
-            federation.coordinator = federation.coordinator.with_(state=centers)
-        return federation
-
-    def _read(self, federation: Federation[Any], tables: Mapping[str, Table]) -> None:
-        super()._read(federation, tables)
+    def _read(self, federation: Federation[Any]) -> None:
+        super()._read(federation)
         state: KMeansState = self.state_
         self._scaled_centers = state.centers[0]
         self.centers_: Float[np.ndarray, "k columns"] = self.scaling_.undo(state.centers[0])
@@ -152,12 +129,14 @@ class FederatedKMeans(AbstractClusterer):
         self.cost_ = None if self.noise is None else self.noise.cost()
 
     def _assign(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return nearest(scaled, self._scaled_centers)[0], sureness(scaled, self._scaled_centers)
+        centers = self._scaled_centers
+        return nearest(scaled, centers)[0], measure_confidence(scaled, centers)
 
-    def _codes(self, scaled: np.ndarray) -> np.ndarray:
+    def _encode(self, scaled: np.ndarray) -> np.ndarray:
         return scaled
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeepClustering(AbstractClusterer):
     """Groups by a network that learns without labels, over sites; what leaves is weights.
 
@@ -180,7 +159,7 @@ class DeepClustering(AbstractClusterer):
     labels_, confidence_, labels_by_site_, confidence_by_site_, ledger_
         See `FederatedKMeans`; confidence is the group's probability.
     centers_
-        Mean row of each group, in the rows' own units; NaN for a group without rows.
+        Mean row of each group, in the rows' units; NaN for a group without rows.
     objective_, restart_
         The loss of the restart that was chosen (by it), and its number.
     history_
@@ -199,72 +178,47 @@ class DeepClustering(AbstractClusterer):
     (1, 1, True)
     """
 
-    def __init__(
+    k: int | None = field(default=10, kw_only=False)
+    restarts: int = 8
+    finalists: int = 2
+    trial: float | int = 0.2
+    apart: float | int = 0.4
+    rounds: int = 100
+    local_steps: int = 24
+    batch: int = 256
+    learning_rate: float | int = 2e-3
+    over: tuple[int, ...] = ()
+    start: str = "auto"
+    warm: float | int = 0.15
+    neighbours: int = 10
+    reach: float | int = 1.0
+    adversary: float | int = 0.5
+    network: NetworkSettings | None = None
+    objective: ObjectiveSettings | None = None
+    warp: WarpSettings | None = None
+    scale: str = "auto"
+    ks: tuple[int, ...] = tuple(range(2, 11))
+    choose: str = "stability"
+    seed: int = 0
+
+    def _run(
         self,
-        k: int | None = 10,
-        *,
-        restarts: int = 8,
-        finalists: int = 2,
-        trial: float | int = 0.2,
-        apart: float | int = 0.4,
-        rounds: int = 100,
-        local_steps: int = 24,
-        batch: int = 256,
-        learning_rate: float | int = 2e-3,
-        over: tuple[int, ...] = (),
-        start: str = "auto",
-        warm: float | int = 0.15,
-        neighbours: int = 10,
-        reach: float | int = 1.0,
-        adversary: float | int = 0.5,
-        network: NetworkSettings | None = None,
-        objective: ObjectiveSettings | None = None,
-        warp: WarpSettings | None = None,
-        scale: str = "auto",
-        ks: tuple[int, ...] = tuple(range(2, 11)),
-        choose: str = "stability",
-        seed: int = 0,
-    ) -> None:
-        self.k = k
-        self.restarts = restarts
-        self.finalists = finalists
-        self.trial = trial
-        self.apart = apart
-        self.rounds = rounds
-        self.local_steps = local_steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.over = over
-        self.start = start
-        self.warm = warm
-        self.neighbours = neighbours
-        self.reach = reach
-        self.adversary = adversary
-        self.network = network
-        self.objective = objective
-        self.warp = warp
-        self.scale = scale
-        self.ks = ks
-        self.choose = choose
-        self.seed = seed
+        sites: Mapping[str, SiteRows],
+        k: int,
+        scale: str,
+        ledger: Ledger,
+        progress: Progress | None,
+    ) -> Federation[Any]:
+        settings = _settings_of(self, DeepSettings, k)
+        federation = start_federation(sites, settings, scale, self.seed, ledger=ledger)
+        run_steps((*AGREE_ON_SCALING, *deep_steps(settings)), [federation], progress=progress)
+        return federation
 
-    def _settings(self, k: int) -> DeepSettings:
-        own = ("k", "scale", "ks", "choose", "seed")
-        chosen = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in own and value is not None
-        }
-        return DeepSettings(k=k, **chosen)
-
-    def _steps(self, k: int) -> tuple[Step[Any], ...]:
-        return deep_steps(self._settings(k))
-
-    def _read(self, federation: Federation[Any], tables: Mapping[str, Table]) -> None:
-        super()._read(federation, tables)
+    def _read(self, federation: Federation[Any]) -> None:
+        super()._read(federation)
         state: DeepState = self.state_
         assert state.centers is not None  # noqa: S101  (the last step sets them)
-        self.plan_ = plan_of(self._settings(self.k_), self.kinds_)
+        self.plan_ = plan_of(_settings_of(self, DeepSettings, self.k_), self.kinds_)
         self.centers_: Float[np.ndarray, "k columns"] = self.scaling_.undo(state.centers[0])
         self.objective_ = float(state.objective[0])
         self.restart_ = int(state.restarts[0])
@@ -273,13 +227,21 @@ class DeepClustering(AbstractClusterer):
 
     def predict_proba(self, rows: Any) -> Any:
         """Return the probability of each group for each row."""
-        return self._by_site(
-            rows, lambda s: probabilities(self.plan_, self.state_.weights[0], s)[0]
-        )
+        return self._apply_to_sites(rows, lambda scaled: self._probabilities(scaled)[0])
+
+    def _probabilities(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return probabilities(self.plan_, self.state_.weights[0], scaled)
 
     def _assign(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        sure, _ = probabilities(self.plan_, self.state_.weights[0], scaled)
-        return sure.argmax(axis=1), sure.max(axis=1).astype(np.float64)
+        probability, _ = self._probabilities(scaled)
+        return probability.argmax(axis=1), probability.max(axis=1).astype(np.float64)
 
-    def _codes(self, scaled: np.ndarray) -> np.ndarray:
-        return probabilities(self.plan_, self.state_.weights[0], scaled)[1].astype(np.float64)
+    def _encode(self, scaled: np.ndarray) -> np.ndarray:
+        return self._probabilities(scaled)[1].astype(np.float64)
+
+
+def _settings_of(estimator: AbstractClusterer, settings: type, k: int) -> Any:
+    """Return settings by the parameters of the same names; None stands for a setting's default."""
+    parameters = {field.name: getattr(estimator, field.name) for field in fields(settings)}
+    options = {name: value for name, value in parameters.items() if value is not None}
+    return settings(**{**options, "k": k})

@@ -11,22 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from cofill.cluster._clusterer import AbstractClusterer
+from cofill.cluster._assignments import describe_groups
+from cofill.cluster._clusterer import AbstractClusterer, Progress
 from cofill.cluster._estimator import DeepClustering, FederatedKMeans
-from cofill.cluster._map import PlaneMap, plane_map
-from cofill.cluster._map_picture import map_picture
-from cofill.cluster._rows import ONE
+from cofill.cluster._map import map_picture, plane_map
+from cofill.cluster._rows import ONLY_SITE
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
-from cofill.views import (
-    MultiView,
-    Source,
-    read_views,
-    write_table,
-)
+from cofill.views import MultiView, Source, read_views, write_table
 
 __all__ = ["CLUSTERERS", "ClusterJob", "ClusterResult", "run_cluster"]
 
@@ -101,24 +95,30 @@ class ClusterJob:
     @property
     def site_names(self) -> tuple[str, ...]:
         """The sites, in order."""
-        return tuple(dict.fromkeys(n.split("/")[0] if "/" in n else ONE for n in self.sources))
+        names = (name.split("/")[0] if "/" in name else ONLY_SITE for name in self.sources)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def names_sites(self) -> bool:
+        """Whether views are given by site."""
+        return "/" in next(iter(self.sources))
 
     def clusterer(self) -> AbstractClusterer:
         """Return the estimator that the job asks for."""
-        made = CLUSTERERS[self.method]
-        known = set(made().get_params(deep=False)) - {"k", "seed"}
+        estimator = CLUSTERERS[self.method]
+        known = set(estimator().get_params(deep=False)) - {"k", "seed"}
         for name in self.settings:
             if name not in known:
                 raise SettingError(
                     f"method {self.method!r} has no setting {name!r}; its settings: "
                     f"{', '.join(sorted(known))}"
                 )
-        return made(self.k, seed=self.seed, **self.settings)
+        return estimator(self.k, seed=self.seed, **self.settings)
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterResult:
-    """What a job made: the fitted estimator, where the files are, and what can be told of it."""
+    """The fitted estimator of a job, the files that it wrote, and facts that name nobody."""
 
     clusterer: AbstractClusterer
     out: str
@@ -126,9 +126,7 @@ class ClusterResult:
     facts: Mapping[str, Any]
 
 
-def run_cluster(
-    job: ClusterJob, progress: Callable[[str, float], None] | None = None
-) -> ClusterResult:
+def run_cluster(job: ClusterJob, progress: Progress | None = None) -> ClusterResult:
     """Run a job; after an error or an interrupt nothing of it remains on disk.
 
     The folder gets ``assignments`` (id, cluster from 0, confidence; the site where there are
@@ -140,12 +138,30 @@ def run_cluster(
     if progress is not None:
         progress("read", 0.0)
     views = _read(job)
-    several = "/" in next(iter(job.sources))
-    given: Any = views if several else views[ONE]
-    clusterer = job.clusterer().fit(given, progress=progress)
-    table = _assignments(job, views, clusterer, several)
-    facts = _facts(job, views, clusterer, time.perf_counter() - started)
-    picture = map_picture(_map(given, clusterer, job.seed))
+    data: Any = views if job.names_sites else views[ONLY_SITE]
+    clusterer = job.clusterer().fit(data, progress=progress)
+    table, figures = describe_groups(
+        {site: site_views.ids for site, site_views in views.items()},
+        clusterer.labels_,
+        clusterer.confidence_,
+        k=clusterer.k_,
+        id_name=job.id,
+        name_sites=job.names_sites,
+    )
+    codes = clusterer.codes(data)
+    if job.names_sites:
+        codes = np.concatenate(list(codes.values()))
+    picture = map_picture(plane_map(codes, clusterer.labels_, seed=job.seed))
+    facts = {
+        "format": "cofill-clustering",
+        "version": 1,
+        "settings": _describe_job(job),
+        "individuals": {site: site_views.n_individuals for site, site_views in views.items()},
+        **figures,
+        **_describe_fit(clusterer),
+        "versions": versions(),
+        "duration_s": round(time.perf_counter() - started, 3),
+    }
     ending = Source(next(iter(job.sources.values()))).result_ending
     with new_folder(Path(job.out)) as folder:
         write_table(table, folder / f"assignments{ending}")
@@ -157,72 +173,36 @@ def run_cluster(
 
 
 def _read(job: ClusterJob) -> dict[str, MultiView]:
-    own: dict[str, dict[str, str]] = {site: {} for site in job.site_names}
+    sources: dict[str, dict[str, str]] = {site: {} for site in job.site_names}
     for name, source in job.sources.items():
         site, _, view = name.rpartition("/")
-        own[site or ONE][view] = source
+        sources[site or ONLY_SITE][view] = source
+    rules: dict[str, Any] = {"kinds": job.kinds, "ignore": job.ignore, "id_type": job.id_type}
+    return {site: read_views(views, id=job.id, **rules) for site, views in sources.items()}
+
+
+def _describe_job(job: ClusterJob) -> dict[str, Any]:
+    """Return the job's settings; databases without user or password."""
     return {
-        site: read_views(
-            sources, id=job.id, kinds=job.kinds, ignore=job.ignore, id_type=job.id_type
-        )
-        for site, sources in own.items()
+        **asdict(job),
+        "sources": {name: Source(source).label for name, source in job.sources.items()},
+        "settings": {name: str(value) for name, value in job.settings.items()},
     }
 
 
-def _map(given: Any, clusterer: AbstractClusterer, seed: int) -> PlaneMap:
-    codes = clusterer.codes(given)
-    if isinstance(codes, dict):
-        codes = np.concatenate(list(codes.values()))
-    return plane_map(codes, clusterer.labels_, seed=seed)
-
-
-def _assignments(
-    job: ClusterJob, views: Mapping[str, MultiView], clusterer: AbstractClusterer, several: bool
-) -> pa.Table:
-    columns: dict[str, Any] = {
-        job.id: np.concatenate([own.ids for own in views.values()]),
-        "cluster": clusterer.labels_,
-        "confidence": np.round(clusterer.confidence_, 6),
-    }
-    if several:
-        names = [site for site, own in views.items() for _ in range(own.n_individuals)]
-        columns = {"site": names, **columns}
-    return pa.table(columns)
-
-
-def _facts(
-    job: ClusterJob,
-    views: Mapping[str, MultiView],
-    clusterer: AbstractClusterer,
-    duration: float,
-) -> dict[str, Any]:
-    """Say what was done, in counts: no id, no cell, no password."""
-    settings = asdict(job)
-    settings["sources"] = {name: Source(s).label for name, s in job.sources.items()}
-    settings["settings"] = {name: str(value) for name, value in job.settings.items()}
-    sizes = np.bincount(clusterer.labels_, minlength=clusterer.k_)
-    told = Counter()
+def _describe_fit(clusterer: AbstractClusterer) -> dict[str, Any]:
+    """Return the choice of k, what the method learned in figures, and the bytes that left."""
+    selection = clusterer.selection_
+    choice = None
+    if selection is not None:
+        choice = {"method": selection.method, "table": selection.table()}
+    facts: dict[str, Any] = {"choice_of_k": choice}
+    for name in ("inertia", "objective", "restart", "n_iter", "cost"):
+        if hasattr(clusterer, f"{name}_"):
+            value = getattr(clusterer, f"{name}_")
+            # JSON has no NaN.
+            facts[name] = None if isinstance(value, float) and not np.isfinite(value) else value
+    released = Counter[str]()
     for entry in clusterer.ledger_:
-        told[entry.kind] += entry.bytes
-    found = clusterer.selection_
-    learned = {
-        name: getattr(clusterer, f"{name}_")
-        for name in ("inertia", "objective", "restart", "n_iter", "cost")
-        if hasattr(clusterer, f"{name}_")
-    }
-    return {
-        "format": "cofill-clustering",
-        "version": 1,
-        "settings": settings,
-        "individuals": {site: own.n_individuals for site, own in views.items()},
-        "k": clusterer.k_,
-        "sizes": sizes.tolist(),
-        "mean_confidence": round(float(clusterer.confidence_.mean()), 4),
-        "choice_of_k": None if found is None else {"method": found.method, "table": found.table()},
-        **{
-            n: v if not isinstance(v, float) or np.isfinite(v) else None for n, v in learned.items()
-        },
-        "released_bytes": dict(told),
-        "versions": versions(),
-        "duration_s": round(duration, 3),
-    }
+        released[entry.kind] += entry.bytes
+    return {**facts, "released_bytes": dict(released)}

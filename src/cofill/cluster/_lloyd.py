@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["add_up", "add_up_starts", "lloyd", "nearest", "spread_out"]
+__all__ = ["choose_centers", "lloyd", "nearest", "sum_groups", "sum_groups_of_starts"]
 
-_CELLS_AT_ONCE = 2**24  # distances held at a time
+_CELLS_AT_ONCE = 2**24  # distances held at a time, which bounds the memory
 _CELLS_NEAR = 2**20  # cells of rows that several starts read before they leave the cache
 
 
@@ -38,14 +38,14 @@ def nearest(
     return labels, squares
 
 
-def add_up(
+def sum_groups(
     rows: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], k: int
 ) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
     """Return the sum of each group's rows and how many they are.
 
     Examples
     --------
-    >>> add_up(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
+    >>> sum_groups(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
     (array([[2.],
            [5.]]), array([1., 2.]))
     """
@@ -55,7 +55,7 @@ def add_up(
     return sums, np.bincount(labels, minlength=k).astype(np.float64)
 
 
-def add_up_starts(
+def sum_groups_of_starts(
     rows: Float[np.ndarray, "n d"], starts: Float[np.ndarray, "starts k d"]
 ) -> tuple[
     Float[np.ndarray, "starts k d"], Float[np.ndarray, "starts k"], Float[np.ndarray, "starts k"]
@@ -68,24 +68,25 @@ def add_up_starts(
     Examples
     --------
     >>> rows = np.array([[0.0], [5.0], [7.0]])
-    >>> sums, counts, squares = add_up_starts(rows, np.array([[[1.0], [6.0]], [[0.0], [7.0]]]))
+    >>> starts = np.array([[[1.0], [6.0]], [[0.0], [7.0]]])
+    >>> sums, counts, squares = sum_groups_of_starts(rows, starts)
     >>> sums[..., 0].tolist(), counts.tolist(), squares.tolist()
     ([[0.0, 12.0], [0.0, 12.0]], [[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [0.0, 4.0]])
     """
     n_starts, k, columns = starts.shape
     middle = starts.mean(axis=(0, 1))
     centers = (starts - middle).reshape(-1, columns)
-    own = (centers * centers).sum(axis=1).reshape(n_starts, k)
+    lengths = (centers * centers).sum(axis=1).reshape(n_starts, k)
     sums = np.zeros_like(centers)
     counts, squares = np.zeros(n_starts * k), np.zeros(n_starts * k)
     first = k * np.arange(n_starts)
     step = max(1, _CELLS_NEAR // max(columns, len(centers)))
     for begin in range(0, len(rows), step):
         part = rows[begin : begin + step] - middle
-        away = own - 2 * (part @ centers.T).reshape(-1, n_starts, k)
+        away = lengths - 2 * (part @ centers.T).reshape(-1, n_starts, k)
         groups = first + away.argmin(axis=2)
-        length = np.einsum("nd,nd->n", part, part)
-        least = np.maximum(length[:, None] + away.min(axis=2), 0.0)
+        row_lengths = np.einsum("nd,nd->n", part, part)
+        least = np.maximum(row_lengths[:, None] + away.min(axis=2), 0.0)
         members = np.zeros((len(part), n_starts * k))
         np.put_along_axis(members, groups, 1.0, axis=1)
         sums += members.T @ part
@@ -96,7 +97,7 @@ def add_up_starts(
     return sums.reshape(starts.shape), counts.reshape(shape), squares.reshape(shape)
 
 
-def spread_out(
+def choose_centers(
     rows: Float[np.ndarray, "n d"],
     weights: Float[np.ndarray, " n"],
     k: int,
@@ -109,7 +110,7 @@ def spread_out(
     Examples
     --------
     >>> rows = np.array([[0.0], [0.0], [9.0]])
-    >>> np.sort(spread_out(rows, np.ones(3), 3, np.random.default_rng(0)), axis=0).tolist()
+    >>> np.sort(choose_centers(rows, np.ones(3), 3, np.random.default_rng(0)), axis=0).tolist()
     [[0.0], [9.0]]
     """
     tries = 2 + int(np.log(k))
@@ -148,10 +149,10 @@ def lloyd(
     """
     labels, squares = nearest(rows, centers)
     for _ in range(rounds):
-        sums, _ = add_up(rows * weights[:, None], labels, len(centers))
+        sums, _ = sum_groups(rows * weights[:, None], labels, len(centers))
         mass = np.bincount(labels, weights=weights, minlength=len(centers))
-        there = mass > 0
-        centers = np.where(there[:, None], sums / np.where(there, mass, 1.0)[:, None], centers)
+        filled = mass > 0
+        centers = np.where(filled[:, None], sums / np.where(filled, mass, 1.0)[:, None], centers)
         before = labels
         labels, squares = nearest(rows, centers)
         if np.array_equal(before, labels):

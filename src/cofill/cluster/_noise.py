@@ -90,9 +90,9 @@ class GroupNoise:
 
     def event(self, rounds: int = 1) -> GaussianEvent | LaplaceEvent:
         """Return what so many rounds cost, for the accountant."""
-        made = GaussianEvent if self.mechanism == "gaussian" else LaplaceEvent
+        event = GaussianEvent if self.mechanism == "gaussian" else LaplaceEvent
         multiplier = self.scale / self.sensitivity
-        return made(multiplier, count=rounds, neighbours="add or remove one")
+        return event(multiplier, count=rounds, neighbours="add or remove one")
 
     def cost(self) -> dict[str, Any]:
         """Return what all rounds cost an individual, in words and numbers for a record."""
@@ -106,15 +106,19 @@ class GroupNoise:
             "guaranteed": self.seed is None,
         }
 
-    def clipped(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    @property
+    def norm(self) -> int:
+        """Order of the norm that rows are clipped in: 2 for Gaussian noise, 1 for Laplace's."""
+        return 2 if self.mechanism == "gaussian" else 1
+
+    def clip_rows(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """Return rows no longer than `clip`."""
-        order = 2 if self.mechanism == "gaussian" else 1
-        length = np.linalg.norm(rows, ord=order, axis=1, keepdims=True)
+        length = np.linalg.norm(rows, ord=self.norm, axis=1, keepdims=True)
         # A hair shorter, so that rounding does not lift them above the norm.
         short = (1 - 1e-12) * self.clip / np.maximum(length, np.finfo(float).tiny)
         return np.where(length <= self.clip, rows, rows * short)
 
-    def added(
+    def add(
         self,
         sums: Float[np.ndarray, "k d"],
         counts: Float[np.ndarray, " k"],
@@ -131,5 +135,5 @@ class GroupNoise:
         scale = self.scale * (1 + rounding / self.sensitivity)
         kind = "gaussian" if self.mechanism == "gaussian" else "laplace"
         noise = draw_noise(kind, np.full(size, scale / step), noise_generator(rng))
-        made = (np.rint(values / step) + noise.reshape(values.shape)) * step
-        return made[:, :-1] * self.clip, made[:, -1]
+        noisy = (np.rint(values / step) + noise.reshape(values.shape)) * step
+        return noisy[:, :-1] * self.clip, noisy[:, -1]

@@ -1,4 +1,4 @@
-"""What sites bring: rows of numbers, all views side by side, checked to be of one kind.
+"""Rows that sites bring to clustering: all views side by side as numbers, checked to be alike.
 
 Numeric cells stay as they are, a binary cell is 0 or 1, a categorical cell is one column a
 category. Scaling comes later, because only all sites together know a column's mean and spread.
@@ -13,18 +13,30 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.errors import DataError, SettingError
 from cofill.protocol import COORDINATOR
 from cofill.views import Kind, MultiView, Scaler, View
 
-__all__ = ["Kinds", "Table", "gather", "kinds_of", "require_groups", "table_of"]
+__all__ = [
+    "ONLY_SITE",
+    "ColumnKinds",
+    "SiteRows",
+    "describe_kinds",
+    "gather_rows",
+    "is_site_mapping",
+    "read_rows",
+    "require_groups",
+    "require_same_columns",
+]
 
-ONE = "site"
+ONLY_SITE = "site"  # its name where rows are not given by site
 
 
+@storable
 @dataclass(frozen=True)
-class Kinds:
-    """What the columns are; sites must agree on it.
+class ColumnKinds:
+    """Names and kinds of columns, on which all sites must agree.
 
     Parameters
     ----------
@@ -50,120 +62,145 @@ class Kinds:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """One site's individuals: a row of numbers each, and their ids where they have some."""
+class SiteRows:
+    """A site's individuals, a row of numbers each."""
 
     rows: Float[np.ndarray, "individuals columns"]
-    kinds: Kinds
-    ids: np.ndarray
+    kinds: ColumnKinds
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def table_of(given: Any, name: str = ONE) -> Table:
-    """Return the rows of an array, a `View` or a `MultiView`.
+def is_site_mapping(data: Any) -> bool:
+    """Return whether data are ``{site name: rows}`` and not the rows of one site."""
+    return isinstance(data, Mapping) and not isinstance(data, MultiView)
+
+
+def gather_rows(data: Any) -> dict[str, SiteRows]:
+    """Return every site's rows; data that are no mapping from names to rows are one site.
+
+    Examples
+    --------
+    >>> sites = gather_rows({"north": np.ones((3, 2)), "south": np.zeros((4, 2))})
+    >>> {name: len(site) for name, site in sites.items()}
+    {'north': 3, 'south': 4}
+    """
+    by_site = data if is_site_mapping(data) else {ONLY_SITE: data}
+    if not by_site:
+        raise DataError("there is no site; give at least one as {name: rows}")
+    sites = {str(name): read_rows(rows, str(name)) for name, rows in by_site.items()}
+    if len(sites) != len(by_site):
+        raise SettingError("two sites have the same name; give each a different one")
+    if COORDINATOR in sites:
+        raise SettingError(f"no site may be called {COORDINATOR!r}; choose another name")
+    first, *others = sites
+    for other in others:
+        require_same_columns(sites[first].kinds, sites[other].kinds, f"site {other!r}", repr(first))
+    return sites
+
+
+def read_rows(data: Any, site: str = ONLY_SITE) -> SiteRows:
+    """Return the rows of an array, a `View` or a `MultiView`, or raise a `DataError`.
 
     Examples
     --------
     >>> people = MultiView.from_arrays({"a": np.ones((3, 2)), "b": np.zeros((3, 4, 4))})
-    >>> table_of(people).rows.shape
+    >>> read_rows(people).rows.shape
     (3, 18)
-    >>> table_of(np.ones((3, 4, 4))).kinds.shape
+    >>> read_rows(np.ones((3, 4, 4))).kinds.shape
     (1, 4, 4)
     """
-    where = f"site {name!r}"
-    if isinstance(given, View):
-        given = MultiView([given])
-    made = _from_views if isinstance(given, MultiView) else _from_array
-    table = made(given, where)
-    if not len(table):
+    if isinstance(data, SiteRows):
+        return data
+    where = f"site {site!r}"
+    views = MultiView([data]) if isinstance(data, View) else data
+    is_views = isinstance(views, MultiView)
+    site_rows = _read_views(views, where) if is_views else _read_array(data, where)
+    if not len(site_rows):
         raise DataError(f"{where} has no rows; leave it out or give it individuals")
-    if not np.isfinite(table.rows).all():
-        lacking = int((~np.isfinite(table.rows)).any(axis=1).sum())
+    incomplete = int((~np.isfinite(site_rows.rows)).any(axis=1).sum())
+    if incomplete:
         raise DataError(
-            f"{where}: {lacking:,} of {len(table):,} individuals have cells that are missing or "
-            "not finite; complete them first, or leave these individuals out"
+            f"{where}: {incomplete:,} of {len(site_rows):,} individuals have cells that are "
+            "missing or not finite; complete them first, or leave these individuals out"
         )
-    return table
+    return site_rows
 
 
-def gather(given: Any) -> dict[str, Table]:
-    """Return every site's table; what is not a mapping from names to sites is one site.
+def describe_kinds(views: MultiView) -> ColumnKinds:
+    """Return the kinds of all views' columns, side by side; no row is looked at.
 
     Examples
     --------
-    >>> sites = gather({"north": np.ones((3, 2)), "south": np.zeros((4, 2))})
-    >>> {name: len(table) for name, table in sites.items()}
-    {'north': 3, 'south': 4}
+    >>> describe_kinds(MultiView.from_arrays({"a": np.ones((3, 2))})).names
+    ('a.a_0', 'a.a_1')
     """
-    named = isinstance(given, Mapping) and not isinstance(given, MultiView)
-    if named and not given:
-        raise DataError("there is no site; give at least one as {name: rows}")
-    tables = {
-        str(name): table_of(rows, str(name))
-        for name, rows in (given.items() if named else [(ONE, given)])
-    }
-    if named and len(tables) != len(given):
-        raise SettingError("two sites have the same name; give each its own")
-    if COORDINATOR in tables:
-        raise SettingError(f"no site may be called {COORDINATOR!r}; choose another name")
-    first, *others = tables
-    for other in others:
-        require_same(tables[first].kinds, tables[other].kinds, f"site {other!r}", f"{first!r}")
-    return tables
+    names, numeric = [], []
+    for view in views.values():
+        for feature in view.features:
+            is_number = feature.kind is Kind.NUMERIC
+            # A binary column is 1 for its last category.
+            coded = () if is_number else feature.categories[-feature.width :]
+            endings = [""] if is_number else [f"={value}" for value in coded]
+            names += [f"{view.name}.{feature.name}{ending}" for ending in endings]
+            numeric += [is_number] * len(endings)
+    return ColumnKinds(tuple(names), tuple(numeric), _common_image_shape(views))
 
 
-def require_same(known: Kinds, given: Kinds, where: str, than: str) -> None:
-    """Raise a `DataError` unless both have the same columns."""
-    if known == given:
+def require_same_columns(
+    known: ColumnKinds, kinds: ColumnKinds, where: str, reference: str
+) -> None:
+    """Raise a `DataError` unless both are the same columns."""
+    if known == kinds:
         return
-    if len(known) != len(given):
+    if len(known) != len(kinds):
         raise DataError(
-            f"{where} has {len(given)} columns, {than} has {len(known)}; all must have the same "
-            "columns in the same order"
+            f"{where} has {len(kinds)} columns, {reference} has {len(known)}; all must have the "
+            "same columns in the same order"
         )
-    differing = [a for a, b in zip(known.names, given.names, strict=True) if a != b]
-    what = f"calls column {differing[0]!r} otherwise" if differing else "has other kinds of columns"
-    raise DataError(f"{where} {what} than {than}; all must have the same columns in the same order")
+    differing = [a for a, b in zip(known.names, kinds.names, strict=True) if a != b]
+    fault = (
+        f"calls column {differing[0]!r} otherwise" if differing else "has other kinds of columns"
+    )
+    raise DataError(
+        f"{where} {fault} than {reference}; all must have the same columns in the same order"
+    )
 
 
-def require_groups(tables: Mapping[str, Table], k: int) -> None:
-    """Raise unless there can be k groups of these individuals.
-
-    Distinct rows are counted until there are enough of them, so many rows cost little.
-    """
+def require_groups(sites: Mapping[str, SiteRows], k: int) -> None:
+    """Raise a `SettingError` or `DataError` unless there can be k groups of these individuals."""
     if k < 2:
         raise SettingError(f"k must be at least 2, got {k}")
-    total = sum(map(len, tables.values()))
+    total = sum(map(len, sites.values()))
     if k > total:
         raise SettingError(
             f"k must be at most the number of individuals, got {k} groups for {total:,}"
         )
-    seen: set[bytes] = set()
-    for table in tables.values():
-        for row in table.rows + 0.0:  # -0 and 0 are one value
-            seen.add(row.tobytes())
-            if len(seen) >= k:
+    distinct: set[bytes] = set()
+    for site in sites.values():
+        for row in site.rows + 0.0:  # -0 and 0 are one value
+            distinct.add(row.tobytes())
+            if len(distinct) >= k:  # so that many rows cost little
                 return
     raise DataError(
-        f"k must be at most the number of different rows, got {k} groups for {len(seen)} different "
-        f"rows of {total:,} individuals"
+        f"k must be at most the number of different rows, got {k} groups for {len(distinct)} "
+        f"different rows of {total:,} individuals"
     )
 
 
-def _from_array(given: Any, where: str) -> Table:
+def _read_array(data: Any, where: str) -> SiteRows:
     try:
-        array = np.asarray(given)
+        array = np.asarray(data)
     except ValueError:
         raise DataError(f"{where}: rows must all have one length") from None
     if array.dtype.kind not in "fiub":
         raise DataError(
             f"{where}: rows must be numbers, got {array.dtype}; build a MultiView from a data frame"
         )
+    if array.ndim in (2, 3) and not len(array):
+        raise DataError(f"{where} has no rows; leave it out or give it individuals")
     if array.ndim not in (2, 3) or not array[:1].size:
-        if array.ndim in (2, 3) and not len(array):
-            raise DataError(f"{where} has no rows; leave it out or give it individuals")
         raise DataError(
             f"{where}: rows must be individuals × columns, or individuals × height × width, got "
             f"shape {array.shape}"
@@ -171,44 +208,23 @@ def _from_array(given: Any, where: str) -> Table:
     shape = (1, int(array.shape[1]), int(array.shape[2])) if array.ndim == 3 else None
     rows = array.reshape(len(array), -1).astype(np.float64)
     names = tuple(f"column_{k}" for k in range(rows.shape[1]))
-    return Table(rows, Kinds(names, (True,) * len(names), shape), np.arange(len(rows)))
+    return SiteRows(rows, ColumnKinds(names, (True,) * len(names), shape))
 
 
-def _from_views(views: MultiView, where: str) -> Table:
-    if not views.presence.all():
-        missing = int((~views.presence.all(axis=1)).sum())
+def _read_views(views: MultiView, where: str) -> SiteRows:
+    incomplete = int((~views.presence.all(axis=1)).sum())
+    if incomplete:
         raise DataError(
-            f"{where}: {missing:,} of {views.n_individuals:,} individuals are not in every view; "
-            "complete the views first"
+            f"{where}: {incomplete:,} of {views.n_individuals:,} individuals are not in every "
+            "view; complete the views first"
         )
     blocks = [Scaler.fit(view, method="none").encode(view.cells) for view in views.values()]
-    return Table(np.concatenate(blocks, axis=1), kinds_of(views), views.ids)
+    return SiteRows(np.concatenate(blocks, axis=1), describe_kinds(views))
 
 
-def kinds_of(views: MultiView) -> Kinds:
-    """Return what the columns of views are, side by side; no row is looked at.
-
-    Examples
-    --------
-    >>> kinds_of(MultiView.from_arrays({"a": np.ones((3, 2))})).names
-    ('a.a_0', 'a.a_1')
-    """
-    names, numeric = [], []
-    for view in views.values():
-        for feature in view.features:
-            number = feature.kind is Kind.NUMERIC
-            # Of a binary column the last value is the one that is shown.
-            shown = feature.categories[-feature.width :] if not number else ()
-            ends = [f"={value}" for value in shown] if not number else [""]
-            names += [f"{view.name}.{feature.name}{end}" for end in ends]
-            numeric += [number] * len(ends)
-    return Kinds(tuple(names), tuple(numeric), _image_shape(views))
-
-
-def _image_shape(views: MultiView) -> tuple[int, int, int] | None:
-    """Return channels, height and width if all views are images of one size."""
+def _common_image_shape(views: MultiView) -> tuple[int, int, int] | None:
     shapes = {view.image_shape for view in views.values()}
-    (shape, *others) = shapes
-    if shape is None or others or len(shape) != 2:
+    shape = next(iter(shapes))
+    if shape is None or len(shapes) > 1 or len(shape) != 2:
         return None
     return len(views), int(shape[0]), int(shape[1])

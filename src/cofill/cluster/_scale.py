@@ -1,7 +1,7 @@
-"""One scaling for all sites: sums cross the border, every site scales its own rows.
+"""One scaling for all sites: sums cross the border, every site scales its rows.
 
 A column's mean and spread over all individuals follow exactly from each site's count, sum and sum
-of squares about its own mean (Chan et al. 1979), so it does not matter who holds which rows.
+of squares about the site's mean (Chan et al. 1979), so it does not matter who holds which rows.
 Medians do not add up; ``"robust"`` takes the mean of the sites' medians and interquartile ranges,
 weighted by rows, which is the pooled median only where sites are alike.
 """
@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.cluster._noise import GroupNoise
+from cofill.cluster._rows import ColumnKinds
 from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy import GroupSums
 
-__all__ = ["METHODS", "Scaling", "add_scaling", "chosen_method", "scaling_sums"]
+__all__ = ["Scaling", "choose_scale", "combine_sums", "sum_columns"]
 
-METHODS = ("auto", "standard", "robust", "overall", "none")
+_METHODS = ("auto", "standard", "robust", "overall", "none")
 
 
 @storable
@@ -64,30 +65,41 @@ class Scaling:
         return scaled
 
     def undo(self, rows: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
-        """Return rows in their own units."""
+        """Return scaled rows in their original units."""
         rows = rows.copy()
         if self.method == "robust":
             rows[:, self.numeric] = np.sinh(rows[:, self.numeric])
         return rows * self.scale + self.center
 
 
-def chosen_method(method: str, shape: tuple[int, ...] | None) -> str:
-    """Return the method that ``"auto"`` stands for: overall for images, else standard."""
-    if method not in METHODS:
-        raise SettingError(f"scale must be one of {', '.join(METHODS)}, got {method!r}")
-    if method != "auto":
-        return method
-    return "standard" if shape is None else "overall"
-
-
-def scaling_sums(
-    rows: Float[np.ndarray, "n columns"], method: str
-) -> tuple[Float[np.ndarray, "1 twice"], Float[np.ndarray, " 1"]]:
-    """Return what a site tells of its columns: sums, then squares about its own mean, and a count.
+def choose_scale(method: str, kinds: ColumnKinds, noise: GroupNoise | None = None) -> str:
+    """Return the method that is meant: ``"auto"`` is overall for images, else standard.
 
     Examples
     --------
-    >>> scaling_sums(np.array([[1.0], [3.0]]), "standard")
+    >>> choose_scale("auto", ColumnKinds(("age",), (True,)))
+    'standard'
+    """
+    if method not in _METHODS:
+        raise SettingError(f"scale must be one of {', '.join(_METHODS)}, got {method!r}")
+    if noise is not None and method != "none":
+        raise SettingError(
+            "scale must be 'none' with noise, because exact means and spreads would leave "
+            f"otherwise, got {method!r}; scale by bounds known beforehand"
+        )
+    if method != "auto":
+        return method
+    return "standard" if kinds.shape is None else "overall"
+
+
+def sum_columns(
+    rows: Float[np.ndarray, "n columns"], method: str
+) -> tuple[Float[np.ndarray, "1 twice"], Float[np.ndarray, " 1"]]:
+    """Return a site's sums of columns, then their squares about the site's mean, and its count.
+
+    Examples
+    --------
+    >>> sum_columns(np.array([[1.0], [3.0]]), "standard")
     (array([[4., 2.]]), array([2.]))
     """
     n = float(len(rows))
@@ -100,30 +112,30 @@ def scaling_sums(
     return np.concatenate(parts)[None], np.array([n])
 
 
-def add_scaling(
-    told: Sequence[GroupSums | Any], method: str, numeric: Bool[np.ndarray, " columns"]
+def combine_sums(
+    releases: Sequence[GroupSums], method: str, numeric: Bool[np.ndarray, " columns"]
 ) -> Scaling:
-    """Return the scaling by what all sites told.
+    """Return the scaling that follows from all sites' sums.
 
     Examples
     --------
     >>> rows = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> told = [GroupSums(sender=name, receiver="coordinator", round=0, sums=s, counts=n)
-    ...         for name, (s, n) in {"a": scaling_sums(rows[:1], "standard"),
-    ...                              "b": scaling_sums(rows[1:], "standard")}.items()]
-    >>> scaling = add_scaling(told, "standard", np.array([True]))
+    >>> releases = [GroupSums(sender=name, receiver="coordinator", round=0, sums=s, counts=n)
+    ...             for name, (s, n) in {"a": sum_columns(rows[:1], "standard"),
+    ...                                  "b": sum_columns(rows[1:], "standard")}.items()]
+    >>> scaling = combine_sums(releases, "standard", np.array([True]))
     >>> scaling.center, scaling.scale ** 2
     (array([3.]), array([5.]))
     """
-    counts = np.array([float(one.counts[0]) for one in told])
-    sums, squares = np.split(np.array([one.sums[0] for one in told]), 2, axis=1)
+    counts = np.array([float(release.counts[0]) for release in releases])
+    sums, squares = np.split(np.array([release.sums[0] for release in releases]), 2, axis=1)
     total = counts.sum()
     center = sums.sum(axis=0) / total
     if method == "robust":
         scale = squares.sum(axis=0) / total
     else:
-        apart = counts[:, None] * (sums / counts[:, None] - center) ** 2
-        variance = (squares.sum(axis=0) + apart.sum(axis=0)) / total
+        between_sites = counts[:, None] * (sums / counts[:, None] - center) ** 2
+        variance = (squares.sum(axis=0) + between_sites.sum(axis=0)) / total
         if method == "overall" and numeric.any():
             middle = center[numeric].mean()
             variance = (variance + (center - middle) ** 2)[numeric].mean() * np.ones_like(center)

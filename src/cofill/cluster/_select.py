@@ -7,32 +7,42 @@ what k-means releases, and for stability a table of how many of its rows got whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 from jaxtyping import Float
 
-from cofill.cluster._kmeans import KMeansSettings, kmeans_steps
-from cofill.cluster._lloyd import lloyd, nearest, spread_out
-from cofill.cluster._rows import Table, require_groups
+from cofill.cluster._agreement import AGREE_ON_SCALING, read_scales, send_scales
+from cofill.cluster._kmeans import received_centers, send_centers
+from cofill.cluster._kmeans_settings import KMeansSettings
+from cofill.cluster._lloyd import choose_centers, lloyd, nearest
+from cofill.cluster._parties import (
+    ClusterCoordinator,
+    ClusterSite,
+    received_sums,
+    start_federation,
+)
+from cofill.cluster._protocol import run_kmeans
+from cofill.cluster._rows import SiteRows, gather_rows, require_groups
 from cofill.cluster._scale import Scaling
-from cofill.cluster._site import SCALING, ClusterSite, Conductor, sums_of, told_model
 from cofill.errors import SettingError
 from cofill.metrics import ari
-from cofill.privacy import GroupSums, Ledger
-from cofill.protocol import COORDINATOR, Federation, Step, run_steps
+from cofill.privacy import Ledger
+from cofill.protocol import Inbox, Outbox, Step, one_by_one, run_steps
 
 __all__ = ["Selection", "choose_k"]
 
 _HALVES, _REFERENCE = 11, 12  # purposes of random numbers
-_REFERENCE_ROWS = 2_000
+_REFERENCE_ROWS = 2_000  # at most, to limit the time; sums are scaled up to all rows
+
+Sites = Mapping[str, SiteRows]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which number of groups was chosen, and why.
+    """The number of groups that was chosen, and the scores of all that were tried.
 
     Attributes
     ----------
@@ -68,7 +78,7 @@ class Selection:
 
 
 def choose_k(
-    tables: Mapping[str, Table],
+    data: Any,
     ks: Sequence[int],
     *,
     method: str = "stability",
@@ -80,8 +90,8 @@ def choose_k(
 
     Parameters
     ----------
-    tables
-        Every site's rows; see `gather`.
+    data
+        Rows, or ``{site name: rows}``; see `FederatedKMeans.fit`.
     ks
         The numbers tried.
     method
@@ -99,62 +109,54 @@ def choose_k(
 
     Examples
     --------
-    >>> from cofill.cluster._rows import gather
     >>> rng = np.random.default_rng(0)
     >>> rows = np.concatenate([rng.normal(size=(50, 2)) + at for at in ([0, 0], [9, 0], [0, 9])])
-    >>> choose_k(gather(rows), (2, 3, 4, 5)).k
+    >>> choose_k(rows, (2, 3, 4, 5)).k
     3
     """
-    chosen = tuple(sorted({int(k) for k in ks}))
-    if not chosen:
+    numbers = tuple(sorted({int(k) for k in ks}))
+    if not numbers:
         raise SettingError("ks must name at least one number of groups, got none")
     if method not in ("gap", "stability"):
         raise SettingError(f"choose must be gap or stability, got {method!r}")
     if repeats < 2:
         raise SettingError(f"repeats must be at least 2, got {repeats}")
-    for k in (chosen[0], chosen[-1]):
-        require_groups(tables, k)
-    if method == "stability":
-        return _stability(tables, chosen, scale, repeats, seed)
-    return _gap(tables, chosen, scale, repeats, seed)
+    sites = gather_rows(data)
+    for k in (numbers[0], numbers[-1]):
+        require_groups(sites, k)
+    score = _score_stability if method == "stability" else _score_gap
+    at, scores, errors, ledger = score(sites, numbers, scale, repeats, seed)
+    return Selection(
+        numbers[at], method, numbers, tuple(scores.tolist()), tuple(errors.tolist()), ledger
+    )
 
 
-def _federation(
-    tables: Mapping[str, Table], settings: Any, scale: str, seed: int, ledger: Ledger
-) -> Federation[Any]:
-    kinds = next(iter(tables.values())).kinds
-    sites = {n: ClusterSite(n, t.rows, kinds, settings, scale, seed) for n, t in tables.items()}
-    conductor = Conductor(tuple(tables), kinds, settings, scale, seed)
-    return Federation(sites, ledger, conductor)
+_Scores = tuple[int, Float[np.ndarray, " ks"], Float[np.ndarray, " ks"], Ledger]
 
 
 def _fit(
-    tables: Mapping[str, Table], k: int, scale: str, seed: int, ledger: Ledger
-) -> Federation[Any]:
+    sites: Sites, k: int, scale: str, seed: int, ledger: Ledger
+) -> tuple[ClusterCoordinator, Ledger]:
     settings = KMeansSettings(k=k, restarts=4, rounds=20, seed_group=2)
-    federation = _federation(tables, settings, scale, seed, ledger)
-    run_steps((*SCALING, *kmeans_steps(settings)), [federation])
-    return federation
+    federation = run_kmeans(sites, settings, scale, seed, ledger=ledger)
+    return federation.coordinator, federation.ledger
 
 
-def _gap(
-    tables: Mapping[str, Table], ks: tuple[int, ...], scale: str, repeats: int, seed: int
-) -> Selection:
-    # The references are the coordinator's own: even rows with the mean and spread of the real ones,
-    # whose extremes nobody has to tell.
-    measured = _federation(tables, None, "standard", seed, Ledger())
-    run_steps(SCALING, [measured])
-    ledger, inertia, scaling = measured.ledger, [], None
+def _score_gap(sites: Sites, ks: tuple[int, ...], scale: str, repeats: int, seed: int) -> _Scores:
+    # The references are the coordinator's: even rows with the mean and spread of the real ones,
+    # whose extremes nobody has to release.
+    measured = start_federation(sites, None, "standard", seed)
+    run_steps(AGREE_ON_SCALING, [measured])
+    fits, ledger = [], measured.ledger
     for k in ks:
-        found = _fit(tables, k, scale, seed, ledger)
-        ledger, scaling = found.ledger, found.coordinator.scaling
-        inertia.append(float(found.coordinator.state.inertia[0]))
-    assert scaling is not None  # noqa: S101  (ks is not empty)
-    real = measured.coordinator.scaling
+        coordinator, ledger = _fit(sites, k, scale, seed, ledger)
+        fits.append(coordinator)
+    inertia = [float(coordinator.state.inertia[0]) for coordinator in fits]
+    real: Scaling = measured.coordinator.scaling
     middle = np.where(real.numeric, real.center, 0.5)
     half = np.where(real.numeric, np.sqrt(3) * real.scale, 0.5)
-    low, high = scaling.apply(np.array([middle - half, middle + half]))
-    total = sum(map(len, tables.values()))
+    low, high = fits[-1].scaling.apply(np.array([middle - half, middle + half]))
+    total = sum(map(len, sites.values()))
     n = min(total, _REFERENCE_ROWS)
     rng = np.random.default_rng([seed, _REFERENCE])
     references = np.array(
@@ -167,14 +169,13 @@ def _gap(
     logs = np.log(np.maximum(references, tiny))
     gaps = logs.mean(axis=0) - np.log(np.maximum(inertia, tiny))
     errors = logs.std(axis=0) * np.sqrt(1 + 1 / repeats)
-    at = first_enough(gaps, errors)
-    return Selection(ks[at], "gap", ks, _floats(gaps), _floats(errors), ledger)
+    return first_enough(gaps, errors), gaps, errors, ledger
 
 
 def first_enough(gaps: Float[np.ndarray, " ks"], errors: Float[np.ndarray, " ks"]) -> int:
-    """Return the first place whose gap is not below the next one's less its error.
+    """Return the first position whose gap is not below the next one's less its error.
 
-    Where there is none, the place of the largest gap.
+    Where there is none, the position of the largest gap.
 
     Examples
     --------
@@ -187,103 +188,81 @@ def first_enough(gaps: Float[np.ndarray, " ks"], errors: Float[np.ndarray, " ks"
 
 def _reference_inertia(rows: np.ndarray, k: int, rng: np.random.Generator) -> float:
     ones = np.ones(len(rows))
-    return min(lloyd(rows, ones, spread_out(rows, ones, k, rng), rounds=30)[2] for _ in range(2))
+    return min(lloyd(rows, ones, choose_centers(rows, ones, k, rng), rounds=30)[2] for _ in (1, 2))
 
 
-def _stability(
-    tables: Mapping[str, Table], ks: tuple[int, ...], scale: str, repeats: int, seed: int
-) -> Selection:
+def _score_stability(
+    sites: Sites, ks: tuple[int, ...], scale: str, repeats: int, seed: int
+) -> _Scores:
     ledger, agreement = Ledger(), np.zeros((len(ks), repeats))
     for row, k in enumerate(ks):
         for repeat in range(repeats):
-            agreement[row, repeat], ledger = _agreement(tables, k, scale, seed, repeat, ledger)
+            agreement[row, repeat], ledger = _agreement(sites, k, scale, seed, repeat, ledger)
     means = agreement.mean(axis=1)
     errors = agreement.std(axis=1, ddof=1) / np.sqrt(repeats)
     # Coarse groups are easily stable: of those as stable as the best, the finest.
     top = int(means.argmax())
     at = int(np.flatnonzero(means >= means[top] - errors[top])[-1])
-    return Selection(ks[at], "stability", ks, _floats(means), _floats(errors), ledger)
+    return at, means, errors, ledger
 
 
 def _agreement(
-    tables: Mapping[str, Table], k: int, scale: str, seed: int, repeat: int, ledger: Ledger
+    sites: Sites, k: int, scale: str, seed: int, repeat: int, ledger: Ledger
 ) -> tuple[float, Ledger]:
     """Return the agreement of the groups found in two halves, on all rows."""
-    halves: tuple[dict[str, Table], dict[str, Table]] = ({}, {})
-    for name, table in tables.items():
+    halves: tuple[dict[str, SiteRows], dict[str, SiteRows]] = ({}, {})
+    for name, site in sites.items():
         words = [seed, _HALVES, repeat, crc32(name.encode())]
-        order = np.random.default_rng(words).permutation(len(table))
-        parts = (order, order) if len(table) < 2 else np.array_split(order, 2)
+        order = np.random.default_rng(words).permutation(len(site))
+        parts = (order, order) if len(site) < 2 else np.array_split(order, 2)
         for half, part in zip(halves, parts, strict=True):
-            half[name] = Table(table.rows[part], table.kinds, table.ids[part])
-    models = []
+            half[name] = replace(site, rows=site.rows[part])
+    fits = []
     for half in halves:
-        found = _fit(half, k, scale, seed, ledger)
-        ledger = found.ledger
-        models.append((found.coordinator.scaling, found.coordinator.state.centers[0]))
-    asked = _federation(tables, scale, "none", seed, ledger)
-    asked.coordinator = asked.coordinator.with_(state=models)
-    run_steps(_COMPARE, [asked])
-    return asked.coordinator.state, asked.ledger
+        coordinator, ledger = _fit(half, k, scale, seed, ledger)
+        fits.append((coordinator.scaling, coordinator.state.centers[0]))
+    comparison = start_federation(sites, None, scale, seed, ledger=ledger)
+    comparison.coordinator = replace(comparison.coordinator, state=fits)
+    run_steps(_COMPARE, [comparison])
+    return comparison.coordinator.state, comparison.ledger
 
 
-def _send_centers(conductors: Sequence[Conductor], inboxes: Any, report_progress: Any) -> list[Any]:
+def _send_halves(
+    coordinator: ClusterCoordinator, inbox: Inbox
+) -> tuple[ClusterCoordinator, Outbox]:
     """Send both halves' centres, each with its scaling."""
-    results = []
-    for conductor in conductors:
-        parts = [
-            np.concatenate([scaling.center, scaling.scale, centers.reshape(-1)])
-            for scaling, centers in conductor.state
-        ]
-        results.append((conductor, conductor.to_all(0, np.concatenate(parts))))
-    return results
+    scalings = {str(half): scaling for half, (scaling, _) in enumerate(coordinator.state)}
+    centers = np.stack([centers for _, centers in coordinator.state])
+    sent = send_centers(coordinator, 0, centers, np.zeros(2, bool), 0)
+    return coordinator, [*send_scales(coordinator, scalings), *sent]
 
 
-def _compare(sites: Sequence[ClusterSite], inboxes: Any, report_progress: Any) -> list[Any]:
+def _compare_halves(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     """Release how many rows are in each group of the first half and each of the second."""
-    results = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        model = told_model(inbox)
-        assert model is not None  # noqa: S101  (the step before sends it)
-        labels, columns = [], len(site.kinds)
-        for part in np.split(model.weights, 2):
-            center, scale, *centers = part.reshape(-1, columns)
-            own = Scaling(site.settings, site.kinds.is_numeric, center, scale)
-            labels.append(nearest(own.apply(site.rows), np.array(centers))[0])
-        k = len(model.weights) // (2 * columns) - 2
-        counts = np.bincount(labels[0] * k + labels[1], minlength=k * k).reshape(k, k)
-        release = GroupSums(
-            sender=site.name,
-            receiver=COORDINATOR,
-            round=0,
-            sums=counts.astype(np.float64),
-            counts=counts.sum(axis=1).astype(np.float64),
-        )
-        results.append((site, [release]))
-    return results
+    scalings, both_centers = read_scales(site, inbox), received_centers(site, inbox).centres
+    first, second = (
+        nearest(scalings[str(half)].apply(site.rows), centers)[0]
+        for half, centers in enumerate(both_centers)
+    )
+    k = both_centers.shape[1]
+    counts = np.bincount(first * k + second, minlength=k * k).reshape(k, k).astype(np.float64)
+    return site, [site.release_sums(0, counts, counts.sum(axis=1))]
 
 
-def _add_agreement(
-    conductors: Sequence[Conductor], inboxes: Any, report_progress: Any
-) -> list[Any]:
-    """Add the tables up and score them."""
-    results = []
-    for conductor, inbox in zip(conductors, inboxes, strict=True):
-        k = len(conductor.state[0][1])
-        counts = np.sum([one.sums for one in sums_of(conductor, inbox, (k, k))], axis=0)
-        # The index needs only the table: a pair of labels for each cell, as often as it was met.
-        often = counts.astype(int).ravel()
-        one, two = (np.repeat(index.ravel(), often) for index in np.indices((k, k)))
-        results.append((conductor.with_(state=ari(one, two)), []))
-    return results
+def _score_halves(
+    coordinator: ClusterCoordinator, inbox: Inbox
+) -> tuple[ClusterCoordinator, Outbox]:
+    """Add the sites' tables up and score them."""
+    k = len(coordinator.state[0][1])
+    counts = np.sum([sums.sums for sums in received_sums(coordinator, inbox, (k, k))], axis=0)
+    # The index needs only the table: a pair of labels for each cell, as often as it was met.
+    repeats = counts.astype(int).ravel()
+    first, second = (np.repeat(index.ravel(), repeats) for index in np.indices((k, k)))
+    return replace(coordinator, state=ari(first, second)), []
 
 
 _COMPARE = (
-    Step("send centres", _send_centers, "coordinator"),
-    Step("compare halves", _compare),
-    Step("add up agreement", _add_agreement, "coordinator"),
+    Step("send centres", one_by_one(_send_halves), "coordinator"),
+    Step("compare halves", one_by_one(_compare_halves)),
+    Step("add up agreement", one_by_one(_score_halves), "coordinator"),
 )
-
-
-def _floats(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(v) for v in values)

@@ -6,57 +6,55 @@ With noise the starts are drawn without looking at any row, so that they cost no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from cofill.cluster._lloyd import add_up, lloyd, nearest, spread_out
+from cofill.cluster._kmeans_settings import KMeansSettings
+from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups
+from cofill.cluster._noise import GroupNoise
 from cofill.errors import DataError
 from cofill.privacy import GroupSums
 
-if TYPE_CHECKING:
-    from cofill.cluster._kmeans import KMeansSettings
-
-__all__ = ["data_free_starts", "joined_starts", "local_groups"]
+__all__ = ["draw_starts", "join_starts", "summarise_locally"]
 
 
-def local_groups(
+def summarise_locally(
     rows: Float[np.ndarray, "n d"], settings: KMeansSettings, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums and counts of a site's own groups, none of fewer than `seed_group` rows."""
-    wanted = settings.local_groups or 2 * settings.k
+) -> tuple[Float[np.ndarray, "groups d"], Float[np.ndarray, " groups"]]:
+    """Return sums and counts of groups of a site's rows, none of fewer than `seed_group` rows."""
     if len(rows) < settings.seed_group:
         return np.zeros((1, rows.shape[1])), np.zeros(1)
     ones = np.ones(len(rows))
-    start = spread_out(rows, ones, min(wanted, len(rows)), rng)
+    groups = settings.local_groups or 2 * settings.k
+    start = choose_centers(rows, ones, min(groups, len(rows)), rng)
     centers, labels, _ = lloyd(rows, ones, start, rounds=20)
     while True:
         # The smallest group joins its neighbour until no centroid stands for a few people.
         members = np.bincount(labels, minlength=len(centers))
-        small = int(members.argmin())
-        if members[small] >= settings.seed_group or len(centers) == 1:
-            return add_up(rows, labels, len(centers))
-        centers = np.delete(centers, small, axis=0)
+        smallest = int(members.argmin())
+        if members[smallest] >= settings.seed_group or len(centers) == 1:
+            return sum_groups(rows, labels, len(centers))
+        centers = np.delete(centers, smallest, axis=0)
         labels, _ = nearest(rows, centers)
 
 
-def joined_starts(
-    told: Sequence[GroupSums], settings: KMeansSettings, rng: np.random.Generator
+def join_starts(
+    releases: Sequence[GroupSums], settings: KMeansSettings, rng: np.random.Generator
 ) -> Float[np.ndarray, "starts k d"]:
     """Return starting centres by weighted k-means++ and k-means over all sites' centroids."""
-    counts = np.concatenate([one.counts for one in told])
-    sums = np.concatenate([one.sums for one in told])
-    there = counts > 0
-    if not there.any():
+    counts = np.concatenate([release.counts for release in releases])
+    sums = np.concatenate([release.sums for release in releases])
+    filled = counts > 0
+    if not filled.any():
         raise DataError(
             f"every site has fewer than {settings.seed_group} rows, so none may propose starting "
             "centres; set seed_group lower if a centroid of fewer may leave its site"
         )
-    points, weights = sums[there] / counts[there, None], counts[there]
+    points, weights = sums[filled] / counts[filled, None], counts[filled]
     starts = []
     for _ in range(settings.starts):
-        start = spread_out(points, weights, settings.k, rng)
+        start = choose_centers(points, weights, settings.k, rng)
         if len(start) < settings.k:
             # Too few centroids: the rest start between them, a little aside.
             spread = points.std(axis=0) + 1e-3
@@ -67,13 +65,11 @@ def joined_starts(
     return np.array(starts)
 
 
-def data_free_starts(
-    columns: int, settings: KMeansSettings, rng: np.random.Generator
+def draw_starts(
+    columns: int, k: int, noise: GroupNoise, rng: np.random.Generator
 ) -> Float[np.ndarray, "1 k d"]:
-    """Return starting centres that no row has a part in: far apart within half the clip norm."""
-    assert settings.noise is not None  # noqa: S101  (the caller's case)
-    drawn = rng.normal(size=(64 * settings.k, columns))
-    order = 2 if settings.noise.mechanism == "gaussian" else 1
-    drawn /= np.linalg.norm(drawn, ord=order, axis=1, keepdims=True)
-    drawn *= float(settings.noise.clip) / 2
-    return spread_out(drawn, np.ones(len(drawn)), settings.k, rng)[None]
+    """Return starting centres that depend on no row: far apart within half the clip norm."""
+    drawn = rng.normal(size=(64 * k, columns))
+    drawn /= np.linalg.norm(drawn, ord=noise.norm, axis=1, keepdims=True)
+    drawn *= float(noise.clip) / 2
+    return choose_centers(drawn, np.ones(len(drawn)), k, rng)[None]

@@ -38,7 +38,7 @@ PROTOCOLS.add(
 )
 PROTOCOLS.add(
     "cluster",
-    "cofill.network._groups:Grouping",
+    "cofill.cluster:ClusterProtocol",
     "split by row: groups of all sites' individuals by k-means",
 )
 PROTOCOLS.add(

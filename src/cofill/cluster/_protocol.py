@@ -1,0 +1,224 @@
+"""The protocol of federated k-means, split by row: sums and counts of groups leave a site.
+
+``describe columns → agree on columns → measure → agree on a scaling → scale → summarise → choose
+starts``, then the rounds ``add up groups → move centres``, then ``assign → close``. Every
+individual's group stays at its site; the coordinator reports how large the error is. All sites take
+part to the end: without the rows of one, the centres would be different.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cofill.cluster._agreement import AGREE_ON_COLUMNS, AGREE_ON_SCALING
+from cofill.cluster._assignments import describe_groups
+from cofill.cluster._kmeans import kmeans_steps
+from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
+from cofill.cluster._noise import GroupNoise
+from cofill.cluster._parties import (
+    ClusterCoordinator,
+    ClusterSite,
+    UnscaledClusterCoordinator,
+    UnscaledClusterSite,
+    start_federation,
+)
+from cofill.cluster._rows import SiteRows
+from cofill.errors import DataError, SettingError
+from cofill.privacy import Ledger, RunFigures
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    Federation,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    run_protocol,
+)
+from cofill.views import MultiView
+
+__all__ = ["ClusterProtocol", "run_kmeans"]
+
+_SETTINGS = tuple(field.name for field in fields(KMeansSettings))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterProtocol(AbstractProtocol):
+    """Groups of all sites' individuals by k-means; views must be complete.
+
+    Parameters
+    ----------
+    members
+        Who takes part, and the views that they share.
+    settings
+        How k-means is run.
+    scale
+        How columns are scaled; see `FederatedKMeans`.
+    seed
+        Start of all randomness.
+
+    Examples
+    --------
+    >>> members = Membership({"lab": ("blood",), "ward": ("blood",)}, ("blood",))
+    >>> protocol = ClusterProtocol.from_settings({"k": 3, "rounds": 1}, members)
+    >>> [step.name for step in protocol.steps][4:]
+    ['scale', 'summarise', 'choose starts', 'add up groups', 'move centres', 'assign', 'close']
+    """
+
+    name: ClassVar[str] = "cluster"
+    members: Membership
+    settings: KMeansSettings
+    scale: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.require_by_row(self.members)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:
+        """Return the protocol for settings of plain types."""
+        cls.require_known(settings, (*_SETTINGS, "scale", "seed"))
+        if not isinstance(settings.get("k"), int):
+            raise SettingError(f"k must be given as a whole number, got {settings.get('k')!r}")
+        options = {name: settings[name] for name in _SETTINGS if name in settings}
+        try:
+            if options.get("noise") is not None:
+                options["noise"] = GroupNoise(**options["noise"])
+            kmeans = KMeansSettings(**options)
+            seed = int(settings.get("seed", 0))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of cluster must have the types of FederatedKMeans' parameters; got "
+                f"{', '.join(settings)}"
+            ) from None
+        return cls(members, kmeans, settings.get("scale", "auto"), seed)
+
+    @cached_property
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Columns, scaling, starting centres, as many rounds as there may be, groups."""
+        return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
+
+    @property
+    def _assign_step(self) -> int:
+        return len(self.steps) - 2
+
+    def may_be_missed(self, number: int) -> bool:
+        """Return whether a step is a round, for rounds after the last that moves are left out."""
+        return self.steps[number].name == "add up groups"
+
+    def next_step(self, number: int, coordinator: Any) -> int:
+        """Return the step after one of the coordinator's: ``assign`` once all starts stand."""
+        state = getattr(coordinator, "state", None)
+        stands = isinstance(state, KMeansState) and not state.running.any()
+        return self._assign_step if stands and number < self._assign_step else number + 1
+
+    # --- parties ------------------------------------------------------------------------------
+
+    def start_site(self, data: LocalData) -> dict[str, UnscaledClusterSite]:
+        """Return the site with those of its views that are shared."""
+        views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
+        return {
+            data.site: UnscaledClusterSite(data.site, views, self.settings, self.scale, self.seed)
+        }
+
+    def start_coordinator(self) -> UnscaledClusterCoordinator:
+        """Return a coordinator that knows nobody's columns."""
+        return UnscaledClusterCoordinator(
+            self.members.sites, self.members.shared_views, self.settings, self.scale, self.seed
+        )
+
+    def state_of(self, party: Any) -> dict[str, Any] | None:
+        """Return what a party has learned; None before it has columns."""
+        if isinstance(party, ClusterCoordinator):
+            return {"kinds": party.kinds, "scaling": party.scaling, "state": party.state}
+        if isinstance(party, ClusterSite):
+            return {name: getattr(party, name) for name in ("scaling", "labels", "confidence")}
+        return None
+
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
+        """Return the party with a state; a site reads and scales its rows once more."""
+        if data is None:
+            coordinator = self.start_coordinator()
+            return (
+                coordinator
+                if state is None
+                else replace(coordinator.with_kinds(state["kinds"]), **state)
+            )
+        unscaled = self.start_site(data)[name]
+        if state is None:
+            return unscaled
+        site = replace(unscaled.with_rows(MultiView(list(unscaled.views.values()))), **state)
+        return site if site.scaling is None else replace(site, rows=site.scaling.apply(site.rows))
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self, party: Any, data: LocalData) -> SiteResult:
+        """Return the groups of the site's individuals, and how many these are unless with noise."""
+        if not isinstance(party, ClusterSite) or party.labels is None or party.confidence is None:
+            raise DataError(f"site {party.name!r} has not received the groups")
+        views = MultiView([data.views[name] for name in self.members.shared_views])
+        table, facts = describe_groups(
+            {party.name: views.ids},
+            party.labels,
+            party.confidence,
+            k=self.settings.k,
+            id_name=next(iter(views.values())).id_name,
+        )
+        rows = len(party.labels)
+        figures = RunFigures(
+            sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
+        )
+        return SiteResult(
+            {"assignments": table},
+            {"clustering.json": json.dumps({**facts, "scale": party.scale}) + "\n"},
+            # An exact number of rows is not what the noise pays for.
+            figures if self.settings.noise is None else None,
+        )
+
+    def summarise(self, coordinator: Any) -> dict[str, Any]:
+        """Return rounds, sum of squared distances and cost of the best start."""
+        state = getattr(coordinator, "state", None)
+        if not isinstance(state, KMeansState):
+            return {}
+        inertia = float(state.inertia[0])
+        summary: dict[str, Any] = {
+            "k": self.settings.k,
+            "rounds": int(state.rounds[0]),
+            "inertia": inertia if np.isfinite(inertia) else None,
+        }
+        if self.settings.noise is not None:
+            summary["cost"] = self.settings.noise.cost()
+        return summary
+
+
+def run_kmeans(
+    sites: Mapping[str, SiteRows],
+    settings: KMeansSettings,
+    scale: str,
+    seed: int,
+    *,
+    ledger: Ledger | None = None,
+    init: np.ndarray | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Federation[ClusterSite]:
+    """Return the sites and their coordinator after k-means in this process.
+
+    The rows were compared when they were gathered, so that the protocol starts after the agreement
+    on columns. ``init`` are starting centres in the rows' units.
+    """
+    view = "rows"
+    members = Membership(dict.fromkeys(sites, (view,)), (view,))
+    federation = start_federation(sites, settings, scale, seed, ledger=ledger)
+    federation.coordinator = replace(federation.coordinator, state=init)
+    federation.next_step = len(AGREE_ON_COLUMNS)
+    protocol = ClusterProtocol(members, settings, scale, seed)
+    run_protocol(protocol, [federation], progress=progress)
+    return federation
