@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.ndimage import map_coordinates
+from sklearn.cluster import KMeans
 
 from cofill.cluster import (
     DeepClustering,
@@ -14,16 +15,15 @@ from cofill.cluster import (
     NetworkSettings,
     ObjectiveSettings,
     WarpSettings,
-    pooled_kmeans,
 )
 from cofill.cluster._augment import _read, neighbours, towards, warp
 from cofill.cluster._deep import _averaged, _gather, _homes, _start, _train_apart
 from cofill.cluster._deep_settings import DeepState, plan_of
 from cofill.cluster._network import apply_network, first_weights
 from cofill.cluster._objective import Terms, entropy, head_terms, objective
+from cofill.cluster._parties import ClusterCoordinator, ClusterSite
 from cofill.cluster._rounds import new_weights, start_memory, train_round
-from cofill.cluster._rows import Kinds
-from cofill.cluster._site import ClusterSite, Conductor
+from cofill.cluster._rows import ColumnKinds
 from cofill.errors import DataError, SettingError, TrainingError
 from cofill.metrics import clustering_accuracy
 from cofill.privacy import Update
@@ -151,7 +151,7 @@ def tiny_plan(shape=(1, 4, 4), **changed):
         k=3, rounds=4, local_steps=3, batch=8, network=NetworkSettings((4,), (8,)), **changed
     )
     columns = 16
-    kinds = Kinds(tuple(map(str, range(columns))), (True,) * columns, shape)
+    kinds = ColumnKinds(tuple(map(str, range(columns))), (True,) * columns, shape)
     return plan_of(settings, kinds)
 
 
@@ -197,10 +197,10 @@ def test_sites_judge_the_common_model_and_not_what_they_make_of_it():
 
 def test_averaging_is_weighted_by_rows_and_keeps_the_best():
     settings = DeepSettings(k=2, restarts=3, finalists=1, rounds=10, trial=0.1)
-    kinds = Kinds(("x",), (True,))
+    kinds = ColumnKinds(("x",), (True,))
     shares = np.full((3, 2), 0.5, np.float32)
     state = DeepState(np.zeros((3, 4), np.float32), shares, np.arange(3), np.full(3, np.nan))
-    conductor = Conductor(("a", "b"), kinds, settings, "none", 0, None, state)
+    coordinator = ClusterCoordinator(("a", "b"), kinds, settings, "none", 0, None, state)
 
     def update(name, rows, value, doubt):
         return Update(
@@ -219,35 +219,35 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
 
     doubt = np.array([[0.5], [0.1], [0.4]])
     inbox = (update("b", 30, 4.0, doubt), update("a", 10, 0.0, doubt))
-    after = _averaged(conductor, inbox)
+    after = _averaged(coordinator, inbox)
     np.testing.assert_allclose(after.weights, np.full((1, 4), 3.0))
     assert after.restarts.tolist() == [1]
     assert after.objective[0] == pytest.approx(-0.5 * (4 * np.log(2) - 0.1))
     with pytest.raises(DataError, match="site 'b' has sent no update"):
-        _averaged(conductor, inbox[1:])
+        _averaged(coordinator, inbox[1:])
     with pytest.raises(DataError, match="refused"):
-        _averaged(conductor, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
+        _averaged(coordinator, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
     with pytest.raises(TrainingError, match="diverged"):
-        _averaged(conductor, (update("b", 30, np.nan, doubt), inbox[1]))
+        _averaged(coordinator, (update("b", 30, np.nan, doubt), inbox[1]))
 
 
 def test_each_restart_starts_at_one_site_and_comes_to_all():
     settings = DeepSettings(
         k=3, restarts=3, rounds=5, local_steps=3, batch=8, network=NetworkSettings((4,), (8,))
     )
-    kinds = Kinds(tuple(map(str, range(16))), (True,) * 16, (1, 4, 4))
+    kinds = ColumnKinds(tuple(map(str, range(16))), (True,) * 16, (1, 4, 4))
     rng, names = np.random.default_rng(0), ("a", "b")
     sites = [ClusterSite(n, rng.normal(size=(20, 16)), kinds, settings, "none", 0) for n in names]
-    begun = Conductor(names, kinds, settings, "none", 0)
+    begun = ClusterCoordinator(names, kinds, settings, "none", 0)
     homes = _homes(begun)
     assert sorted(len(home) for home in homes.values()) == [1, 2]
     assert sorted(np.concatenate(list(homes.values()))) == [0, 1, 2]
-    [(conductor, sent)] = _start([begun], [()], None)
-    first = conductor.state.weights
+    [(coordinator, sent)] = _start([begun], [()], None)
+    first = coordinator.state.weights
     inboxes = [tuple(r for r in sent if r.receiver == n) for n in names]
     result = _train_apart(sites, inboxes, None)
     updates = tuple(release for _, outbox in result for release in outbox)
-    [(gathered, models)] = _gather([conductor], [updates], None)
+    [(gathered, models)] = _gather([coordinator], [updates], None)
     for name, home in homes.items():
         [update] = [u for u in updates if u.sender == name]
         moved = update.change.reshape(len(home), -1)
@@ -256,18 +256,18 @@ def test_each_restart_starts_at_one_site_and_comes_to_all():
     assert [len(m.extras["restarts"]) for m in models] == [3, 3]
     assert all(site.memory is None for site, _ in result)
     with pytest.raises(DataError, match="has sent no update"):
-        _gather([conductor], [updates[:1]], None)
+        _gather([coordinator], [updates[:1]], None)
     with pytest.raises(DataError, match="refused"):
-        _gather([conductor], [(replace(updates[0], change=np.zeros(5)), updates[1])], None)
+        _gather([coordinator], [(replace(updates[0], change=np.zeros(5)), updates[1])], None)
 
 
 def test_fewer_restarts_than_sites_and_tables_that_start_from_k_means():
-    kinds, names = Kinds(("x",), (True,), (1, 1, 1)), tuple("abcdef")
-    few = Conductor(names, kinds, DeepSettings(restarts=2), "none", 3)
+    kinds, names = ColumnKinds(("x",), (True,), (1, 1, 1)), tuple("abcdef")
+    few = ClusterCoordinator(names, kinds, DeepSettings(restarts=2), "none", 3)
     assert {len(home) for home in _homes(few).values()} == {1}
     assert len(_homes(few)) == 2
     assert plan_of(DeepSettings(rounds=10, local_steps=4), kinds).apart == 16
-    assert plan_of(DeepSettings(), Kinds(("x",), (True,))).apart == 0
+    assert plan_of(DeepSettings(), ColumnKinds(("x",), (True,))).apart == 0
 
 
 # --- whole ------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_groups_of_digits_are_better_than_k_means_and_no_label_is_used(digits):
     ).fit(sites)  # fmt: skip
     truth = np.concatenate([labels[views_of_site.ids] for views_of_site in sites.values()])
     accuracy = clustering_accuracy(truth, model.labels_)
-    pooled = pooled_kmeans(views["image"].cells.astype(float), 10, restarts=3)[1]
+    pooled = KMeans(10, n_init=3, random_state=0).fit_predict(views["image"].cells.astype(float))
     assert accuracy > clustering_accuracy(labels, pooled) + 0.02
     np.testing.assert_array_equal(model.predict(sites)["site_1"], model.labels_by_site_["site_1"])
     assert model.restart_ == int(np.nanargmin(model.history_[-1]))

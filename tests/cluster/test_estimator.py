@@ -8,7 +8,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import cofill.cluster
-from cofill.cluster import DeepClustering, FederatedKMeans, GroupNoise, NetworkSettings
+from cofill.cluster import (
+    DeepClustering,
+    DeepSettings,
+    FederatedKMeans,
+    GroupNoise,
+    KMeansSettings,
+    NetworkSettings,
+)
+from cofill.cluster._estimator import _settings_of
 from cofill.errors import DataError
 from cofill.views import MultiView
 
@@ -65,24 +73,25 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(make, blobs):
 
 
 def test_progress_is_told(make, blobs):
-    told = []
-    make(4).fit(blobs[0], progress=lambda step, share: told.append((step, share)))
-    assert told[0] == ("measure", 0.0)
-    assert [share for _, share in told] == sorted(share for _, share in told)
+    reports = []
+    make(4).fit(blobs[0], progress=lambda step, share: reports.append((step, share)))
+    shares = [share for _, share in reports]
+    assert reports[0][0] == "measure"
+    assert shares == sorted(shares)
+    assert shares[0] < 0.1 < 0.9 < shares[-1] < 1
 
 
 def test_parameters_are_those_of_the_settings():
-    own = {"k", "init", "scale", "ks", "choose", "seed"}
-    from cofill.cluster import DeepSettings, KMeansSettings
-
+    others = {"k", "init", "scale", "ks", "choose", "seed"}
     for estimator, settings in ((FederatedKMeans, KMeansSettings), (DeepClustering, DeepSettings)):
-        given = estimator().get_params(deep=False)
+        parameters = estimator().get_params(deep=False)
         fields = settings.__dataclass_fields__
-        assert set(given) - own == set(fields) - {"k"}
-        made = estimator()._settings(7)
-        assert made == settings(k=7)
-    assert FederatedKMeans(3, noise=GroupNoise(1, 1))._settings(3).starts == 1
-    changed = DeepClustering(3, network=NetworkSettings((2,), (3,)))._settings(3)
+        assert set(parameters) - others == set(fields) - {"k"}
+        assert _settings_of(estimator(), settings, 7) == settings(k=7)
+    noisy = FederatedKMeans(3, noise=GroupNoise(1, 1))
+    assert _settings_of(noisy, KMeansSettings, 3).starts == 1
+    deep = DeepClustering(3, network=NetworkSettings((2,), (3,)))
+    changed = _settings_of(deep, DeepSettings, 3)
     assert changed.network.hidden == (3,)
 
 

@@ -19,10 +19,10 @@ def files(tmp_path, blobs):
     rows, labels = blobs
     ids = np.array([f"PERSON-{k:04d}" for k in range(len(rows))])
     order = np.random.default_rng(0).permutation(len(rows))
-    for site, own in (("north", order[:150]), ("south", order[150:])):
+    for site, members in (("north", order[:150]), ("south", order[150:])):
         for view, columns in (("lab", slice(0, 2)), ("scan", slice(2, 5))):
-            cells = {f"c{k}": v for k, v in enumerate(rows[own][:, columns].T)}
-            pc.write_csv(pa.table({"id": ids[own], **cells}), tmp_path / f"{site}_{view}.csv")
+            cells = {f"c{k}": v for k, v in enumerate(rows[members][:, columns].T)}
+            pc.write_csv(pa.table({"id": ids[members], **cells}), tmp_path / f"{site}_{view}.csv")
     sources = {
         f"{site}/{view}": str(tmp_path / f"{site}_{view}.csv")
         for site in ("north", "south")
@@ -48,12 +48,12 @@ def test_sites_files_become_everybodys_group(files, method, settings):
     assert list(table) == ["site", "id", "cluster", "confidence"]
     assert len(set(table["id"])) == len(truth)
     assert ari(np.array([truth[i] for i in table["id"]]), np.array(table["cluster"])) > 0.9
-    told = (folder / "out" / "clustering.json").read_text()
-    facts = json.loads(told)
+    text = (folder / "out" / "clustering.json").read_text()
+    facts = json.loads(text)
     assert facts["k"] == 4
     assert sum(facts["sizes"]) == 400
     assert facts["individuals"] == {"north": 150, "south": 250}
-    assert "PERSON" not in told
+    assert "PERSON" not in text
 
 
 def test_one_site_chooses_its_number_of_groups(files):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
-from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings, pooled_kmeans
-from cofill.cluster._lloyd import add_up, add_up_starts, lloyd, nearest, spread_out
-from cofill.cluster._starts import local_groups
+from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings
+from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups, sum_groups_of_starts
+from cofill.cluster._starts import summarise_locally
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ari
 from cofill.privacy import GaussianEvent, epsilon
@@ -25,23 +25,28 @@ def pooled_lloyd(rows, centers, **options):
     return model.set_params(**options).fit(rows)
 
 
+def best_inertia(rows, k, restarts):
+    """Scikit-learn's sum of squared distances, on pooled rows."""
+    return KMeans(k, n_init=restarts, random_state=0).fit(rows).inertia_
+
+
 @pytest.mark.parametrize("how", SPLITS)
 @pytest.mark.parametrize("scale", ["none", "standard", "overall"])
 def test_federated_rounds_are_pooled_rounds(blobs, deal, how, scale):
     rows, labels = blobs
     sites, order = deal(rows, labels, how)
     init = rows[labels < 2][:4]  # bad ones: several rounds
-    found = FederatedKMeans(4, init=init, scale=scale, tolerance=0, rounds=60).fit(sites)
-    scaled = found.scaling_.apply(rows)
+    model = FederatedKMeans(4, init=init, scale=scale, tolerance=0, rounds=60).fit(sites)
+    scaled = model.scaling_.apply(rows)
     if scale == "standard":
         np.testing.assert_allclose(scaled, StandardScaler().fit_transform(rows), atol=1e-9)
-    oracle = pooled_lloyd(scaled, found.scaling_.apply(init))
-    np.testing.assert_array_equal(found.labels_, oracle.labels_[order])
+    oracle = pooled_lloyd(scaled, model.scaling_.apply(init))
+    np.testing.assert_array_equal(model.labels_, oracle.labels_[order])
     np.testing.assert_allclose(
-        found.scaling_.apply(found.centers_), oracle.cluster_centers_, atol=1e-8
+        model.scaling_.apply(model.centers_), oracle.cluster_centers_, atol=1e-8
     )
-    assert found.inertia_ == pytest.approx(oracle.inertia_, rel=1e-10)
-    assert found.n_iter_ > 2
+    assert model.inertia_ == pytest.approx(oracle.inertia_, rel=1e-10)
+    assert model.n_iter_ > 2
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -50,14 +55,14 @@ def test_several_starts_at_once_are_each_start_alone(offset):
     rows = rng.normal(size=(300, 5)) + offset
     starts = rng.normal(size=(3, 4, 5)) + offset
     starts[1, 2] += 50  # a group without rows
-    sums, counts, squares = add_up_starts(rows, starts)
+    sums, counts, squares = sum_groups_of_starts(rows, starts)
     assert counts[1, 2] == 0
-    for start, *found in zip(starts, sums, counts, squares, strict=True):
+    for start, *model in zip(starts, sums, counts, squares, strict=True):
         labels, apart = nearest(rows, start)
-        alone, members = add_up(rows, labels, 4)
-        np.testing.assert_allclose(found[0], alone, rtol=1e-12, atol=1e-9)
-        np.testing.assert_array_equal(found[1], members)
-        np.testing.assert_allclose(found[2], np.bincount(labels, apart, 4), rtol=1e-8, atol=1e-9)
+        alone, members = sum_groups(rows, labels, 4)
+        np.testing.assert_allclose(model[0], alone, rtol=1e-12, atol=1e-9)
+        np.testing.assert_array_equal(model[1], members)
+        np.testing.assert_allclose(model[2], np.bincount(labels, apart, 4), rtol=1e-8, atol=1e-9)
 
 
 @given(
@@ -83,7 +88,7 @@ def test_order_of_sites_and_of_rows_changes_nothing(blobs, deal):
     first = FederatedKMeans(4, rounds=10).fit(sites)
     turned = FederatedKMeans(4, rounds=10).fit(dict(reversed(sites.items())))
     np.testing.assert_array_equal(first.centers_, turned.centers_)
-    mixed = {n: own[::-1] for n, own in sites.items()}
+    mixed = {name: site[::-1] for name, site in sites.items()}
     again = FederatedKMeans(4, init=first.centers_, rounds=10).fit(mixed)
     for name in sites:
         np.testing.assert_array_equal(
@@ -96,45 +101,45 @@ def test_starts_proposed_by_sites_find_planted_groups(blobs, deal, how):
     rows, labels = blobs
     sites, order = deal(rows, labels, how)
     for seed in range(4):
-        found = FederatedKMeans(4, seed=seed, rounds=10).fit(sites)
-        assert ari(labels[order], found.labels_) == 1.0
-    oracle = pooled_kmeans(found.scaling_.apply(rows), 4, restarts=3)
-    assert found.inertia_ == pytest.approx(oracle[2], rel=1e-6)
+        model = FederatedKMeans(4, seed=seed, rounds=10).fit(sites)
+        assert ari(labels[order], model.labels_) == 1.0
+    oracle = best_inertia(model.scaling_.apply(rows), 4, 3)
+    assert model.inertia_ == pytest.approx(oracle, rel=1e-6)
 
 
 def test_federated_is_as_good_as_pooled_where_groups_overlap(deal):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 4))
     sites, _ = deal(rows, rng.integers(3, size=500), "even")
-    found = FederatedKMeans(6, scale="none", restarts=8, rounds=40).fit(sites)
-    assert found.inertia_ <= 1.03 * pooled_kmeans(rows, 6, restarts=5)[2]
+    model = FederatedKMeans(6, scale="none", restarts=8, rounds=40).fit(sites)
+    assert model.inertia_ <= 1.03 * best_inertia(rows, 6, 5)
 
 
 def test_golden_round():
     # Centres 0 and 10; rows 1, 2 at a and 9 at b: means 1.5 and 9, squares .25 + .25 + 0.
-    found = FederatedKMeans(2, init=[[0.0], [10.0]], scale="none", rounds=1).fit(
+    model = FederatedKMeans(2, init=[[0.0], [10.0]], scale="none", rounds=1).fit(
         {"a": np.array([[1.0], [2.0]]), "b": np.array([[9.0]])}
     )
-    assert found.centers_.tolist() == [[1.5], [9.0]]
-    assert (found.inertia_, found.n_iter_) == (0.5, 1)
-    assert found.confidence_[0] == pytest.approx(1 - 0.5 / 8)
+    assert model.centers_.tolist() == [[1.5], [9.0]]
+    assert (model.inertia_, model.n_iter_) == (0.5, 1)
+    assert model.confidence_[0] == pytest.approx(1 - 0.5 / 8)
 
 
 def test_only_sums_and_counts_leave_a_site(blobs, deal):
     rows, labels = blobs
     sites, _ = deal(rows, labels, "even")
-    found = FederatedKMeans(4, rounds=10).fit(sites)
-    kinds = {(e.kind, e.sender == "coordinator") for e in found.ledger_}
-    assert kinds == {("group-sums", False), ("model", True)}
+    model = FederatedKMeans(4, rounds=10).fit(sites)
+    kinds = {(e.kind, e.sender == "coordinator") for e in model.ledger_}
+    assert kinds == {("group-sums", False), ("column-scales", True), ("group-centres", True)}
     # Bytes leaving a site do not grow with its rows.
-    told = {e.facts.get("groups") for e in found.ledger_ if e.kind == "group-sums"}
-    assert max(told) <= 4 * 4
+    groups = {e.facts.get("groups") for e in model.ledger_ if e.kind == "group-sums"}
+    assert max(groups) <= 4 * 4
 
 
 def test_no_proposed_centroid_stands_for_few_people():
     rng = np.random.default_rng(1)
     rows = np.concatenate([rng.normal(size=(30, 2)), [[50.0, 50.0]], [[-40.0, 9.0]]])
-    sums, counts = local_groups(rows, KMeansSettings(k=5, seed_group=5), rng)
+    sums, counts = summarise_locally(rows, KMeansSettings(k=5, seed_group=5), rng)
     assert counts.min() >= 5
     assert counts.sum() == 32
     np.testing.assert_allclose(sums.sum(axis=0), rows.sum(axis=0))
@@ -152,7 +157,7 @@ def test_small_groups_are_withheld_when_asked(blobs):
     shown = FederatedKMeans(5, init=init, scale="none", rounds=9).fit(sites)
     hidden = FederatedKMeans(5, init=init, scale="none", min_group=3, rounds=9).fit(sites)
     np.testing.assert_allclose(shown.centers_[4], 500.0)
-    np.testing.assert_allclose(hidden.centers_[4], 480.0)  # nobody told where the one is
+    np.testing.assert_allclose(hidden.centers_[4], 480.0)  # nobody released where the one is
     np.testing.assert_allclose(hidden.centers_[:4], shown.centers_[:4])
 
 
@@ -160,12 +165,12 @@ def test_small_groups_are_withheld_when_asked(blobs):
 def test_noise_has_the_scale_it_states(mechanism):
     noise = GroupNoise(epsilon=2.0, clip=3.0, mechanism=mechanism, rounds=5)
     rng = np.random.default_rng(0)
-    sums, counts = noise.added(np.zeros((20_000, 1)), np.zeros(20_000), rng)
+    sums, counts = noise.add(np.zeros((20_000, 1)), np.zeros(20_000), rng)
     spread = noise.scale * (1 if mechanism == "gaussian" else np.sqrt(2))
     assert counts.std() == pytest.approx(spread, rel=0.03)
     assert sums.std() == pytest.approx(3.0 * spread, rel=0.03)
     order = 2 if mechanism == "gaussian" else 1
-    clipped = noise.clipped(rng.normal(size=(50, 4)) * 9)
+    clipped = noise.clip_rows(rng.normal(size=(50, 4)) * 9)
     assert np.linalg.norm(clipped, ord=order, axis=1).max() <= 3.0 + 1e-9
 
 
@@ -190,23 +195,23 @@ def test_noisy_groups_are_close_with_a_large_budget_and_rounds_are_fixed(blobs, 
         for s in range(3)
     ]
     assert max(scores) > 0.95
-    found = FederatedKMeans(4, scale="none", noise=noise).fit(sites)
-    assert found.n_iter_ == 7
-    assert np.isnan(found.inertia_)
-    assert found.cost_["epsilon"] == pytest.approx(2000.0, rel=0.01)
-    assert not found.cost_["guaranteed"]
-    sent = [e for e in found.ledger_ if e.kind == "group-sums"]
+    model = FederatedKMeans(4, scale="none", noise=noise).fit(sites)
+    assert model.n_iter_ == 7
+    assert np.isnan(model.inertia_)
+    assert model.cost_["epsilon"] == pytest.approx(2000.0, rel=0.01)
+    assert not model.cost_["guaranteed"]
+    sent = [e for e in model.ledger_ if e.kind == "group-sums"]
     assert len(sent) == 7 * 3  # nothing but the noisy rounds
 
 
 def test_what_noise_costs_is_in_the_ledger(blobs):
     noise = GroupNoise(epsilon=1.0, clip=100.0, mechanism="laplace", rounds=4)
-    found = FederatedKMeans(4, scale="none", noise=noise).fit(blobs[0])
-    sent = [e for e in found.ledger_ if e.kind == "group-sums"]
+    model = FederatedKMeans(4, scale="none", noise=noise).fit(blobs[0])
+    sent = [e for e in model.ledger_ if e.kind == "group-sums"]
     assert [e.epsilon for e in sent] == pytest.approx([0.25] * 4, rel=0.05)
     assert epsilon([e.event for e in sent], 0.0) == pytest.approx(1.0)
     again = FederatedKMeans(4, scale="none", noise=noise).fit(blobs[0])
-    assert not np.array_equal(again.centers_, found.centers_)  # nobody can repeat it
+    assert not np.array_equal(again.centers_, model.centers_)  # nobody can repeat it
     # Seeded noise is no guarantee, and the ledger does not claim one.
     seeded = FederatedKMeans(4, scale="none", noise=replace(noise, seed=1)).fit(blobs[0])
     assert {e.epsilon for e in seeded.ledger_ if e.kind == "group-sums"} == {None}
@@ -252,7 +257,7 @@ def test_lloyd_on_weights_is_lloyd_on_repeated_rows():
     repeated = lloyd(np.repeat(rows, often, axis=0), np.ones(often.sum()), start)
     np.testing.assert_allclose(weighted[0], repeated[0])
     assert weighted[2] == pytest.approx(repeated[2])
-    assert len(spread_out(np.zeros((5, 2)), np.ones(5), 3, rng)) == 1
+    assert len(choose_centers(np.zeros((5, 2)), np.ones(5), 3, rng)) == 1
 
 
 def test_nearest_keeps_its_digits_far_from_zero():
@@ -260,4 +265,4 @@ def test_nearest_keeps_its_digits_far_from_zero():
     labels, squares = nearest(rows, 1e6 + np.array([[0.0], [1.0]]))
     assert labels.tolist() == [0, 0]
     assert squares.tolist() == [0.0, 0.0625]
-    assert add_up(rows, labels, 3)[1].tolist() == [2.0, 0.0, 0.0]
+    assert sum_groups(rows, labels, 3)[1].tolist() == [2.0, 0.0, 0.0]

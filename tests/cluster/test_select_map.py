@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from cofill.cluster import FederatedKMeans, PlaneMap, choose_k, map_picture, plane_map
-from cofill.cluster._rows import gather
 from cofill.errors import DataError, SettingError
 
 
@@ -16,24 +15,25 @@ def test_the_planted_number_of_groups_is_found(deal, method, scale, how):
     labels = np.arange(240) % 4
     rows = np.random.default_rng(0).normal(size=(240, 3)) + 9 * np.eye(4)[labels, :3]
     sites, _ = deal(rows, labels, how)
-    chosen = choose_k(gather(sites), range(2, 6), method=method, scale=scale, repeats=2)
+    chosen = choose_k(sites, range(2, 6), method=method, scale=scale, repeats=2)
     assert chosen.k == 4
     assert [line["k"] for line in chosen.table() if line["chosen"]] == [4]
-    assert {e.kind for e in chosen.ledger} == {"group-sums", "model"}
+    sent = {"group-sums", "group-centres", "column-scales"}
+    assert {e.kind for e in chosen.ledger} == sent
 
 
 def test_rows_without_groups_have_no_gap():
     rows = np.random.default_rng(0).uniform(size=(200, 3))
-    chosen = choose_k(gather(rows), range(2, 6), method="gap")
+    chosen = choose_k(rows, range(2, 6), method="gap")
     assert max(chosen.scores) < 0.1
 
 
 def test_an_estimator_chooses_when_no_number_is_given(blobs):
-    found = FederatedKMeans(None, ks=(3, 4, 5), rounds=9).fit(blobs[0])
-    assert found.k_ == 4
-    assert found.get_params()["k"] is None
+    model = FederatedKMeans(None, ks=(3, 4, 5), rounds=9).fit(blobs[0])
+    assert model.k_ == 4
+    assert model.get_params()["k"] is None
     # What left for the choice is in the same ledger.
-    assert len(found.ledger_) > 2 * len(FederatedKMeans(4, rounds=9).fit(blobs[0]).ledger_)
+    assert len(model.ledger_) > 2 * len(FederatedKMeans(4, rounds=9).fit(blobs[0]).ledger_)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_estimator_chooses_when_no_number_is_given(blobs):
 )
 def test_a_choice_that_cannot_be_made_is_refused(blobs, ks, options, message):
     with pytest.raises(SettingError, match=message):
-        choose_k(gather(blobs[0]), ks, **options)
+        choose_k(blobs[0], ks, **options)
 
 
 def test_a_plane_is_that_of_most_variance(blobs):

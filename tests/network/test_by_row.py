@@ -14,7 +14,15 @@ from cofill.federate import FederatedCompletion
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
 from cofill.network._run_coordinator import run_in_process
-from cofill.privacy import Ledger, MaskedVector, MessageAddress, Update, decode_releases
+from cofill.privacy import (
+    Ledger,
+    MaskedVector,
+    MessageAddress,
+    SentLog,
+    Update,
+    decode_releases,
+    encode_releases,
+)
 from cofill.protocol import COORDINATOR, Federation, LocalData, run_protocol
 
 from .conftest import CANARY, ROUNDS, estimator_for, row_sites
@@ -394,9 +402,8 @@ def test_a_wrong_order_is_refused(rows_here, experiment, settings, words):
 GROUPS = {"k": 3, "restarts": 2, "rounds": 40, "seed": 3}
 
 
-def labels(federation, site: str) -> list[int]:
-    table = pq.read_table(federation.results(site) / "assignments.parquet")
-    return table.column("cluster").to_pylist()
+def assignments(federation, site: str) -> dict[str, list]:
+    return pq.read_table(federation.results(site) / "assignments.parquet").to_pydict()
 
 
 @pytest.mark.parametrize(
@@ -408,13 +415,12 @@ def test_groups_are_those_of_one_process(rows_here, stop):
     office = drive(federation, stop=stop)
     if stop is not None:
         office = drive(federation)  # taken up from what is on disk
-    wanted = FederatedKMeans(**GROUPS).fit(held)
-    assert office.result["inertia"] == wanted.inertia_
-    assert office.result["rounds"] == wanted.n_iter_ < 40
-    for site, groups in wanted.labels_by_site_.items():
-        assert labels(federation, site) == groups.tolist()
-    ledger = Ledger.load(federation.ledger("a"))
-    kinds = [e.kind for e in ledger]
+    estimator = FederatedKMeans(**GROUPS).fit(held)
+    assert office.result["inertia"] == estimator.inertia_
+    assert office.result["rounds"] == estimator.n_iter_ < 40
+    for site, groups in estimator.labels_by_site_.items():
+        assert assignments(federation, site)["cluster"] == groups.tolist()
+    kinds = [e.kind for e in Ledger.load(federation.ledger("a"))]
     assert kinds[0] == "columns"
     assert kinds[-1] == "figures"
     assert set(kinds[1:-1]) == {"group-sums"}
@@ -422,10 +428,46 @@ def test_groups_are_those_of_one_process(rows_here, stop):
     assert len(steps) < len(office.schedule.protocol.steps) // 2  # empty rounds are left out
 
 
-def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
+def test_both_drivers_of_one_protocol_send_the_same_bytes(rows_here, tmp_path):
     held = row_sites(whole=True)
+    network = rows_here("cluster", GROUPS, held)
+    protocol = network.schedule().protocol
+    runners = places_of(network)
+    run_in_process(network.office(), runners)
+    parties = {name: protocol.start_site(runners[name].data)[name] for name in held}
+    sent = SentLog(tmp_path / "sent")
+    local = Federation(parties, coordinator=protocol.start_coordinator(), sent=sent)
+    run_protocol(protocol, [local])
+    expected = {
+        (step.number, release.sender): encode_releases([release])
+        for step in sent
+        for release in step.releases
+    }
+    last = len(protocol.steps) - 2  # groups by the last centres; after it only the report
+    for name, runner in runners.items():
+        steps = [step for step in runner.folder.sent if step.number <= last]
+        assert {step.number for step in steps} >= {0, 2, last}  # of rounds only some are kept
+        for step in steps:
+            assert encode_releases(list(step.releases)) == expected[step.number, name]
+    for name in held:
+        result = protocol.finish(local.sites[name], runners[name].data)
+        assert assignments(network, name) == result.tables["assignments"].to_pydict()
+        text = (network.results(name) / "clustering.json").read_text()
+        assert text == result.texts["clustering.json"]
+        assert sum(json.loads(text)["sizes"]) == held[name].n_individuals
+
+
+def test_a_site_that_lacks_a_view_is_refused(rows_here):
+    views = {"a": ("u", "v"), "b": ("u",), "c": ("u", "v")}
+    federation = rows_here("cluster", GROUPS, row_sites(whole=True), views)
+    with pytest.raises(DataError, match=r"site 'b': 30 of 30 individuals are not in every view"):
+        drive(federation)
+
+
+def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
     noise = {"epsilon": 1.0, "clip": 1e8, "rounds": 3}
-    federation = rows_here("cluster", {"k": 2, "scale": "none", "noise": noise}, held)
+    settings = {"k": 2, "scale": "none", "noise": noise}
+    federation = rows_here("cluster", settings, row_sites(whole=True))
     budget = {"epsilon": 1.2, "only_guaranteed": True, "neighbours": "add or remove one"}
     for name, config in federation.configs.items():
         federation.configs[name] = replace(config, budget=budget)
@@ -433,10 +475,15 @@ def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
     assert office.result["cost"]["guaranteed"]
     kinds = [e.kind for e in Ledger.load(federation.ledger("a"))]
     assert kinds == ["columns", *["group-sums"] * 3]
-    again = RunOrder(new_run(), "cluster", federation.order.settings)
-    federation.order = again
+    federation.order = RunOrder(new_run(), "cluster", settings)
     with pytest.raises(SettingError, match=r"group-sums from 'a'.*is refused.*of 1.2"):
         drive(federation)
+
+
+def test_groups_with_noise_are_not_scaled_by_exact_figures(rows_here):
+    settings = {"k": 2, "noise": {"epsilon": 1.0, "clip": 1.0}}
+    with pytest.raises(SettingError, match="scale must be 'none' with noise"):
+        drive(rows_here("cluster", settings, row_sites(whole=True)))
 
 
 def test_a_site_that_is_missing_ends_the_groups(rows_here):

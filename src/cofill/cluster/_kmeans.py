@@ -143,8 +143,8 @@ def _sum_groups(site: ClusterSite, starts: np.ndarray, running: np.ndarray, numb
         sums[small], counts[small] = 0.0, 0.0
     release = site.release_sums(number, sums.reshape(-1, sums.shape[-1]), counts.reshape(-1))
     # Whoever knows the seed can subtract the noise, so that seeded noise guarantees nothing.
-    guaranteed = noise is not None and noise.seed is None
-    return replace(release, event=noise.event()) if guaranteed else release
+    event = None if noise is None or noise.seed is not None else noise.event()
+    return replace(release, event=event)
 
 
 def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:

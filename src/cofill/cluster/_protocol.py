@@ -101,9 +101,14 @@ class ClusterProtocol(AbstractProtocol):
             ) from None
         return cls(members, kmeans, settings.get("scale", "auto"), seed)
 
-    @cached_property
-    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
         """Columns, scaling, starting centres, as many rounds as there may be, groups."""
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[Step[Any], ...]:
+        # Made once: a driver asks for the steps hundreds of times in every step.
         return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
 
     @property
