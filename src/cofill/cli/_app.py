@@ -31,8 +31,6 @@ from cofill.cli._watch import watch
 from cofill.errors import CofillError, InputError
 from cofill.paths import keep_compiled_programs
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="cofill",
     no_args_is_help=True,

@@ -11,8 +11,6 @@ from cofill.cli._examples import examples
 from cofill.cli._options import AsJson, Quiet, Seed, numbers_between_commas
 from cofill.cli._show import entry_facts, entry_lines, print_result, say
 
-__all__ = ["attack", "list_attacks", "mean"]
-
 attack = typer.Typer(
     no_args_is_help=True, help="Attack a release, to know what it gives away before it is sent."
 )

@@ -30,8 +30,6 @@ from cofill.files import check_new_folder
 if TYPE_CHECKING:
     from cofill.audit import Audit
 
-__all__ = ["audit", "audit_commands"]
-
 audit = typer.Typer(
     no_args_is_help=True,
     help="Say what releases give away: attacks, guarantees, verdicts, and what to change.",

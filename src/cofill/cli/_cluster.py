@@ -25,8 +25,6 @@ from cofill.cli._show import console, print_result, progress_line, say
 if TYPE_CHECKING:
     from cofill.cluster import ClusterResult
 
-__all__ = ["cluster"]
-
 
 @examples(
     "cofill cluster --view lab=done/lab.csv --view scan=done/scan.csv --id person --k 5 "

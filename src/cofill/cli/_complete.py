@@ -36,8 +36,6 @@ from cofill.cli._show import (
 if TYPE_CHECKING:
     from cofill.completion import CompletionResult
 
-__all__ = ["complete", "methods", "show_result"]
-
 
 @examples(
     "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",

@@ -13,8 +13,6 @@ from cofill.cli._options import AsJson
 from cofill.cli._show import print_result
 from cofill.paths import data_folder
 
-__all__ = ["datasets"]
-
 datasets = typer.Typer(no_args_is_help=True, help="List, find and fetch data sets.")
 
 

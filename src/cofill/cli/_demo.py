@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cofill.audit import Audit
     from cofill.demo import Clinics, Demo
 
-__all__ = ["demo"]
-
 
 @examples("cofill demo --open", "cofill demo --out trial --seed 1")
 def demo(

@@ -23,8 +23,6 @@ from cofill.cli._options import AsJson
 from cofill.cli._show import console, print_result, say
 from cofill.paths import compiled_folder, data_folder
 
-__all__ = ["Finding", "doctor", "findings"]
-
 State = Literal["ok", "note", "problem"]
 _PORT = 8002  # of a coordinator unless federation.toml says otherwise
 _LITTLE_GIB = 2.0

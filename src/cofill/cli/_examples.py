@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["HEADING", "examples"]
-
 HEADING = "[bold]Examples[/bold]"
 Command = TypeVar("Command", bound=Callable[..., None])
 

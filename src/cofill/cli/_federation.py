@@ -23,8 +23,6 @@ else:
     # What typer hands over is of the class below its own, and tests check annotations.
     Context = typer.Context.__mro__[1]
 
-__all__ = ["coordinator", "federation", "federation_commands", "keys", "run_site", "site"]
-
 federation = typer.Typer(
     no_args_is_help=True, help="Set a federation of organisations up, run it, look at it."
 )

@@ -11,22 +11,6 @@ import typer
 
 from cofill.errors import SettingError
 
-__all__ = [
-    "AsJson",
-    "IdColumn",
-    "IdType",
-    "Ignored",
-    "Kinds",
-    "Open",
-    "Quiet",
-    "Seed",
-    "Settings",
-    "Views",
-    "numbers_between_commas",
-    "pairs",
-    "settings_of",
-]
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]

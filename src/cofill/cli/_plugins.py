@@ -18,8 +18,6 @@ from cofill.cli._show import entry_facts, entry_lines, print_result
 from cofill.errors import SettingError
 from cofill.registry import Registry
 
-__all__ = ["GROUP", "REGISTRIES", "add_plugins", "plugins"]
-
 GROUP = "cofill.commands"
 
 _ELSEWHERE = {"reproduce": "cofill-papers"}

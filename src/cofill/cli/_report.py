@@ -13,8 +13,6 @@ from cofill.cli._options import AsJson, Open, Quiet
 from cofill.cli._show import print_result
 from cofill.errors import SettingError
 
-__all__ = ["report"]
-
 
 @examples("cofill report demo/ --open", "cofill report results/ --out results.html")
 def report(

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from cofill.completion import Completed
     from cofill.metrics import ResultRecord
 
-__all__ = [
-    "POOLED_NOTE",
-    "ReportProgress",
-    "completed_table",
-    "console",
-    "entry_facts",
-    "entry_lines",
-    "evaluation_table",
-    "print_result",
-    "progress_line",
-    "say",
-]
-
 ReportProgress: TypeAlias = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
 

@@ -11,8 +11,6 @@ import typer
 from cofill.cli._examples import examples
 from cofill.cli._options import Open
 
-__all__ = ["watch"]
-
 
 @examples("cofill watch trial/ --open", "cofill watch kits/coordinator --host 0.0.0.0 --port 8080")
 def watch(

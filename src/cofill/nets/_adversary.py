@@ -18,8 +18,6 @@ from jaxtyping import Array, Float
 
 from cofill.nets._networks import MLP, AbstractNetwork, PRNGKey
 
-__all__ = ["OpposedEncoder", "reverse_gradient"]
-
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def reverse_gradient(values: Array, strength: float) -> Array:

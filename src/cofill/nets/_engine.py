@@ -23,18 +23,6 @@ from jaxtyping import Array, Bool, Int, PyTree
 from cofill.nets._private import private_gradient
 from cofill.nets._settings import DPSettings
 
-__all__ = [
-    "Batch",
-    "State",
-    "Trainer",
-    "advance",
-    "descend",
-    "make_optimizer",
-    "repeat_passes",
-    "shuffle_rows",
-    "start_training",
-]
-
 PACKED_ROWS = 1 << 16  # more rows would leave fewer than 15 random bits beside the row number
 
 Loss = Callable[[PyTree, PyTree, PyTree, Any], tuple[Array, tuple[PyTree, Any]]]

@@ -30,8 +30,6 @@ from cofill.nets._losses import Loss
 from cofill.nets._private import poisson_rows
 from cofill.nets._settings import TrainSettings, schedule_at
 
-__all__ = ["Program", "TaskData", "TaskState", "run_block", "score_batch", "start_tasks"]
-
 SMALLER_STEP = 0.1
 STEP_STREAM = 1 << 30  # far from the numbers of rows, which the order's random bits are drawn from
 

@@ -16,8 +16,6 @@ from jaxtyping import Array, Float, PyTree
 
 from cofill.errors import SettingError
 
-__all__ = ["Form", "flatten_network", "form_of"]
-
 
 @dataclass(frozen=True)
 class Form:

@@ -21,16 +21,6 @@ from cofill.nets._linear import Moments, patterns_of, ridge_predict
 from cofill.nets._losses import Block, expectations
 from cofill.nets._networks import forward
 
-__all__ = [
-    "PENALTIES",
-    "Fusion",
-    "FusionProblem",
-    "as_probabilities",
-    "ensemble",
-    "flagged",
-    "is_served",
-]
-
 PENALTIES = np.logspace(-5, 1, 13)
 """Of the ridge regression, relative to the inputs' mean square."""
 

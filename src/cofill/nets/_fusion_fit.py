@@ -32,8 +32,6 @@ from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import train
 
-__all__ = ["fit_fusions", "refine_fusions"]
-
 
 def fit_fusions(
     problems: Sequence[FusionProblem],

@@ -11,8 +11,6 @@ from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.nets._settings import TrainSettings
 
-__all__ = ["FusionSettings"]
-
 
 class _Chosen(NamedTuple):
     """Settings of a fusion of so many rows, none of them None."""

@@ -28,8 +28,6 @@ from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
 
-__all__ = ["DetailNet", "GridNet", "Layout", "gather_neighbours", "layout_of"]
-
 Params = dict[str, Any]
 
 

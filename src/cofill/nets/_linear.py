@@ -18,8 +18,6 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 
-__all__ = ["Moments", "patterns_of", "ridge_predict", "side_by_side"]
-
 
 @storable
 @dataclass(frozen=True)

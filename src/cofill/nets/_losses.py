@@ -21,17 +21,6 @@ from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
-__all__ = [
-    "Block",
-    "CellLoss",
-    "GroupDropout",
-    "Grouped",
-    "Loss",
-    "SquaredError",
-    "expectations",
-    "loss_blocks",
-]
-
 KINDS = ("squared", "bernoulli", "categorical")
 
 

@@ -25,17 +25,6 @@ from scipy.special import expit
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = [
-    "MLP",
-    "AbstractNetwork",
-    "Autoencoder",
-    "PRNGKey",
-    "Recipe",
-    "apply_rows",
-    "forward",
-    "recipe",
-]
-
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {

@@ -10,8 +10,6 @@ from scipy.stats import binom
 
 from cofill.nets._settings import DPSettings
 
-__all__ = ["OVERFLOW", "poisson_rows", "private_gradient", "sample_capacity"]
-
 OVERFLOW = 1e-12
 """Largest probability that a Poisson sample does not fit into its array."""
 

@@ -10,8 +10,6 @@ from jaxtyping import Array
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = ["DPSettings", "TrainSettings", "schedule_at"]
-
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine", "warmup-cosine")
 WARMUP_SHARE = 0.1

@@ -22,8 +22,6 @@ from cofill.nets._networks import PRNGKey, Recipe
 from cofill.nets._private import sample_capacity
 from cofill.nets._settings import TrainSettings
 
-__all__ = ["Group", "Task", "group_tasks", "round_up", "split_keys"]
-
 # Flipping bits of a task's key, on the host, keeps the choice of validation rows and training apart
 # from the initial weights without a program to compile.
 VALIDATION = np.uint32(0x5EED5EED)

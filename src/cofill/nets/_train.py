@@ -23,8 +23,6 @@ from cofill.nets._losses import Loss
 from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Group, Task, group_tasks
 
-__all__ = ["Trained", "train"]
-
 BLOCK_SECONDS = 0.5  # how long the host waits at most to report progress or to be interrupted
 CPU_CHUNK = 64  # networks whose step still fits a core's cache (16: 6.4 µs, 64: 5.8, 225: 5.2-6)
 SMALLEST_CHUNK = 4  # fewer networks are not worth a thread of their own

@@ -12,19 +12,6 @@ import numpy as np
 
 from cofill.errors import SettingError
 
-__all__ = [
-    "Figure",
-    "Line",
-    "Number",
-    "Numbers",
-    "bars",
-    "histogram",
-    "layout_of",
-    "lines",
-    "plain_words",
-    "series_colour",
-]
-
 Figure: TypeAlias = dict[str, Any]
 Number: TypeAlias = int | float
 Numbers: TypeAlias = Sequence[Number | None] | np.ndarray

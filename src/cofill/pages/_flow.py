@@ -9,8 +9,6 @@ import numpy as np
 from cofill.pages._figures import Figure, Number, plain_words, series_colour
 from cofill.pages._quantity import byte_size
 
-__all__ = ["flow"]
-
 
 def flow(links: Sequence[tuple[str, str, str, Number]]) -> Figure:
     """Return what went from whom to whom: senders on the left, receivers on the right.

@@ -9,25 +9,6 @@ from markupsafe import Markup, escape
 
 from cofill.pages._quantity import Quantity
 
-__all__ = [
-    "Cell",
-    "Part",
-    "badge",
-    "bullets",
-    "choice",
-    "code",
-    "columns",
-    "details",
-    "element",
-    "heading",
-    "hint",
-    "join",
-    "key_figures",
-    "note",
-    "paragraph",
-    "strong",
-]
-
 Tone: TypeAlias = Literal["plain", "good", "warn", "bad"]
 
 Part: TypeAlias = str | Quantity

@@ -15,8 +15,6 @@ from cofill.errors import SettingError
 from cofill.pages._html import Part, element, join
 from cofill.pages._table import scroll_area
 
-__all__ = ["image_rows", "picture"]
-
 
 def image_rows(
     rows: Mapping[str, Float[np.ndarray, "images height width"]],

@@ -8,8 +8,6 @@ import numpy as np
 
 from cofill.pages._figures import Figure, Number, Numbers, layout_of, plain_words
 
-__all__ = ["density", "heat_map"]
-
 _MOST_NUMBERS = 16  # columns; the digits of more of them overlap on a page of 1,000 pixels
 
 

@@ -17,8 +17,6 @@ from cofill.pages._html import Part, element, join
 from cofill.pages._plot import MARK, plotly_script
 from cofill.pages._quantity import Quantity
 
-__all__ = ["Page", "Section"]
-
 
 @dataclass(frozen=True)
 class Section:

@@ -13,8 +13,6 @@ from markupsafe import Markup
 
 from cofill.pages._html import Part, details, element
 
-__all__ = ["MARK", "plot", "plotly_script"]
-
 MARK = '<script type="application/json" class="figure">'
 """Where a plot's data begin; escaped words cannot spell it."""
 

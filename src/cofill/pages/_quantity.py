@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Quantity", "byte_size", "number"]
-
 
 @dataclass(frozen=True)
 class Quantity:

@@ -10,8 +10,6 @@ from cofill.errors import SettingError
 from cofill.pages._html import Cell, Part, element, hint, join
 from cofill.pages._quantity import Quantity, number
 
-__all__ = ["scroll_area", "table_html"]
-
 _SENTENCE = 60  # characters; the widest verdicts and names of the reports stay on one line below it
 
 

@@ -31,8 +31,6 @@ from cofill.privacy._events import (
 )
 from cofill.privacy._sgd import overflow_of
 
-__all__ = ["Method", "epsilon", "noise_for", "resolve_relation", "rough_epsilon"]
-
 Method = Literal["pld", "rdp"]
 
 # Grid of the privacy loss distributions: fine, but never of more than some 400,000 cells.

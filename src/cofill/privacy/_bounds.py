@@ -18,8 +18,6 @@ from jaxtyping import Float
 from cofill.errors import SettingError
 from cofill.privacy._checks import require_positive
 
-__all__ = ["Ball", "Bounds", "Box"]
-
 Norm = Literal[1, 2]
 
 

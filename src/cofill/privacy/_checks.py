@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from cofill.errors import SettingError
 
-__all__ = ["require_delta", "require_one_of", "require_positive", "require_whole"]
-
 
 def require_positive(name: str, value: float | int) -> None:
     """Raise a `SettingError` unless the value is finite and above 0."""

@@ -19,8 +19,6 @@ from cofill.privacy._checks import require_positive, require_whole
 from cofill.privacy._events import GaussianEvent
 from cofill.privacy._noise import Source, draw_noise, noise_generator, noise_step
 
-__all__ = ["SiteNoise", "clip_norm"]
-
 
 def clip_norm(vector: Float[np.ndarray, " size"], norm: float | int) -> Float[np.ndarray, " size"]:
     """Return the vector, shortened to an L2 norm where it is longer.

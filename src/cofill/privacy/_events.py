@@ -21,17 +21,6 @@ from cofill.codec import storable
 from cofill.errors import SettingError, StoreError
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 
-__all__ = [
-    "ComposedEvent",
-    "Event",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "Neighbours",
-    "SampledGaussianEvent",
-    "Unit",
-    "compose",
-]
-
 Neighbours: TypeAlias = Literal["replace one", "add or remove one"]
 Unit: TypeAlias = Literal["record", "site"]
 

@@ -11,8 +11,6 @@ from jaxtyping import Float, UInt64
 from cofill.errors import DataError
 from cofill.privacy._checks import require_positive, require_whole
 
-__all__ = ["FixedPoint"]
-
 
 @dataclass(frozen=True)
 class FixedPoint:

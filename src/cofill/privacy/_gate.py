@@ -22,8 +22,6 @@ from cofill.privacy._events import Event, Neighbours, Unit
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._release import Release, release_types
 
-__all__ = ["Budget", "Gate"]
-
 # At which ε of a site without a budget is written.
 _DELTA = 1e-5
 

@@ -12,8 +12,6 @@ from cofill.privacy._accounting import epsilon, resolve_relation
 from cofill.privacy._checks import require_delta, require_one_of
 from cofill.privacy._events import Event, Neighbours, Unit
 
-__all__ = ["Guarantee", "guarantee"]
-
 
 @storable
 @dataclass(frozen=True)

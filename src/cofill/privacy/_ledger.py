@@ -21,8 +21,6 @@ from typing import Any
 from cofill.errors import StoreError
 from cofill.privacy._events import Event
 
-__all__ = ["Ledger", "LedgerEntry"]
-
 _START = "0" * 64
 
 

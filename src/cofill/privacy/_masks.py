@@ -9,8 +9,6 @@ from jaxtyping import UInt64
 
 from cofill.privacy._sealing import agree_on_key, derive_key
 
-__all__ = ["commit", "expand_seed", "pair_mask"]
-
 
 def commit(seed: bytes) -> bytes:
     """Return a hash that binds to a random seed without telling it."""

@@ -32,8 +32,6 @@ from cofill.privacy._noise import NoiseKind, Source, draw_noise, noise_generator
 from cofill.privacy._release import Release, checked
 from cofill.privacy._wire import is_integer, is_text, of_floats, of_type
 
-__all__ = ["MeanDefence", "MeanNoise", "NoisyMean"]
-
 MeanNoise: TypeAlias = Literal["gaussian", "laplace", "laplace per coordinate"]
 
 # Rows are added up in steps of 2^-32 units: exact in 64 bits for up to 2^30 rows.

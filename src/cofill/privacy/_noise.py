@@ -21,8 +21,6 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["NoiseKind", "Source", "draw_noise", "noise_generator", "noise_step"]
-
 NoiseKind = Literal["gaussian", "laplace"]
 Source = np.random.Generator | int | None
 

@@ -26,15 +26,6 @@ from cofill.privacy._events import (
 )
 from cofill.privacy._wire import Check, is_text
 
-__all__ = [
-    "Release",
-    "checked",
-    "decode_releases",
-    "digest_of",
-    "encode_releases",
-    "release_types",
-]
-
 _MAX_RELEASES = 10_000  # in one message
 _EVENTS = (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
 _TYPES: dict[str, type[Release]] = {}

@@ -19,16 +19,6 @@ from cofill.privacy._wire import (
     of_floats,
 )
 
-__all__ = [
-    "ColumnScales",
-    "ColumnSummary",
-    "GroupCentres",
-    "GroupSums",
-    "ModelWeights",
-    "RunFigures",
-    "Update",
-]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _FromCoordinator(Release):

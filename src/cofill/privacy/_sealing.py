@@ -17,18 +17,6 @@ from dataclasses import dataclass
 
 from cofill.errors import DataError
 
-__all__ = [
-    "MessageAddress",
-    "agree_on_key",
-    "derive_key",
-    "has_signed",
-    "open_message",
-    "seal_message",
-    "sealing_public_key",
-    "sign",
-    "signing_public_key",
-]
-
 _NONCE = 12
 _TAG = 16
 _SIGNATURE = 64

@@ -25,8 +25,6 @@ from cofill.privacy._secure_releases import (
 from cofill.privacy._secure_sum import check_enough, check_roster
 from cofill.privacy._shamir import open_shares
 
-__all__ = ["deliver_shares", "make_rosters", "name_survivors", "unmask_sum"]
-
 
 def make_rosters(
     keys: Sequence[PublicKeys], *, threshold: int | None = None, sender: str = "coordinator"

@@ -12,15 +12,6 @@ from jaxtyping import UInt64
 from cofill.privacy._release import Release, checked
 from cofill.privacy._wire import is_count, is_integer, is_key, is_texts, is_words, map_of
 
-__all__ = [
-    "MaskedVector",
-    "PublicKeys",
-    "RevealedShares",
-    "Roster",
-    "SealedShares",
-    "Survivors",
-]
-
 _SHARE_BYTES = 33  # of one opened share: an element of the field
 
 

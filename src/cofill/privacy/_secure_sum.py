@@ -73,16 +73,6 @@ from cofill.privacy._secure_releases import (
 )
 from cofill.privacy._shamir import Entropy, share_secret
 
-__all__ = [
-    "Member",
-    "advertise_keys",
-    "check_enough",
-    "check_roster",
-    "mask_vector",
-    "reveal_shares",
-    "share_secrets",
-]
-
 _LEAST_SITES = 3
 _SHARE = 33  # bytes of a number of the shares' field, which is just above 256 bits
 _BOX = 12 + 2 * _SHARE + 16  # two shares, with the nonce and the tag of a sealed message

@@ -11,8 +11,6 @@ from cofill.errors import StoreError
 from cofill.files import read_document, write_atomically, write_json
 from cofill.privacy._release import Release, decode_releases, encode_releases
 
-__all__ = ["SentLog", "SentStep"]
-
 _FILE = re.compile(r"(\d{5,})-(.+)\.safetensors")
 _SECRETS = "cofill.secrets"
 

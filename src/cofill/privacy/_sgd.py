@@ -17,8 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 from cofill.privacy._checks import require_whole
 from cofill.privacy._events import SampledGaussianEvent
 
-__all__ = ["overflow_of", "sgd_event", "training_event"]
-
 # As nets.sample_capacity has it, which is not imported because nets loads JAX; a test keeps the
 # two equal.
 _OVERFLOW = 1e-12

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 
 from cofill.errors import DataError
 
-__all__ = ["Entropy", "open_shares", "share_secret"]
-
 Entropy = Callable[[int], bytes]
 
 # The least prime above 2^256: every 32-byte secret is a number of its field.

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Int
 
-__all__ = ["blind", "in_order", "no_tokens", "rows_of", "union"]
-
 _BYTES = 16
 _MANY = 10_000
 _ORDERS: dict[int, tuple[weakref.ref[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {}

@@ -23,16 +23,6 @@ from cofill.privacy._wire import (
 )
 from cofill.views import Feature, Kind
 
-__all__ = [
-    "BlindedIds",
-    "BlindingPart",
-    "CodeSpec",
-    "Codes",
-    "Columns",
-    "EncryptedIds",
-    "Needs",
-]
-
 
 @storable
 @dataclass(frozen=True)

@@ -7,25 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Check",
-    "is_bytes",
-    "is_count",
-    "is_figures",
-    "is_integer",
-    "is_key",
-    "is_text",
-    "is_texts",
-    "is_tokens",
-    "is_vector",
-    "is_words",
-    "is_words_or_floats",
-    "map_of",
-    "of_floats",
-    "of_type",
-    "one_of",
-]
-
 Check = Callable[[Any], bool]
 _TOKEN = np.dtype("S32")
 _MAX_TEXT = 200  # characters of a name

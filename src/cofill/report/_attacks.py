@@ -8,8 +8,6 @@ from typing import Any
 from cofill.pages import Cell, Part, Quantity, Section, bullets, note, paragraph, table_html
 from cofill.report._records import Records, headed_section
 
-__all__ = ["attacks"]
-
 
 def attacks(records: Records) -> Section | None:
     """Return the facts of every attack on a mean that were kept as JSON."""

@@ -27,8 +27,6 @@ from cofill.pages import (
 )
 from cofill.report._records import Records, headed_section
 
-__all__ = ["TONES", "audit"]
-
 TONES: Mapping[str, Any] = {
     "nothing about a person": "good",
     "not attacked": "plain",

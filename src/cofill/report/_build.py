@@ -25,8 +25,6 @@ from cofill.report._releases import releases
 from cofill.report._rounds import rounds
 from cofill.report._summary import summary
 
-__all__ = ["SECTIONS", "SectionMaker", "report_page", "write_report"]
-
 SectionMaker: TypeAlias = Callable[[Records], Section | None]
 
 SECTIONS: tuple[SectionMaker, ...] = (

@@ -10,8 +10,6 @@ from markupsafe import Markup
 from cofill.pages import Line, Part, Quantity, Section, bars, key_figures, lines, picture, plot
 from cofill.report._records import Record, Records, headed_section
 
-__all__ = ["clusters"]
-
 
 def clusters(records: Records) -> Section | None:
     """Return the groups of every clustering."""

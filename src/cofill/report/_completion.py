@@ -8,8 +8,6 @@ from typing import Any
 from cofill.pages import Part, Section, bars, bullets, hint, paragraph, plot, table_html
 from cofill.report._records import Records, headed_section
 
-__all__ = ["completion"]
-
 
 def completion(records: Records) -> Section | None:
     """Return how many rows each view knew and how many were filled."""

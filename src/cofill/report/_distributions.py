@@ -11,8 +11,6 @@ from markupsafe import Markup
 from cofill.pages import Section, bars, choice, columns, density, histogram, plot
 from cofill.report._records import Records, headed_section
 
-__all__ = ["agreement", "distributions"]
-
 
 def distributions(records: Records) -> Section | None:
     """Return histograms per feature, of observed and of completed cells."""

@@ -24,8 +24,6 @@ from cofill.pages import (
 from cofill.report._metrics import Figures, Metric, metric_of, pools_rows
 from cofill.report._records import Records, headed_section
 
-__all__ = ["errors"]
-
 _MOST_BARS = 8  # the page has eight colours
 _FIRST = ("mse", "psnr", "accuracy")
 _DIRECTIONS = {"x2y": "1st → 2nd", "y2x": "2nd → 1st"}

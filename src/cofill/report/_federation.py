@@ -10,8 +10,6 @@ from markupsafe import Markup
 from cofill.pages import Cell, Part, Quantity, Section, badge, code, paragraph, table_html
 from cofill.report._records import Records
 
-__all__ = ["federation"]
-
 _TONES: Mapping[str, Any] = {"finished": "good", "failed": "bad", "stopped": "warn"}
 
 

@@ -12,8 +12,6 @@ from cofill.metrics import unpacked_images
 from cofill.pages import Section, choice, image_rows
 from cofill.report._records import Records, headed_section
 
-__all__ = ["images"]
-
 _MOST = 12
 _NOT_IMAGES = ("rows", "names")
 

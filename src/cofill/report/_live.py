@@ -20,8 +20,6 @@ from cofill.errors import CofillError, DataError
 from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
 from cofill.report._progress import FILE, read_progress
 
-__all__ = ["Follower"]
-
 _NAMES = {FILE, "run.json", "ledger.jsonl", "kit.json"}
 _SKIPPED = {"mail", "sent", "startup", "local", "transfer", "storage", "results"}
 _BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, CofillError)

@@ -10,8 +10,6 @@ from markupsafe import Markup
 from cofill.pages import Section, choice, heat_map, plot
 from cofill.report._records import Records, headed_section
 
-__all__ = ["masks"]
-
 _MOST_COLUMNS = 60
 
 

@@ -8,8 +8,6 @@ from functools import cache
 from cofill.metrics import ResultRecord
 from cofill.pages import Quantity
 
-__all__ = ["Figures", "Metric", "metric_of", "pools_rows"]
-
 
 @dataclass(frozen=True)
 class Metric:

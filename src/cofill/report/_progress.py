@@ -10,8 +10,6 @@ from typing import Any
 
 from cofill.errors import DataError
 
-__all__ = ["FILE", "ProgressLog", "read_progress"]
-
 FILE = "progress.jsonl"
 _PAUSE_S = 0.5  # the live page asks once a second; more lines would only make the file long
 

@@ -17,8 +17,6 @@ from cofill.metrics import ResultRecord
 from cofill.pages import Part, Section, heading
 from cofill.privacy import Ledger
 
-__all__ = ["Record", "Records", "find_records", "headed_section"]
-
 _MOST_BYTES = 50_000_000
 
 

@@ -26,8 +26,6 @@ from cofill.pages import (
 from cofill.privacy import Gate, Ledger, LedgerEntry
 from cofill.report._records import Records
 
-__all__ = ["releases", "spent_of"]
-
 _DELTA = 1e-5
 _MOST_PARTIES = 24  # more streams than these cannot be told apart in one picture
 

@@ -11,8 +11,6 @@ from cofill.pages import Line, Part, Section, choice, lines, plot
 from cofill.report._metrics import metric_of
 from cofill.report._records import Records, headed_section
 
-__all__ = ["rounds"]
-
 _NOT_LOSSES = ("round", "sites")
 _DIRECTIONS = {
     "all": "squared error, both directions",

@@ -11,8 +11,6 @@ from cofill.report._metrics import Figures, metric_of, pools_rows
 from cofill.report._records import Records
 from cofill.report._releases import spent_of
 
-__all__ = ["summary"]
-
 Tile: TypeAlias = tuple[str, Part, str]
 Overview: TypeAlias = tuple[list[Tile], list[Part]]
 """Key figures, and sentences below them."""

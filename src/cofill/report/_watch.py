@@ -23,9 +23,6 @@ from cofill.errors import SettingError
 from cofill.pages import Line, Page, Section, element, join, lines, plot, scroll_area
 from cofill.report._live import Follower
 
-__all__ = ["WatchServer", "live_page", "watching"]
-
-
 _NOW = Markup(
     '<p><span id="state" class="badge">waiting</span> <strong id="what">nothing yet</strong> '
     '<span id="step"></span> <span id="changed" class="lead"></span></p>'
