@@ -28,6 +28,7 @@ from cofill.privacy._events import (
     SampledGaussianEvent,
     Unit,
     compose,
+    require_relation,
 )
 from cofill.privacy._sgd import overflow_of
 
@@ -179,8 +180,7 @@ def resolve_relation(
     if neighbours is None:
         added = all(p.neighbours == "add or remove one" for p in parts)
         neighbours = "add or remove one" if added and parts else "replace one"
-    require_one_of("neighbours", neighbours, get_args(Neighbours))
-    require_one_of("unit", unit, get_args(Unit))
+    require_relation(neighbours, unit)
     return neighbours, unit
 
 
@@ -215,7 +215,7 @@ def _convert(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
 
 @lru_cache(maxsize=4096)
 def _epsilon(
-    parts: tuple[Event, ...], delta: float, neighbours: Neighbours, method: Method, grid: float
+    parts: tuple[Any, ...], delta: float, neighbours: Neighbours, method: Method, grid: float
 ) -> float:
     """Return ε of mechanisms that all speak of the same neighbours."""
     if delta == 0:
@@ -229,7 +229,7 @@ def _epsilon(
 
 @lru_cache(maxsize=64)
 def _curve(
-    parts: tuple[Event, ...], neighbours: Neighbours, method: Method, grid: float
+    parts: tuple[Any, ...], neighbours: Neighbours, method: Method, grid: float
 ) -> Callable[[float], float]:
     """Return ε of the mechanisms' composition as a function of δ."""
     import dp_accounting as dp
@@ -242,7 +242,7 @@ def _curve(
     return _compose_losses(parts, neighbours, grid).get_epsilon_for_delta
 
 
-def _single_gaussian(parts: tuple[Event, ...], neighbours: Neighbours) -> float | None:
+def _single_gaussian(parts: tuple[Any, ...], neighbours: Neighbours) -> float | None:
     """Return the one Gaussian mechanism that many unsampled ones are, as a noise multiplier."""
     inverse = []
     for part in parts:
@@ -256,7 +256,7 @@ def _single_gaussian(parts: tuple[Event, ...], neighbours: Neighbours) -> float 
     return 1 / math.sqrt(math.fsum(inverse))
 
 
-def _compose_rdp(parts: tuple[Event, ...], neighbours: Neighbours) -> Any:
+def _compose_rdp(parts: tuple[Any, ...], neighbours: Neighbours) -> Any:
     """Return dp-accounting's Rényi accountant after the mechanisms."""
     import dp_accounting as dp
 
@@ -272,13 +272,11 @@ def _compose_rdp(parts: tuple[Event, ...], neighbours: Neighbours) -> Any:
     logger.addFilter(_is_no_remark)
     try:
         for part in parts:
+            noise_type = dp.LaplaceDpEvent if isinstance(part, LaplaceEvent) else dp.GaussianDpEvent
+            event: Any = noise_type(part.noise_multiplier)
             if isinstance(part, SampledGaussianEvent):
-                noise = dp.GaussianDpEvent(part.noise_multiplier)
-                accountant.compose(dp.PoissonSampledDpEvent(part.rate, noise), part.steps)
-            elif isinstance(part, LaplaceEvent):
-                accountant.compose(dp.LaplaceDpEvent(part.noise_multiplier), part.count)
-            elif isinstance(part, GaussianEvent):
-                accountant.compose(dp.GaussianDpEvent(part.noise_multiplier), part.count)
+                event = dp.PoissonSampledDpEvent(part.rate, event)
+            accountant.compose(event, part.times)
     finally:
         logger.removeFilter(_is_no_remark)
     return accountant
@@ -288,7 +286,7 @@ def _is_no_remark(record: logging.LogRecord) -> bool:
     return "Excluding this order" not in record.getMessage()
 
 
-def _compose_losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: float) -> Any:
+def _compose_losses(parts: tuple[Any, ...], neighbours: Neighbours, grid: float) -> Any:
     """Return the privacy loss distribution of the mechanisms' composition."""
     import dp_accounting as dp
     from dp_accounting.pld import privacy_loss_distribution as losses
@@ -300,22 +298,22 @@ def _compose_losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: floa
     grid = max(grid, max(_loss_range(part) for part in parts) / _CELLS)
     total = losses.identity(value_discretization_interval=grid)
     for part in parts:
+        noise = part.noise_multiplier
         if isinstance(part, SampledGaussianEvent):
             distribution = losses.from_gaussian_mechanism(
-                standard_deviation=part.noise_multiplier,
+                noise,
                 sampling_prob=part.rate,
                 value_discretization_interval=grid,
                 neighboring_relation=relation,
-            ).self_compose(part.steps)
+            ).self_compose(part.times)
         elif isinstance(part, LaplaceEvent):
             distribution = losses.from_laplace_mechanism(
-                parameter=part.noise_multiplier, value_discretization_interval=grid
-            ).self_compose(part.count)
+                noise, value_discretization_interval=grid
+            ).self_compose(part.times)
         else:
-            assert isinstance(part, GaussianEvent)  # noqa: S101
+            # Gaussians compose exactly: one with less noise in place of many on the grid.
             distribution = losses.from_gaussian_mechanism(
-                standard_deviation=part.noise_multiplier / math.sqrt(part.count),
-                value_discretization_interval=grid,
+                noise / math.sqrt(part.times), value_discretization_interval=grid
             )
         total = total.compose(distribution)
     return total
@@ -323,7 +321,7 @@ def _compose_losses(parts: tuple[Event, ...], neighbours: Neighbours, grid: floa
 
 def _loss_range(part: Any) -> float:
     """Return about how far the losses of a mechanism's composition are spread."""
-    times = part.steps if isinstance(part, SampledGaussianEvent) else part.count
+    times = part.times
     if isinstance(part, LaplaceEvent):
         return 2 * min(times, 20 * math.sqrt(times)) / part.noise_multiplier
     noise = part.noise_multiplier

@@ -15,14 +15,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError, StoreError
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 
-Neighbours: TypeAlias = Literal["replace one", "add or remove one"]
-Unit: TypeAlias = Literal["record", "site"]
+Neighbours = Literal["replace one", "add or remove one"]
+Unit = Literal["record", "site"]
+
+
+def require_relation(neighbours: str, unit: str) -> None:
+    """Raise a `SettingError` unless these words say what is to be hidden."""
+    require_one_of("neighbours", neighbours, get_args(Neighbours))
+    require_one_of("unit", unit, get_args(Unit))
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as a JSON-able value."""
+        # Not the codec's form: a ledger's lines are hashed, and people read them.
         return {"kind": self.kind, **vars(self)}
 
     @staticmethod
@@ -53,15 +60,15 @@ class Event:
         >>> Event.from_json(LaplaceEvent(2.0, count=3).to_json())
         LaplaceEvent(noise_multiplier=2.0, count=3, neighbours='replace one', unit='record')
         """
+        kinds = {event_type.kind: event_type for event_type in EVENT_TYPES}
         fields = {k: v for k, v in value.items() if k != "kind"}
         try:
-            event_type = _KINDS[value["kind"]]
-            if event_type is ComposedEvent:
-                return ComposedEvent(tuple(Event.from_json(v) for v in fields["events"]))
-            return event_type(**fields)
+            if "events" in fields:
+                fields["events"] = tuple(map(Event.from_json, fields["events"]))
+            return kinds[value["kind"]](**fields)
         except (KeyError, TypeError) as error:
             raise StoreError(
-                f"an event must be of one of the kinds {', '.join(sorted(_KINDS))} with its own "
+                f"an event must be of one of the kinds {', '.join(sorted(kinds))} with its own "
                 f"fields, got kind {value.get('kind')!r} with fields {', '.join(fields)}"
             ) from error
 
@@ -89,8 +96,12 @@ class _Noise(Event):
     def __post_init__(self) -> None:
         require_positive("noise_multiplier", self.noise_multiplier)
         require_whole("count", self.count, 1)
-        require_one_of("neighbours", self.neighbours, get_args(Neighbours))
-        require_one_of("unit", self.unit, get_args(Unit))
+        require_relation(self.neighbours, self.unit)
+
+    @property
+    def times(self) -> int:
+        """How often the noise was added."""
+        return self.count
 
 
 @storable
@@ -160,8 +171,12 @@ class SampledGaussianEvent(Event):
         require_delta(self.overflow, name="overflow")
 
     @property
+    def times(self) -> int:
+        """How often the noise was added."""
+        return self.steps
+
+    @property
     def assumes(self) -> str:
-        """The sampling, and that only noised gradients were used."""
         return (
             f"each step draws every row independently with probability {self.rate:g} (Poisson "
             "sampling, not shuffled batches), the sample is not shown, and nothing but the "
@@ -178,23 +193,22 @@ class ComposedEvent(Event):
     events: tuple[Event, ...]
 
     def parts(self) -> tuple[Event, ...]:
-        """Return the mechanisms of all events."""
         return tuple(part for event in self.events for part in event.parts())
 
     @property
     def assumes(self) -> str:
-        """What any of the events assumes."""
         return "; ".join(dict.fromkeys(p.assumes for p in self.parts() if p.assumes))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the events as a JSON-able value."""
         return {"kind": self.kind, "events": [event.to_json() for event in self.events]}
 
 
-_KINDS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
-}
+EVENT_TYPES: tuple[type[Event], ...] = (
+    ComposedEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    SampledGaussianEvent,
+)
 
 
 def compose(events: Iterable[Event]) -> ComposedEvent:
@@ -211,12 +225,13 @@ def compose(events: Iterable[Event]) -> ComposedEvent:
             sampled = isinstance(part, SampledGaussianEvent)
             once = {"steps": 1, "overflow": 0.0} if sampled else {"count": 1}
             merged.setdefault(replace(part, **once), []).append(part)
-    return ComposedEvent(tuple(_add(parts) for parts in merged.values()))
+    return ComposedEvent(tuple(map(_merge, merged.values())))
 
 
-def _add(parts: list[Any]) -> Event:
+def _merge(parts: list[Any]) -> Event:
     """Return mechanisms that differ in their number only as one."""
-    if isinstance(parts[0], SampledGaussianEvent):
-        overflow = min(math.fsum(part.overflow for part in parts), 1 - 1e-9)
-        return replace(parts[0], steps=sum(part.steps for part in parts), overflow=overflow)
-    return replace(parts[0], count=sum(part.count for part in parts))
+    times = sum(part.times for part in parts)
+    if not isinstance(parts[0], SampledGaussianEvent):
+        return replace(parts[0], count=times)
+    overflow = min(math.fsum(part.overflow for part in parts), 1 - 1e-9)
+    return replace(parts[0], steps=times, overflow=overflow)

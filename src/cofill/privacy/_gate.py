@@ -9,16 +9,15 @@ guarantee are written with ε None; a site whose budget says ``only_guaranteed``
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy._accounting import epsilon, rough_epsilon
-from cofill.privacy._checks import require_delta, require_one_of, require_positive
-from cofill.privacy._events import Event, Neighbours, Unit
+from cofill.privacy._checks import require_delta, require_positive
+from cofill.privacy._events import Event, Neighbours, Unit, require_relation
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._release import Release, release_types
 
@@ -56,8 +55,20 @@ class Budget:
     def __post_init__(self) -> None:
         require_positive("epsilon", self.epsilon)
         require_delta(self.delta)
-        require_one_of("neighbours", self.neighbours, get_args(Neighbours))
-        require_one_of("unit", self.unit, get_args(Unit))
+        require_relation(self.neighbours, self.unit)
+
+    def cost(self, events: Iterable[Event]) -> float:
+        """Return what events about the same people cost together, in the budget's terms."""
+        return epsilon(events, self.delta, neighbours=self.neighbours, unit=self.unit)
+
+    def allows(self, events: list[Event]) -> bool:
+        """Whether events about the same people stay within the budget together."""
+        # By a quick upper bound first: the tight one takes seconds after thousands of steps.
+        relation = {"neighbours": self.neighbours, "unit": self.unit}
+        if rough_epsilon(events, self.delta, **relation) <= self.epsilon:
+            return True
+        # A hair of tolerance, so that a budget can be spent to its very end.
+        return self.cost(events) <= self.epsilon * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -95,15 +106,14 @@ class Gate:
                 f"step {step!r}: {type(release).__name__} is no declared type of release and may "
                 "not leave a site"
             )
-        budget = self.budgets.get(release.sender)
-        guaranteed = release.event is not None and not release.uncovered
+        budget, event = self.budgets.get(release.sender), release.event
+        guaranteed = event is not None and not release.uncovered
         if budget is not None:
             self._afford(release, step, budget, guaranteed)
-        delta = _DELTA if budget is None else float(budget.delta)
-        cost = None
-        if guaranteed and release.event is not None:
-            asked = (None, None) if budget is None else (budget.neighbours, budget.unit)
-            cost = epsilon(release.event, delta, neighbours=asked[0], unit=asked[1])
+        cost = delta = None
+        if event is not None and guaranteed:
+            delta = _DELTA if budget is None else float(budget.delta)
+            cost = epsilon(event, delta) if budget is None else budget.cost([event])
         self.ledger.write(
             LedgerEntry(
                 step=step,
@@ -114,9 +124,9 @@ class Gate:
                 bytes=release.n_bytes,
                 epsilon=cost,
                 facts=MappingProxyType(release.facts()),
-                delta=None if cost is None else delta,
-                event=release.event,
-                digest=None if release.event is None else release.digest,
+                delta=delta,
+                event=event,
+                digest=None if event is None else release.digest,
             )
         )
         return release
@@ -127,12 +137,10 @@ class Gate:
         At the budget's δ (1e-5 without one) unless another is given. Releases without a guarantee
         have no ε and are not in it: the ledger names them.
         """
-        budget = self.budgets.get(site)
-        if delta is None:
-            delta = _DELTA if budget is None else budget.delta
-        asked = (None, None) if budget is None else (budget.neighbours, budget.unit)
-        events = list(self._paid(site).values())
-        return epsilon(events, delta, neighbours=asked[0], unit=asked[1])
+        budget, events = self.budgets.get(site), self._paid(site).values()
+        if budget is None:
+            return epsilon(events, _DELTA if delta is None else delta)
+        return (budget if delta is None else replace(budget, delta=delta)).cost(events)
 
     def _paid(self, site: str) -> dict[str, Event]:
         """Return a site's events, those of the very same values once."""
@@ -157,30 +165,16 @@ class Gate:
         paid = self._paid(release.sender)
         if release.digest is not None and release.digest in paid:
             return
-        before, after = list(paid.values()), [*paid.values(), release.event]
-        if _within(after, budget):
+        after = [*paid.values(), release.event]
+        if budget.allows(after):
             return
         kinds = Counter(
             e.kind for e in self.ledger if e.sender == release.sender and e.event is not None
         )
         on = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-        so_far = _cost(before, budget)
-        has = f"{so_far:.3g} on {on}" if on else "nothing"
+        has = f"{budget.cost(paid.values()):.3g} on {on}" if on else "nothing"
         raise SettingError(
             f"{what} is refused, because it would bring what the site has spent to "
-            f"ε = {_cost(after, budget):.4g} of {budget.epsilon:g} at δ = {budget.delta:g} "
+            f"ε = {budget.cost(after):.4g} of {budget.epsilon:g} at δ = {budget.delta:g} "
             f"(so far: {has}); release less, add more noise or raise the budget"
         )
-
-
-def _cost(events: list[Event], budget: Budget) -> float:
-    return epsilon(events, budget.delta, neighbours=budget.neighbours, unit=budget.unit)
-
-
-def _within(events: list[Event], budget: Budget) -> bool:
-    """Whether events stay within a budget: by a quick upper bound, or else by the tight one."""
-    asked: dict[str, Any] = {"neighbours": budget.neighbours, "unit": budget.unit}
-    if rough_epsilon(events, budget.delta, **asked) <= budget.epsilon:
-        return True
-    # A hair of tolerance, so that a budget can be spent to its very end.
-    return _cost(events, budget) <= budget.epsilon * (1 + 1e-9)

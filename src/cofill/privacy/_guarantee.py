@@ -1,22 +1,21 @@
-"""What a release promises, in figures and in words that a person can file."""
+"""The guarantee of a release: what its event promises at a δ."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy._accounting import epsilon, resolve_relation
-from cofill.privacy._checks import require_delta, require_one_of
-from cofill.privacy._events import Event, Neighbours, Unit
+from cofill.privacy._checks import require_delta
+from cofill.privacy._events import Event, Neighbours, Unit, require_relation
 
 
 @storable
 @dataclass(frozen=True)
 class Guarantee:
-    """What a release promises, in figures and in words.
+    """What a release promises, in figures and in words that a person can file.
 
     Parameters
     ----------
@@ -51,15 +50,11 @@ class Guarantee:
         if not self.epsilon >= 0:
             raise SettingError(f"epsilon must be 0 or more, got {self.epsilon}")
         require_delta(self.delta)
-        require_one_of("neighbours", self.neighbours, get_args(Neighbours))
-        require_one_of("unit", self.unit, get_args(Unit))
+        require_relation(self.neighbours, self.unit)
 
     def __str__(self) -> str:
-        what = "record" if self.unit == "record" else "site"
-        change = {
-            "replace one": f"one {what} is replaced by another",
-            "add or remove one": f"one {what} is added or removed",
-        }[self.neighbours]
+        replaced = self.neighbours == "replace one"
+        change = f"one {self.unit} is {'replaced by another' if replaced else 'added or removed'}"
         pure = ""
         if self.pure_epsilon is not None and self.delta > 0:
             pure = f" (ε = {self.pure_epsilon:.3g} at δ = 0)"
@@ -88,14 +83,13 @@ def guarantee(
     4.377
     """
     neighbours, unit = resolve_relation((event,), neighbours, unit)
-    everything = "; ".join(text for text in (event.assumes, assumes) if text)
     pure = epsilon(event, 0, neighbours=neighbours, unit=unit)
     return Guarantee(
         epsilon=epsilon(event, delta, neighbours=neighbours, unit=unit),
         delta=delta,
         neighbours=neighbours,
         mechanism=mechanism,
-        assumes=everything,
+        assumes="; ".join(text for text in (event.assumes, assumes) if text),
         unit=unit,
         pure_epsilon=pure if math.isfinite(pure) else None,
     )

@@ -73,11 +73,9 @@ class NoisyMean(Release):
         return max(self.rows, 0)
 
     def misfit(self) -> str | None:
-        """Return what it must have, if the noise's scales do not fit the mean."""
         return None if len(self.mean) == len(self.scale) else "one scale a feature"
 
     def facts(self) -> dict[str, Any]:
-        """Return the noise and the guarantee."""
         return {
             "features": len(self.mean),
             "noise": self.noise,

@@ -9,42 +9,27 @@ whatever is not registered.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cofill.codec import decode, encode, storable
 from cofill.errors import DataError, StoreError
-from cofill.privacy._events import (
-    ComposedEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    SampledGaussianEvent,
-)
+from cofill.privacy._events import EVENT_TYPES, Event
 from cofill.privacy._wire import Check, is_text
 
 _MAX_RELEASES = 10_000  # in one message
-_EVENTS = (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
 _TYPES: dict[str, type[Release]] = {}
 
 
-def checked(
-    check: Check,
-    *,
-    default: Any = MISSING,
-    default_factory: Any = MISSING,
-    repr: bool = True,  # noqa: A002
-) -> Any:
-    """Return a field of a release with the check that its value must pass on the wire."""
-    options: dict[str, Any] = {"metadata": {"check": check}, "repr": repr}
-    if default is not MISSING:
-        options["default"] = default
-    if default_factory is not MISSING:
-        options["default_factory"] = default_factory
-    return field(**options)
+def checked(check: Check, **options: Any) -> Any:
+    """Return a field of a release with the check that its value must pass on the wire.
+
+    Options are those of `dataclasses.field`.
+    """
+    return field(metadata={"check": check}, **options)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,6 +42,8 @@ class Release:
     ----------------
     kind
         Name of the type in ledgers, audits and messages.
+    individuals_in
+        The field whose number or length is how many individuals it tells of; None for nobody.
     personal
         Whether it was made from people's records; keys and shares were not.
     noised
@@ -66,6 +53,7 @@ class Release:
     """
 
     kind: ClassVar[str]
+    individuals_in: ClassVar[str | None]
     personal: ClassVar[bool] = True
     noised: ClassVar[bool] = False
     parts: ClassVar[tuple[type, ...]] = ()
@@ -80,19 +68,23 @@ class Release:
         known = _TYPES.get(cls.kind)
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise TypeError(f"{cls.kind!r} is the kind of two release types; rename one of them")
-        if cls.personal is True and cls.n_individuals is Release.n_individuals:
+        # No default: a type whose author forgot would enter the ledger as telling of nobody.
+        counted = hasattr(cls, "individuals_in") or cls.n_individuals is not Release.n_individuals
+        if cls.personal is True and not counted:
             raise TypeError(f"{cls.__name__} must say how many individuals it tells of")
         _TYPES[cls.kind] = storable(cls)
 
     @property
     def n_individuals(self) -> int:
         """How many individuals it tells something about."""
-        return 0
+        name = getattr(self, "individuals_in", None)
+        counted = 0 if name is None else getattr(self, name)
+        return len(counted) if hasattr(counted, "__len__") else counted
 
     @property
     def n_bytes(self) -> int:
         """Size of what is sent: arrays, byte strings and figures."""
-        return sum(_size(value) for _, value in self._values())
+        return sum(map(_size, self._values()))
 
     def facts(self) -> dict[str, Any]:
         """Return what the ledger keeps of it beside sizes: no value of a person, no id."""
@@ -108,7 +100,7 @@ class Release:
         """A hash by which the gate knows the same noisy values again; None without event."""
         if self.event is None:
             return None
-        return digest_of(*(array for _, value in self._values() for array in _arrays(value)))
+        return digest_of(*(array for value in self._values() for array in _arrays(value)))
 
     def misfit(self) -> str | None:
         """Return what does not fit together between the fields, as "must have …"; else None."""
@@ -120,10 +112,10 @@ class Release:
             return f"{type(self).__name__} is no type of release that may travel"
         if not (is_text(self.sender) and is_text(self.receiver)):
             return "its sender and receiver must be names"
-        if self.event is not None and not (self.noised and isinstance(self.event, _EVENTS)):
+        if self.event is not None and not (self.noised and type(self.event) in EVENT_TYPES):
             return "it claims a guarantee that releases of its type do not have"
         for declared in fields(self):
-            check: Callable[[Any], bool] | None = declared.metadata.get("check")
+            check: Check | None = declared.metadata.get("check")
             if check is not None and not check(getattr(self, declared.name)):
                 return (
                     f"its field {declared.name!r} is not of the right type and shape, or not finite"
@@ -131,10 +123,9 @@ class Release:
         misfit = self.misfit()
         return None if misfit is None else f"it must have {misfit}"
 
-    def _values(self) -> Iterator[tuple[str, Any]]:
-        for declared in fields(self):
-            if declared.name not in ("sender", "receiver", "event"):
-                yield declared.name, getattr(self, declared.name)
+    def _values(self) -> list[Any]:
+        names = [declared.name for declared in fields(self)]
+        return [getattr(self, n) for n in names if n not in ("sender", "receiver", "event")]
 
 
 def release_types() -> Mapping[str, type[Release]]:
@@ -162,18 +153,15 @@ def decode_releases(content: bytes, sender: str) -> list[Release]:
     if not isinstance(releases, list) or len(releases) > _MAX_RELEASES:
         raise DataError(f"a message from site {sender!r} is no list of releases; refused")
     for release in releases:
-        fault = (
-            release.fault()
-            if isinstance(release, Release)
-            else f"{type(release).__name__} is no type of release that may travel"
-        )
+        # By the class, because a message may hold any type that occurs inside a release.
+        fault = Release.fault(release)
         if fault is not None:
             raise DataError(f"a release from site {sender!r} is refused: {fault}")
     return releases
 
 
 def _wire_types() -> list[type]:
-    return [*_EVENTS, *(cls for kind in _TYPES.values() for cls in (kind, *kind.parts))]
+    return [*EVENT_TYPES, *(cls for kind in _TYPES.values() for cls in (kind, *kind.parts))]
 
 
 def digest_of(*arrays: np.ndarray) -> str:

@@ -22,12 +22,9 @@ from cofill.privacy._wire import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _FromCoordinator(Release):
-    """Something that the coordinator made from sites' releases: it holds nobody's record."""
+    """Something that the coordinator, who knows no record, made from sites' releases."""
 
-    @property
-    def n_individuals(self) -> int:
-        """Nobody: the coordinator knows none."""
-        return 0
+    individuals_in: ClassVar[str | None] = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,7 +40,6 @@ class ModelWeights(_FromCoordinator):
     extras: Mapping[str, np.ndarray] = checked(map_of(is_vector), default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """Return the round and the size."""
         return {"round": self.round, "size": len(self.weights)}
 
 
@@ -59,7 +55,6 @@ class ColumnScales(_FromCoordinator):
     columns: Mapping[str, Float[np.ndarray, "figures features"]] = checked(map_of(of_floats(2)))
 
     def facts(self) -> dict[str, Any]:
-        """Return the numbers of views and columns."""
         sizes = [figures.shape[1] for figures in self.columns.values()]
         return {"views": len(sizes), "columns": sum(sizes)}
 
@@ -78,12 +73,10 @@ class GroupCentres(_FromCoordinator):
     best: int = checked(is_count, default=0)
 
     def facts(self) -> dict[str, Any]:
-        """Return the round and the numbers of starts and groups."""
         starts, groups, _ = self.centres.shape
         return {"round": self.round, "starts": starts, "groups": groups}
 
     def misfit(self) -> str | None:
-        """Return what it must have, if starts do not fit."""
         fits = len(self.running) == len(self.centres) > self.best
         return None if fits else "one flag a start, and a best start among them"
 
@@ -98,6 +91,7 @@ class Update(Release):
     """
 
     kind: ClassVar[str] = "update"
+    individuals_in: ClassVar[str] = "rows"
     noised: ClassVar[bool] = True
     round: int = checked(is_count)
     change: np.ndarray = checked(is_words_or_floats)
@@ -110,13 +104,7 @@ class Update(Release):
         """The figures, which have no noise."""
         return tuple(self.metrics)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals the update was computed from."""
-        return self.rows
-
     def facts(self) -> dict[str, Any]:
-        """Return the round, the size and the figures."""
         return {"round": self.round, "size": len(self.change), **self.metrics}
 
 
@@ -139,11 +127,9 @@ class GroupSums(Release):
         return max(round(float(self.counts.sum())), 0)
 
     def facts(self) -> dict[str, Any]:
-        """Return the round and the number of groups."""
         return {"round": self.round, "groups": len(self.counts)}
 
     def misfit(self) -> str | None:
-        """Return what it must have, if sums and counts do not fit."""
         return None if len(self.sums) == len(self.counts) else "one sum a group"
 
 
@@ -156,16 +142,11 @@ class ColumnSummary(Release):
     """
 
     kind: ClassVar[str] = "column-summary"
+    individuals_in: ClassVar[str] = "rows"
     columns: Mapping[str, Float[np.ndarray, "five features"]] = checked(map_of(of_floats(2)))
     rows: int = checked(is_count)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals were summarised."""
-        return self.rows
-
     def facts(self) -> dict[str, Any]:
-        """Return the numbers of views and columns, and the smallest count of a column."""
         counts = [figures[0] for figures in self.columns.values()]
         return {
             "views": len(counts),
@@ -174,7 +155,6 @@ class ColumnSummary(Release):
         }
 
     def misfit(self) -> str | None:
-        """Return what it must have, if a view has too few figures."""
         fits = bool(self.columns) and all(len(figures) == 5 for figures in self.columns.values())
         return None if fits else "five figures a column"
 
@@ -187,14 +167,9 @@ class RunFigures(Release):
     """
 
     kind: ClassVar[str] = "figures"
+    individuals_in: ClassVar[str] = "rows"
     rows: int = checked(is_count)
     figures: Mapping[str, float | int] = checked(is_figures)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals the figures are about."""
-        return self.rows
-
     def facts(self) -> dict[str, Any]:
-        """Return the figures."""
         return dict(self.figures)

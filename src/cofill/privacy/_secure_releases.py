@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt64
 
 from cofill.privacy._release import Release, checked
-from cofill.privacy._wire import is_count, is_integer, is_key, is_texts, is_words, map_of
+from cofill.privacy._wire import is_count, is_integer, is_key, is_text, is_words, map_of, tuple_of
 
 _SHARE_BYTES = 33  # of one opened share: an element of the field
 
@@ -23,7 +23,6 @@ class _OfRound(Release):
     round: int = checked(is_count)
 
     def facts(self) -> dict[str, Any]:
-        """Return the round."""
         return {"round": self.round}
 
 
@@ -37,10 +36,8 @@ class PublicKeys(_OfRound):
     signature: bytes = checked(is_key, default=b"")
 
 
-def _are_keys(value: Any) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(keys, PublicKeys) and keys.fault() is None for keys in value
-    )
+def _are_sound_keys(value: Any) -> bool:
+    return isinstance(value, PublicKeys) and value.fault() is None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,11 +45,10 @@ class Roster(_OfRound):
     """All sites' keys of a round and how many must stay, from the coordinator to a site."""
 
     kind: ClassVar[str] = "roster"
-    keys: tuple[PublicKeys, ...] = checked(_are_keys)
+    keys: tuple[PublicKeys, ...] = checked(tuple_of(_are_sound_keys))
     threshold: int = checked(is_count)
 
     def facts(self) -> dict[str, Any]:
-        """Return the round, the number of sites and the threshold."""
         return {"round": self.round, "sites": len(self.keys), "threshold": self.threshold}
 
 
@@ -77,18 +73,13 @@ class MaskedVector(Release):
     """
 
     kind: ClassVar[str] = "masked-vector"
+    individuals_in: ClassVar[str] = "rows"
     noised: ClassVar[bool] = True
     round: int = checked(is_count)
     words: UInt64[np.ndarray, " size"] = checked(is_words)
     rows: int = checked(is_count, default=0)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals the vector was made from."""
-        return self.rows
-
     def facts(self) -> dict[str, Any]:
-        """Return the round and the size."""
         return {"round": self.round, "size": len(self.words)}
 
 
@@ -97,7 +88,7 @@ class Survivors(_OfRound):
     """The sites whose masked vectors arrived, from the coordinator to a site."""
 
     kind: ClassVar[str] = "survivors"
-    names: tuple[str, ...] = checked(is_texts)
+    names: tuple[str, ...] = checked(tuple_of(is_text))
 
     @property
     def n_bytes(self) -> int:

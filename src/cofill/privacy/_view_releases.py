@@ -20,6 +20,7 @@ from cofill.privacy._wire import (
     map_of,
     of_floats,
     one_of,
+    tuple_of,
 )
 from cofill.views import Feature, Kind
 
@@ -48,16 +49,11 @@ class BlindedIds(Release):
     """The individuals that a site has or asks for, as keyed hashes of their ids."""
 
     kind: ClassVar[str] = "blinded-ids"
+    individuals_in: ClassVar[str] = "tokens"
     tokens: np.ndarray = checked(is_tokens)
     purpose: str = checked(one_of("present", "ask"))
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals are named."""
-        return len(self.tokens)
-
     def facts(self) -> dict[str, Any]:
-        """Return what the ids are for."""
         return {"purpose": self.purpose}
 
 
@@ -79,37 +75,33 @@ class EncryptedIds(Release):
     """
 
     kind: ClassVar[str] = "encrypted-ids"
+    individuals_in: ClassVar[str] = "individuals"
     purpose: str = checked(one_of("ask", "answer"))
     content: bytes = checked(is_bytes)
     answering_ids: bytes = checked(is_bytes, default=b"")
     individuals: int = checked(is_count, default=0)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many ids the sender has put in."""
-        return self.individuals
-
     def facts(self) -> dict[str, Any]:
-        """Return whether it asks or answers."""
         return {"purpose": self.purpose}
 
 
-def _are_features(value: Any) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(f, Feature)
-        and is_text(f.name)
-        and isinstance(f.kind, Kind)
-        and isinstance(f.categories, tuple)
-        and all(v is None or isinstance(v, str | int | float) for v in f.categories)
-        and (f.kind is Kind.NUMERIC) == (not f.categories)
-        and is_text(f.dtype)
-        and isinstance(f.dictionary, bool)
-        for f in value
+_are_categories = tuple_of(lambda value: value is None or isinstance(value, str | int | float))
+
+
+def _is_feature(value: Any) -> bool:
+    return (
+        isinstance(value, Feature)
+        and is_text(value.name)
+        and isinstance(value.kind, Kind)
+        and _are_categories(value.categories)
+        and (value.kind is Kind.NUMERIC) == (not value.categories)
+        and is_text(value.dtype)
+        and isinstance(value.dictionary, bool)
     )
 
 
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(is_count(n) and n > 0 for n in value)
+    return bool(value) and tuple_of(is_count)(value) and min(value) > 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,19 +112,15 @@ class Columns(Release):
     """
 
     kind: ClassVar[str] = "columns"
+    individuals_in: ClassVar[str | None] = None
     parts: ClassVar[tuple[type, ...]] = (Feature, Kind)
-    features: Mapping[str, tuple[Feature, ...]] = checked(map_of(_are_features))
+    features: Mapping[str, tuple[Feature, ...]] = checked(map_of(tuple_of(_is_feature)))
     shapes: Mapping[str, tuple[int, ...]] = checked(map_of(_is_shape), default_factory=dict)
 
     @property
     def personal(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether categories are told, which come from records."""
         return any(f.categories for f in self._all())
-
-    @property
-    def n_individuals(self) -> int:
-        """Nobody in particular."""
-        return 0
 
     @property
     def n_bytes(self) -> int:
@@ -144,7 +132,6 @@ class Columns(Release):
         return [feature for features in self.features.values() for feature in features]
 
     def facts(self) -> dict[str, Any]:
-        """Return the numbers of views, columns and categories."""
         every = self._all()
         return {
             "views": len(self.features),
@@ -153,7 +140,6 @@ class Columns(Release):
         }
 
     def misfit(self) -> str | None:
-        """Return what an image's shape must have, if one does not fit its columns."""
         fits = all(
             view in self.features and np.prod(shape) == len(self.features[view])
             for view, shape in self.shapes.items()
@@ -170,6 +156,7 @@ class Codes(Release):
     """
 
     kind: ClassVar[str] = "codes"
+    individuals_in: ClassVar[str] = "tokens"
     noised: ClassVar[bool] = True
     parts: ClassVar[tuple[type, ...]] = (CodeSpec,)
     spec: CodeSpec = checked(_is_spec)
@@ -187,49 +174,35 @@ class Codes(Release):
         """The table that noisy codes are a part of."""
         return None if self.event is None else self.table
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals' codes these are."""
-        return len(self.tokens)
-
     def facts(self) -> dict[str, Any]:
-        """Return the view, width and version of the codes."""
         return vars(self.spec).copy()
 
     def misfit(self) -> str | None:
-        """Return what the codes must have, if their shape is not as announced."""
         fits = self.codes.shape == (len(self.tokens), self.spec.width)
         return None if fits else "one row a token, as wide as announced"
 
     def check(self, expected: CodeSpec | None) -> None:
         """Raise a `DataError` unless these are sound codes of the expected view and encoder."""
-        where = f"codes from {self.sender!r} to {self.receiver!r}"
-        if len(self.tokens) != len(self.codes):
-            raise DataError(
-                f"{where}: {len(self.tokens)} individuals for {len(self.codes)} codes; refused"
-            )
-        if expected is not None and self.spec.view != expected.view:
-            raise DataError(
-                f"{where} are of view {self.spec.view!r}, which is not known here; refused"
-            )
-        if self.codes.shape[1] != self.spec.width:
-            raise DataError(
-                f"{where} have width {self.codes.shape[1]}, announced were {self.spec.width}; "
-                "refused"
-            )
-        if expected is not None and self.spec.width != expected.width:
-            raise DataError(
-                f"{where} have width {self.spec.width}, the links were trained on "
-                f"{expected.width}; refused, fit again"
-            )
-        if expected is not None and self.spec.version != expected.version:
-            raise DataError(
-                f"{where} are by another version of the encoder than the links were trained on; "
-                "refused, fit again"
-            )
-        if not np.isfinite(self.codes).all():
-            rows = int((~np.isfinite(self.codes)).any(axis=1).sum())
-            raise DataError(f"{where}: {rows} codes are not finite numbers; refused")
+        spec, known = self.spec, expected or self.spec
+        individuals, (rows, width) = len(self.tokens), self.codes.shape
+        broken = int((~np.isfinite(self.codes)).any(axis=1).sum())
+        faults = (
+            (individuals != rows, f": {individuals} individuals for {rows} codes"),
+            (spec.view != known.view, f" are of view {spec.view!r}, which is not known here"),
+            (width != spec.width, f" have width {width}, announced were {spec.width}"),
+            (
+                spec.width != known.width,
+                f" have width {spec.width}, the links were trained on {known.width}; fit again",
+            ),
+            (
+                spec.version != known.version,
+                " are by another version of the encoder than the links were trained on; fit again",
+            ),
+            (broken > 0, f": {broken} codes are not finite numbers"),
+        )
+        for is_wrong, words in faults:
+            if is_wrong:
+                raise DataError(f"codes from {self.sender!r} to {self.receiver!r}{words}; refused")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -242,18 +215,13 @@ class Needs(Release):
     """
 
     kind: ClassVar[str] = "needs"
+    individuals_in: ClassVar[str] = "people"
     parts: ClassVar[tuple[type, ...]] = (CodeSpec,)
     spec: CodeSpec = checked(_is_spec)
     directions: Float[np.ndarray, "width directions"] = checked(of_floats(2))
     people: int = checked(is_count)
 
-    @property
-    def n_individuals(self) -> int:
-        """How many individuals they were learned from."""
-        return self.people
-
     def facts(self) -> dict[str, Any]:
-        """Return whose codes are meant, and the number of directions."""
         return {
             "view": self.spec.view,
             "version": self.spec.version,
@@ -261,6 +229,5 @@ class Needs(Release):
         }
 
     def misfit(self) -> str | None:
-        """Return what the directions must have, if they do not fit the code."""
         fits = len(self.directions) == self.spec.width
         return None if fits else "one row a number of the code"

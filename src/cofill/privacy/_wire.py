@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 Check = Callable[[Any], bool]
-_TOKEN = np.dtype("S32")
+# Messages come from outside: a name or key of any length would let a sender fill a receiver's disk.
 _MAX_TEXT = 200  # characters of a name
 _MAX_KEY = 4096  # bytes of a key, signature or sealed share
 
@@ -16,11 +16,6 @@ _MAX_KEY = 4096  # bytes of a key, signature or sealed share
 def is_text(value: Any) -> bool:
     """Whether a value is a name of moderate length."""
     return isinstance(value, str) and len(value) <= _MAX_TEXT
-
-
-def is_texts(value: Any) -> bool:
-    """Whether a value is a tuple of names."""
-    return isinstance(value, tuple) and all(map(is_text, value))
 
 
 def is_integer(value: Any) -> bool:
@@ -38,62 +33,9 @@ def is_key(value: Any) -> bool:
     return isinstance(value, bytes) and len(value) <= _MAX_KEY
 
 
-def is_bytes(value: Any) -> bool:
-    """Whether a value is a byte string of any length."""
-    return isinstance(value, bytes)
-
-
-def is_tokens(value: Any) -> bool:
-    """Whether a value is a vector of blinded ids."""
-    return isinstance(value, np.ndarray) and value.dtype == _TOKEN and value.ndim == 1
-
-
-def is_words(value: Any) -> bool:
-    """Whether a value is a vector of 64-bit words."""
-    return isinstance(value, np.ndarray) and value.dtype == np.uint64 and value.ndim == 1
-
-
-def of_floats(*axes: int) -> Check:
-    """Return a check for finite real numbers in an array with one of these numbers of axes."""
-
-    def check(value: Any) -> bool:
-        return (
-            isinstance(value, np.ndarray)
-            and value.dtype.kind == "f"
-            and value.ndim in axes
-            and bool(np.isfinite(value).all())
-        )
-
-    return check
-
-
-def is_vector(value: Any) -> bool:
-    """Whether a value is a vector of finite real or whole numbers."""
-    whole = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1
-    return whole or of_floats(1)(value)
-
-
-def is_words_or_floats(value: Any) -> bool:
-    """Whether a value is a vector of real numbers, or of words where they are masked."""
-    return of_floats(1)(value) or is_words(value)
-
-
-def is_figures(value: Any) -> bool:
-    """Whether a value maps names to finite numbers."""
-    return map_of(_is_number)(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and bool(np.isfinite(value))
-
-
-def map_of(check: Check) -> Check:
-    """Return a check for a mapping from names to values that each pass a check."""
-
-    def check_map(value: Any) -> bool:
-        return isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
-
-    return check_map
+def of_type(cls: type) -> Check:
+    """Return a check for objects of a class."""
+    return lambda value: isinstance(value, cls)
 
 
 def one_of(*choices: Any) -> Check:
@@ -101,6 +43,47 @@ def one_of(*choices: Any) -> Check:
     return lambda value: value in choices
 
 
-def of_type(cls: type) -> Check:
-    """Return a check for objects of a class."""
-    return lambda value: isinstance(value, cls)
+def any_of(*checks: Check) -> Check:
+    """Return a check for values that pass at least one of the checks."""
+    return lambda value: any(check(value) for check in checks)
+
+
+def tuple_of(check: Check) -> Check:
+    """Return a check for a tuple whose values each pass a check."""
+    return lambda value: isinstance(value, tuple) and all(map(check, value))
+
+
+def map_of(check: Check) -> Check:
+    """Return a check for a mapping from names to values that each pass a check."""
+    return lambda value: (
+        isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
+    )
+
+
+def vector_of(kind: str) -> Check:
+    """Return a check for a vector of one NumPy type."""
+    return lambda value: (
+        isinstance(value, np.ndarray) and value.dtype == np.dtype(kind) and value.ndim == 1
+    )
+
+
+def of_floats(axes: int) -> Check:
+    """Return a check for finite real numbers in an array with this number of axes."""
+    return lambda value: (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind == "f"
+        and value.ndim == axes
+        and bool(np.isfinite(value).all())
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.floating) and bool(np.isfinite(value))
+
+
+is_bytes = of_type(bytes)
+is_figures = map_of(_is_number)
+is_tokens = vector_of("S32")  # blinded ids
+is_words = vector_of("uint64")
+is_vector = any_of(of_floats(1), vector_of("int64"))
+is_words_or_floats = any_of(of_floats(1), is_words)  # words where a vector is masked
