@@ -12,7 +12,7 @@ import typer.core
 import typer.main
 
 from cofill.cli import app
-from cofill.cli._examples import HEADING
+from cofill.cli._options import HEADING
 from cofill.completion import methods as registered
 
 

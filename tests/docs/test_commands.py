@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from cofill.cli import app
-from cofill.cli._examples import HEADING
+from cofill.cli._options import HEADING
 
 from .conftest import DOCS, blocks, joined, pages
 

@@ -26,8 +26,7 @@ from cofill.cli._federation import (
     site,
 )
 from cofill.cli._plugins import add_plugins, plugins
-from cofill.cli._report import report
-from cofill.cli._watch import watch
+from cofill.cli._report import report, watch
 from cofill.errors import CofillError, InputError
 from cofill.paths import keep_compiled_programs
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson, Quiet, Seed, numbers_between_commas
+from cofill.cli._options import AsJson, Quiet, Seed, examples, numbers_between_commas
 from cofill.cli._show import entry_facts, entry_lines, print_result, say
 
 attack = typer.Typer(

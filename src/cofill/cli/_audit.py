@@ -8,22 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from cofill.cli._examples import examples
-from cofill.cli._options import (
-    AsJson,
-    IdColumn,
-    IdType,
-    Ignored,
-    Kinds,
-    Quiet,
-    Seed,
-    Views,
-    numbers_between_commas,
-    pairs,
+from cofill.cli import _options as options
+from cofill.cli._options import examples
+from cofill.cli._show import (
+    ReportProgress,
+    console,
+    make_table,
+    print_result,
+    progress_line,
+    say,
 )
-from cofill.cli._show import ReportProgress, console, print_result, progress_line, say
 from cofill.errors import SettingError
 from cofill.files import check_new_folder
 
@@ -63,9 +58,9 @@ def run(
     ] = None,
     budget: BudgetOption = None,
     k: Smallest = 5,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Audit everything that a finished run has released.
 
@@ -73,18 +68,15 @@ def run(
     """
     from cofill.audit import CodeAuditSettings, audit_run
 
-    view_column = None
-    if attribute is not None:
-        view_name, dot, column = attribute.partition(".")
-        if not (view_name and dot and column):
-            raise SettingError(f"--attribute must be VIEW.COLUMN, got {attribute!r}")
-        view_column = (view_name, column)
-    sources = pairs(view, "--view")
+    view_name, _, column = (attribute or "").partition(".")
+    if attribute is not None and not (view_name and column):
+        raise SettingError(f"--attribute must be VIEW.COLUMN, got {attribute!r}")
+    sources = options.pairs(view, "--view")
     _write_audit(
         lambda report_progress: audit_run(
             folder,
             views=sources,
-            attribute=view_column,
+            attribute=None if attribute is None else (view_name, column),
             budget=budget,
             codes=CodeAuditSettings(decoders=_decoders(seed), k=k),
             progress=report_progress,
@@ -100,7 +92,7 @@ def codes(
     codes: Annotated[str, typer.Option(help="Codes as released, one row a person.")],
     rows: Annotated[str, typer.Option(help="The private rows of the same people.")],
     out: Out,
-    id_column: IdColumn,
+    id_column: options.IdColumn,
     known: Annotated[str | None, typer.Option(help="What the receiver has of them anyway.")] = None,
     public: Annotated[
         str | None, typer.Option(help="Rows of other people, for the attack without pairs.")
@@ -113,9 +105,9 @@ def codes(
     ] = None,
     repeats: Annotated[int, typer.Option(help="How often pairs are drawn anew.")] = 3,
     k: Smallest = 5,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Audit saved codes: rows behind them, attributes, linkage, who looks alike."""
     from cofill.audit import CodeAuditSettings, audit_codes, code_files
@@ -176,9 +168,9 @@ def mean(
         int | None,
         typer.Option(help="Releases drawn to prove an ε; about a second's worth if left out."),
     ] = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Audit the mean of a class before it is released, plain and with noise."""
     from cofill.audit import MeanAuditSettings, audit_mean, mean_files
@@ -214,7 +206,7 @@ def mean(
 def update(
     rows: Annotated[str, typer.Option(help="Training rows, one a person.")],
     out: Out,
-    id_column: IdColumn,
+    id_column: options.IdColumn,
     widths: Annotated[
         str, typer.Option(help="Widths of the autoencoder behind its input, such as 32,16.")
     ] = "32,16",
@@ -226,16 +218,16 @@ def update(
     clip: Annotated[float, typer.Option(help="Norm that gradients and updates are cut to.")] = 1.0,
     sites: Annotated[int, typer.Option(help="Sites that are summed securely.")] = 3,
     networks: Annotated[int, typer.Option(help="Networks trained to find members.")] = 32,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Audit updates and trained networks before they are sent: rows behind them, and members."""
     from cofill.audit import UpdateAuditSettings, audit_update, training_rows
     from cofill.nets import TrainSettings
 
     settings = UpdateAuditSettings(
-        widths=numbers_between_commas(widths, "--widths", int, "32,16"),
+        widths=options.numbers_between_commas(widths, "--widths", int, "32,16"),
         training=TrainSettings(epochs=epochs, batch_size=batch, learning_rate=learning_rate),
         epsilon=epsilon,
         delta=delta,
@@ -258,8 +250,8 @@ def update(
     "cofill audit views --view a=a.csv --view b=b.csv --id id --growth 0.1 --pilot 50 --out audit/",
 )
 def views(
-    view: Views,
-    id_column: IdColumn,
+    view: options.Views,
+    id_column: options.IdColumn,
     out: Out,
     growth: Annotated[
         float, typer.Option(help="By which share the error of completed rows may grow.")
@@ -271,12 +263,12 @@ def views(
             "fifth, at most 100, if left out.",
         ),
     ] = None,
-    kind: Kinds = None,
-    ignore: Ignored = None,
-    id_type: IdType = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    kind: options.Kinds = None,
+    ignore: options.Ignored = None,
+    id_type: options.IdType = None,
+    seed: options.Seed = 0,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Audit codes of views before any are sent: what each defence would hide, and cost.
 
@@ -287,7 +279,7 @@ def views(
     from cofill.views import read_views
 
     settings = ViewAuditSettings(growth=growth, pilot=pilot, seed=seed)
-    sources, kinds = pairs(view, "--view"), pairs(kind, "--kind")
+    sources, kinds = options.pairs(view, "--view"), options.pairs(kind, "--kind")
 
     def attack(report_progress: ReportProgress) -> Audit:
         rows = read_views(
@@ -320,9 +312,8 @@ def _write_audit(
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:
-    table = Table(title=f"Audit: {facts['title']}", title_justify="left")
-    for heading in ("release", "from → to", "individuals", "population", "claimed", "proved"):
-        table.add_column(heading)
+    headings = ("release", "from → to", "individuals", "population", "claimed", "proved")
+    table = make_table(headings, (), title=f"Audit: {facts['title']}")
     for release in facts["releases"]:
         claim, proof = release["claim"], release["proof"]
         table.add_row(

@@ -5,22 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from cofill.cli._examples import examples
-from cofill.cli._options import (
-    AsJson,
-    IdColumn,
-    IdType,
-    Ignored,
-    Kinds,
-    Quiet,
-    Seed,
-    Settings,
-    pairs,
-    settings_of,
-)
-from cofill.cli._show import console, print_result, progress_line, say
+from cofill.cli import _options as options
+from cofill.cli._options import examples
+from cofill.cli._show import console, make_table, print_result, progress_line, say
 
 if TYPE_CHECKING:
     from cofill.cluster import ClusterResult
@@ -40,31 +28,31 @@ def cluster(
             metavar="NAME=SOURCE",
         ),
     ],
-    id_column: IdColumn,
+    id_column: options.IdColumn,
     out: Annotated[str, typer.Option(help="A new folder for the result.")],
     k: Annotated[
         int | None, typer.Option(help="Number of groups; chosen by stability unless told.")
     ] = None,
     method: Annotated[str, typer.Option(help="'kmeans' or 'deep'.")] = "kmeans",
-    settings: Settings = None,
-    kind: Kinds = None,
-    ignore: Ignored = None,
-    id_type: IdType = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    settings: options.Settings = None,
+    kind: options.Kinds = None,
+    ignore: options.Ignored = None,
+    id_type: options.IdType = None,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find groups among completed individuals, at one site or at several that show no row."""
     from cofill.cluster import ClusterJob, run_cluster  # scikit-learn and JAX are behind it
 
     job = ClusterJob(
-        sources=pairs(view, "--view"),
+        sources=options.pairs(view, "--view"),
         id=id_column,
         out=out,
         k=k,
         method=method,
-        settings=settings_of(settings),
-        kinds=pairs(kind, "--kind"),
+        settings=options.settings_of(settings),
+        kinds=options.pairs(kind, "--kind"),
         ignore=tuple(ignore or ()),
         id_type=id_type,
         seed=seed,
@@ -81,9 +69,7 @@ def cluster(
 
 def _show(result: ClusterResult) -> None:
     facts = result.facts
-    table = Table(box=None)
-    for name in ("group", "individuals", "share"):
-        table.add_column(name, justify="right")
+    table = make_table((), ("group", "individuals", "share"), box=None)
     total = sum(facts["sizes"])
     for number, size in enumerate(facts["sizes"]):
         table.add_row(str(number), f"{size:,}", f"{size / total:.1%}")

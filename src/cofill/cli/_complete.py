@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cofill.cli._examples import examples
-from cofill.cli._options import (
-    AsJson,
-    IdColumn,
-    IdType,
-    Ignored,
-    Kinds,
-    Quiet,
-    Seed,
-    Settings,
-    Views,
-    pairs,
-    settings_of,
-)
+from cofill.cli import _options as options
+from cofill.cli._options import examples
 from cofill.cli._show import (
     POOLED_NOTE,
     completed_table,
@@ -44,13 +32,13 @@ if TYPE_CHECKING:
     "--set sites=5",
 )
 def complete(
-    view: Views,
-    id_column: IdColumn,
+    view: options.Views,
+    id_column: options.IdColumn,
     out: Annotated[
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
     method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
-    settings: Settings = None,
+    settings: options.Settings = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Also hide known rows and report the error.")
     ] = False,
@@ -63,32 +51,32 @@ def complete(
         float | None,
         typer.Option(help="Add columns with intervals of this level, such as 0.9."),
     ] = None,
-    kind: Kinds = None,
-    ignore: Ignored = None,
-    id_type: IdType = None,
-    seed: Seed = 0,
+    kind: options.Kinds = None,
+    ignore: options.Ignored = None,
+    id_type: options.IdType = None,
+    seed: options.Seed = 0,
     progress: Annotated[
         Path | None,
         typer.Option(help="Also note progress in this folder, for `cofill watch`.", metavar="DIR"),
     ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fill the missing rows and cells of several tables about the same individuals."""
     from cofill.completion import CompletionJob, run_completion  # scikit-learn is behind it
 
     job = CompletionJob(
-        sources=pairs(view, "--view"),
+        sources=options.pairs(view, "--view"),
         id=id_column,
         out=out,
         method=method,
-        settings=settings_of(settings),
+        settings=options.settings_of(settings),
         evaluate=evaluate,
         compare=tuple(name for name in compare.split(",") if name),
         share=share,
         repeats=repeats,
         intervals=intervals,
-        kinds=pairs(kind, "--kind"),
+        kinds=options.pairs(kind, "--kind"),
         ignore=tuple(ignore or ()),
         id_type=id_type,
         seed=seed,
@@ -99,7 +87,7 @@ def complete(
 
 
 @examples("cofill methods", "cofill methods --json")
-def methods(as_json: AsJson = False) -> None:
+def methods(as_json: options.AsJson = False) -> None:
     """List the completion methods, those of installed packages among them."""
     from cofill.completion import methods as registered_methods
 

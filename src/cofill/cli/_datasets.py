@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson
+from cofill.cli._options import AsJson, examples
 from cofill.cli._show import print_result
 from cofill.paths import data_folder
 

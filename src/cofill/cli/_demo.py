@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli._complete import show_result
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson, Open, Quiet, Seed
+from cofill.cli._options import AsJson, Open, Quiet, Seed, examples
 from cofill.cli._show import console, print_result, progress_line, say
 
 if TYPE_CHECKING:

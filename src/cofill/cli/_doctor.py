@@ -18,8 +18,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson
+from cofill.cli._options import AsJson, examples
 from cofill.cli._show import console, print_result, say
 from cofill.paths import compiled_folder, data_folder
 
@@ -89,6 +88,11 @@ def findings() -> Iterator[Finding]:
     yield from _programs()
 
 
+def _ok_or_note(what: str, fine: bool, detail: str, lacking: str, todo: str) -> Finding:
+    """Return a finding that asks for something to be done only where not all is fine."""
+    return Finding(what, "ok", detail) if fine else Finding(what, "note", lacking, todo)
+
+
 def _show(lines: list[Finding]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for line in lines:
@@ -113,12 +117,8 @@ def _software() -> Iterator[Finding]:
     lacking = [name for extra, name in _needed() if not extra and _version(name) is None]
     shown = [f"{name} {_version(name)}" for name in ("jax", "numpy", "scipy", "scikit-learn")]
     if lacking:
-        yield Finding(
-            "libraries",
-            "problem",
-            f"missing: {', '.join(lacking)}",
-            "install cofill again: pip install --force-reinstall cofill",
-        )
+        todo = "install cofill again: pip install --force-reinstall cofill"
+        yield Finding("libraries", "problem", f"missing: {', '.join(lacking)}", todo)
     else:
         yield Finding("libraries", "ok", ", ".join(shown))
 
@@ -128,13 +128,10 @@ def _extras() -> Iterator[Finding]:
         names = [name for needed_by, name in _needed() if needed_by == extra]
         if extra == "cuda":
             names = ["jax-cuda12-plugin"]
-        lacking = [name for name in names if _version(name) is None]
-        if names and not lacking:
-            installed = ", ".join(f"{name} {_version(name)}" for name in names)
-            yield Finding(f"extra {extra}", "ok", installed)
-        else:
-            todo = f"for {purpose}: pip install 'cofill[{extra}]'"
-            yield Finding(f"extra {extra}", "note", "not installed", todo)
+        installed = bool(names) and all(_version(name) is not None for name in names)
+        detail = ", ".join(f"{name} {_version(name)}" for name in names)
+        todo = f"for {purpose}: pip install 'cofill[{extra}]'"
+        yield _ok_or_note(f"extra {extra}", installed, detail, "not installed", todo)
 
 
 def _needed() -> list[tuple[str, str]]:
@@ -167,21 +164,14 @@ def _devices() -> Iterator[Finding]:
         import jax
 
         devices = jax.devices()
-        kinds = [f"{device.platform} ({device.device_kind})" for device in devices]
     except Exception as error:  # noqa: BLE001  whatever a driver raises is what is looked for
-        yield Finding(
-            "devices",
-            "problem",
-            f"JAX finds no device: {type(error).__name__}",
-            "set JAX_PLATFORMS=cpu, or install jax again",
-        )
+        todo = "set JAX_PLATFORMS=cpu, or install jax again"
+        yield Finding("devices", "problem", f"JAX finds no device: {type(error).__name__}", todo)
         return
-    listed = ", ".join(dict.fromkeys(kinds))
-    if all(device.platform == "cpu" for device in devices) and shutil.which("nvidia-smi"):
-        todo = "an NVIDIA driver is here; to use its GPU: pip install 'cofill[cuda]'"
-        yield Finding("devices", "note", listed, todo)
-    else:
-        yield Finding("devices", "ok", listed)
+    listed = ", ".join(dict.fromkeys(f"{d.platform} ({d.device_kind})" for d in devices))
+    used = any(d.platform != "cpu" for d in devices) or not shutil.which("nvidia-smi")
+    todo = "an NVIDIA driver is here; to use its GPU: pip install 'cofill[cuda]'"
+    yield _ok_or_note("devices", used, listed, listed, todo)
 
 
 def _machine() -> Iterator[Finding]:
@@ -192,11 +182,10 @@ def _machine() -> Iterator[Finding]:
     memory = facts["memory_gib"]
     if memory is None:
         yield Finding("memory", "note", "unknown on this system")
-    elif float(memory) < _LITTLE_GIB:
-        todo = f"with less than {_LITTLE_GIB:g} GiB expect room for small tables only"
-        yield Finding("memory", "note", f"{memory} GiB", todo)
-    else:
-        yield Finding("memory", "ok", f"{memory} GiB")
+        return
+    todo = f"with less than {_LITTLE_GIB:g} GiB expect room for small tables only"
+    enough = float(memory) >= _LITTLE_GIB
+    yield _ok_or_note("memory", enough, f"{memory} GiB", f"{memory} GiB", todo)
 
 
 # --- folders and ports ----------------------------------------------------------------------------
@@ -204,11 +193,9 @@ def _machine() -> Iterator[Finding]:
 
 def _data() -> Iterator[Finding]:
     folder = data_folder()
-    if folder.is_dir():
-        yield Finding("data folder", "ok", str(folder))
-    else:
-        todo = "`cofill datasets fetch NAME` makes it; COFILL_DATA names another"
-        yield Finding("data folder", "note", f"{folder} is not there", todo)
+    todo = "`cofill datasets fetch NAME` makes it; COFILL_DATA names another"
+    missing = f"{folder} is not there"
+    yield _ok_or_note("data folder", folder.is_dir(), str(folder), missing, todo)
     from cofill.views import datasets
 
     known = datasets()
@@ -222,10 +209,9 @@ def _data() -> Iterator[Finding]:
 
 def _cache() -> Finding:
     folder = compiled_folder()
-    if _writable(folder):
-        return Finding("cache folder", "ok", f"{folder}, writable")
     todo = "name a folder you may write to in COFILL_CACHE; until then every run compiles anew"
-    return Finding("cache folder", "note", f"{folder} cannot be written", todo)
+    fine, broken = f"{folder}, writable", f"{folder} cannot be written"
+    return _ok_or_note("cache folder", _writable(folder), fine, broken, todo)
 
 
 def _writable(folder: Path) -> bool:
@@ -253,18 +239,19 @@ def _port(port: int) -> Finding:
 
 
 def _programs() -> Iterator[Finding]:
-    yield _program("PostgreSQL", _postgres(), "for a database server of your own")
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    yield _program("chromium", browser, "for the browser tests of reports")
-
-
-def _program(name: str, path: str | None, purpose: str) -> Finding:
-    if path is not None:
-        return Finding(name, "ok", path)
-    return Finding(name, "note", "not found", f"optional: {purpose}, install it from your system")
-
-
-def _postgres() -> str | None:
     # Debian keeps the server's programs out of the path.
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    return shutil.which("postgres") or (str(versions[-1]) if versions else None)
+    debian = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")))
+    for name, path, purpose in (
+        (
+            "PostgreSQL",
+            shutil.which("postgres") or next(reversed(debian), None),
+            "a database server of your own",
+        ),
+        (
+            "chromium",
+            shutil.which("chromium") or shutil.which("chromium-browser"),
+            "the browser tests of reports",
+        ),
+    ):
+        todo = f"optional: for {purpose}, install it from your system"
+        yield _ok_or_note(name, path is not None, path or "", "not found", todo)

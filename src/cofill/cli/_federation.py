@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson, Quiet, Seed, Settings, settings_of
-from cofill.cli._show import console, progress_line, say
+from cofill.cli._options import AsJson, Quiet, Seed, Settings, examples, settings_of
+from cofill.cli._show import console, make_table, print_result, progress_line, say
 from cofill.errors import SettingError
 
 if TYPE_CHECKING:
     from typer import Context
 
-    from cofill.network import LocalResult
+    from cofill.network import LocalResult, Session
 else:
     # What typer hands over is of the class below its own, and tests check annotations.
     Context = typer.Context.__mro__[1]
@@ -30,6 +29,9 @@ site = typer.Typer(invoke_without_command=True)
 
 KitOption = Annotated[Path, typer.Option("--kit", help="The kit of this participant.")]
 PersonKit = Annotated[Path, typer.Option("--kit", help="The kit of a person who may submit.")]
+RunName = Annotated[str, typer.Argument(help="Name of a run.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")]
+EXPERIMENTS = "What to run: cooperate, federate, cluster or mean."
 
 
 @examples("cofill coordinator --kit kits/coordinator --watch 8080")
@@ -46,7 +48,7 @@ def coordinator(
 
     participant = Kit.read(kit, "coordinator")
     where = f"{participant.federation.address}:{participant.federation.port}"
-    with nullcontext() if watch is None else _page(kit, watch) as page:
+    with nullcontext() if watch is None else _live_page(kit, watch) as page:
 
         def ready() -> None:
             if not quiet:
@@ -57,7 +59,7 @@ def coordinator(
         serve(participant, None, ready=ready)
 
 
-def _page(kit: Path, port: int) -> AbstractContextManager[Any]:
+def _live_page(kit: Path, port: int) -> AbstractContextManager[Any]:
     from cofill.report import watching  # pages are behind it, which few coordinators ask for
 
     return watching(kit, port=port)
@@ -146,13 +148,11 @@ def init(
 
 @examples("cofill federation run cooperate --kit kits/people/ada --set method=masked")
 def run_experiment(
-    experiment: Annotated[
-        str, typer.Argument(help="What to run: cooperate, federate, cluster or mean.")
-    ],
+    experiment: Annotated[str, typer.Argument(help=EXPERIMENTS)],
     kit: PersonKit,
     setting: Settings = None,
     seed: Seed = 0,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")] = True,
+    wait: Wait = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -168,14 +168,12 @@ def run_experiment(
 def resume(
     run: Annotated[str, typer.Argument(help="Name of a run that was cut off.")],
     kit: PersonKit,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")] = True,
+    wait: Wait = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run from the last step that every site had done."""
-    from cofill.network import Kit, open_session
-
-    with open_session(Kit.read(kit, "person")) as session:
+    with _session(kit) as session:
         state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended ({state.status}); stop it first")
@@ -188,44 +186,36 @@ def resume(
 @examples("cofill federation status --kit kits/people/ada")
 def status(kit: PersonKit, as_json: AsJson = False) -> None:
     """Say which sites are connected and how runs stand."""
-    from cofill.network import Kit, open_session
+    with _session(kit) as session:
+        sites = {name: name in session.sites() for name in session.kit.federation.names}
+        runs = session.runs()
 
-    with open_session(Kit.read(kit, "person")) as session:
-        connected, runs = session.sites(), session.runs()
-        expected = session.kit.federation.names
-    if as_json:
-        shown = {"sites": {n: n in connected for n in expected}, "runs": [vars(r) for r in runs]}
-        typer.echo(json.dumps(shown, indent=2))
-        return
-    for name in expected:
-        typer.echo(f"site {name}: {'connected' if name in connected else 'not connected'}")
-    for run in runs:
-        typer.echo(f"run {run.run}: {run.status} ({run.duration})")
+    def show() -> None:
+        for name, is_connected in sites.items():
+            typer.echo(f"site {name}: {'connected' if is_connected else 'not connected'}")
+        for run in runs:
+            typer.echo(f"run {run.run}: {run.status} ({run.duration})")
+
+    print_result(
+        lambda: {"sites": sites, "runs": [vars(run) for run in runs]}, show, as_json=as_json
+    )
 
 
 @examples("cofill federation results RUN --kit kits/people/ada --json")
-def results(
-    run: Annotated[str, typer.Argument(help="Name of a run.")],
-    kit: PersonKit,
-    as_json: AsJson = False,
-) -> None:
+def results(run: RunName, kit: PersonKit, as_json: AsJson = False) -> None:
     """Show how a run went; completed rows are at the sites, not here."""
-    from cofill.network import Kit, open_session
-
-    with open_session(Kit.read(kit, "person")) as session:
+    with _session(kit) as session:
         state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended yet ({state.status})")
         outcome = session.outcome(state.job)
-    _show_outcome(outcome, as_json)
+    print_result(lambda: outcome, lambda: _show_outcome(outcome), as_json=as_json)
 
 
 @examples("cofill federation stop RUN --kit kits/people/ada")
-def stop(run: Annotated[str, typer.Argument(help="Name of a run.")], kit: PersonKit) -> None:
+def stop(run: RunName, kit: PersonKit) -> None:
     """Stop a run; results of other runs stay where they are."""
-    from cofill.network import Kit, open_session
-
-    with open_session(Kit.read(kit, "person")) as session:
+    with _session(kit) as session:
         session.stop(run)
     typer.echo(f"run {run} is being stopped")
 
@@ -238,16 +228,17 @@ def ledger(kit: KitOption, as_json: AsJson = False) -> None:
 
     path = Kit.read(kit, "site").home / "ledger.jsonl"
     entries = Ledger.load(path) if path.exists() else Ledger()
-    if as_json:
-        typer.echo(json.dumps(entries.to_list(), indent=2))
-        return
-    for entry in entries:
-        cost = "no guarantee" if entry.epsilon is None else f"ε = {entry.epsilon:.3g}"
-        typer.echo(
-            f"{entry.step}: {entry.kind} to {entry.receiver}, {entry.individuals:,} individuals, "
-            f"{entry.bytes:,} bytes, {cost}"
-        )
-    typer.echo(f"{entries}; unchanged; head {entries.head}")
+
+    def show() -> None:
+        for entry in entries:
+            cost = "no guarantee" if entry.epsilon is None else f"ε = {entry.epsilon:.3g}"
+            typer.echo(
+                f"{entry.step}: {entry.kind} to {entry.receiver}, {entry.individuals:,} "
+                f"individuals, {entry.bytes:,} bytes, {cost}"
+            )
+        typer.echo(f"{entries}; unchanged; head {entries.head}")
+
+    print_result(entries.to_list, show, as_json=as_json)
 
 
 @examples(
@@ -258,9 +249,7 @@ def local(
     out: Annotated[Path, typer.Option(help="Folder for the whole federation.")] = Path(
         "federation"
     ),
-    experiment: Annotated[
-        str, typer.Option(help="What to run: cooperate, federate, cluster or mean.")
-    ] = "cooperate",
+    experiment: Annotated[str, typer.Option(help=EXPERIMENTS)] = "cooperate",
     sites: Annotated[
         int, typer.Option(help="How many sites: one view each, or other individuals each.")
     ] = 3,
@@ -291,7 +280,9 @@ def local(
             settings=settings_of(setting),
             report_progress=report_progress,
         )
-    _show_local(result, as_json=as_json, quiet=quiet)
+    print_result(
+        lambda: _local_facts(result), lambda: _show_local(result), as_json=as_json, quiet=quiet
+    )
 
 
 federation_commands = {
@@ -309,9 +300,9 @@ federation_commands = {
 def _submit(
     kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, resumed: bool = False
 ) -> None:
-    from cofill.network import FederationError, Kit, open_session
+    from cofill.network import FederationError
 
-    with open_session(Kit.read(kit, "person")) as session:
+    with _session(kit) as session:
         connected = session.sites()
         missing = sorted(set(session.kit.federation.names) - set(connected))
         # A run that has begun may go on without a site, where the method allows.
@@ -326,18 +317,18 @@ def _submit(
         outcome = session.outcome(job)
     if outcome["state"] != "finished":
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
-    if as_json or not quiet:
-        _show_outcome(outcome, as_json)
+    print_result(lambda: outcome, lambda: _show_outcome(outcome), as_json=as_json, quiet=quiet)
 
 
-def _show_outcome(outcome: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
-        return
+def _session(kit: Path) -> AbstractContextManager[Session]:
+    from cofill.network import Kit, open_session  # the engine is behind it
+
+    return open_session(Kit.read(kit, "person"))
+
+
+def _show_outcome(outcome: Mapping[str, Any]) -> None:
     why = f": {outcome['why']}" if outcome["why"] else ""
     typer.echo(f"run {outcome['run']} {outcome['state']}{why}")
-    if outcome["metrics"]:
-        console().print(_metrics(outcome["metrics"]))
     _show_result(outcome)
 
 
@@ -352,16 +343,11 @@ _HEADINGS = {
 
 
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(title="What each site reported", title_justify="left")
-    first = next(iter(metrics.values()))
-    shown = [key for key in _HEADINGS if key in first]
+    shown = [key for key in _HEADINGS if key in next(iter(metrics.values()))]
     named = any(name != figures["site"] for name, figures in metrics.items())
-    for heading in ("view", "site") if named else ("site",):
-        table.add_column(heading)
-    for key in shown:
-        table.add_column(_HEADINGS[key], justify="right")
+    names = ("view", "site") if named else ("site",)
+    headings = [_HEADINGS[key] for key in shown]
+    table = make_table(names, headings, title="What each site reported")
     for name, figures in metrics.items():
         values = [figures[key] for key in shown]
         cells = [f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in values]
@@ -370,52 +356,42 @@ def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def _show_result(outcome: Mapping[str, Any]) -> None:
-    """Print what the coordinator reports of a run, and who was left out of it."""
-    screen = console()
+    """Print what sites and the coordinator report of a run, and who was left out of it."""
+    if outcome["metrics"]:
+        console().print(_metrics(outcome["metrics"]))
     result = outcome.get("result", {})
     curve = result.get("curve") or []
     if curve:
         last = ", ".join(f"{k} {v:.4g}" for k, v in curve[-1].items())
         say(f"{result['rounds']} rounds; the last: {last}")
     if "inertia" in result:
-        screen.print(f"{result['k']} groups after {result['rounds']} rounds of sums")
+        say(f"{result['k']} groups after {result['rounds']} rounds of sums")
     for name, mean in result.get("sites", {}).items():
         say(f"{name}: {len(mean['mean'])} columns; {mean['guarantee']}")
     for note in (*outcome.get("notes", ()), *result.get("notes", ())):
         say(f"note: {note}")
 
 
-def _show_local(result: LocalResult, *, as_json: bool, quiet: bool) -> None:
-    result_paths = {name: str(path) for name, path in result.results.items()}
-    ledger_paths = {name: str(path) for name, path in result.ledgers.items()}
-    outcome = result.outcome
-    if as_json:
-        shown = {
-            "run": result.run,
-            "seconds": round(result.seconds, 3),
-            "metrics": outcome["metrics"],
-            "result": outcome["result"],
-            "notes": outcome["notes"],
-            "database": result.database,
-            "rounds": dict(result.rounds),
-            "results": result_paths,
-            "ledgers": ledger_paths,
-        }
-        typer.echo(json.dumps(shown, indent=2))
-    elif not quiet:
-        screen = console()
-        if outcome["metrics"]:
-            screen.print(_metrics(outcome["metrics"]))
-        _show_result(outcome)
-        for name, path in result_paths.items():
-            say(f"{name}: rows in {path}, ledger in {ledger_paths[name]}")
-        if result.rounds:
-            screen.print(
-                "a round took {round_s:.2f} s: {training_s:.2f} s at the slowest site, "
-                "{overhead_s:.2f} s between".format(**result.rounds)
-            )
-        screen.print(
-            f"one site in three read from {result.database}; metrics in "
-            f"{result.out / 'metrics.json'}; {result.seconds:.0f} s in all",
-            soft_wrap=True,
-        )
+def _local_facts(result: LocalResult) -> dict[str, Any]:
+    return {
+        "run": result.run,
+        "seconds": round(result.seconds, 3),
+        **{key: result.outcome[key] for key in ("metrics", "result", "notes")},
+        "database": result.database,
+        "rounds": dict(result.rounds),
+        "results": {name: str(path) for name, path in result.results.items()},
+        "ledgers": {name: str(path) for name, path in result.ledgers.items()},
+    }
+
+
+def _show_local(result: LocalResult) -> None:
+    _show_result(result.outcome)
+    for name, path in result.results.items():
+        say(f"{name}: rows in {path}, ledger in {result.ledgers[name]}")
+    if result.rounds:
+        words = "a round took {round_s:.2f} s: {training_s:.2f} s at the slowest site, "
+        say((words + "{overhead_s:.2f} s between").format(**result.rounds))
+    say(
+        f"one site in three read from {result.database}; metrics in "
+        f"{result.out / 'metrics.json'}; {result.seconds:.0f} s in all"
+    )

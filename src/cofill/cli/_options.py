@@ -1,11 +1,12 @@
-"""Options that several commands have, and how ``NAME=VALUE`` texts are read."""
+"""What commands have in common: options, examples in their help, ``NAME=VALUE`` texts."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import tomllib
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -45,6 +46,34 @@ Settings = Annotated[
         metavar="NAME=VALUE",
     ),
 ]
+
+
+HEADING = "[bold]Examples[/bold]"
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def examples(*lines: str) -> Callable[[Command], Command]:
+    """Add command lines to what ``--help`` says of a command.
+
+    Examples
+    --------
+    >>> @examples("cofill methods --json")
+    ... def methods() -> None:
+    ...     '''List the completion methods.'''
+    >>> print(methods.__doc__)
+    List the completion methods.
+    <BLANKLINE>
+    [bold]Examples[/bold]
+    <BLANKLINE>
+      cofill methods --json
+    """
+
+    def add(command: Command) -> Command:
+        words = inspect.cleandoc(command.__doc__ or "")
+        command.__doc__ = "\n\n".join((words, HEADING, *(f"  {line}" for line in lines)))
+        return command
+
+    return add
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -12,8 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
-from cofill.cli._examples import examples
-from cofill.cli._options import AsJson
+from cofill.cli._options import AsJson, examples
 from cofill.cli._show import entry_facts, entry_lines, print_result
 from cofill.errors import SettingError
 from cofill.registry import Registry

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cofill.completion import Completed
     from cofill.metrics import ResultRecord
 
-ReportProgress: TypeAlias = Callable[[str, float], None]
+ReportProgress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
 
 POOLED_NOTE = "† sees all rows in one place: a yardstick, not allowed between organisations"
@@ -41,6 +41,14 @@ def console() -> Console:
 def say(sentence: str) -> None:
     """Print a sentence as it is, on one line however narrow the screen."""
     console().print(sentence, soft_wrap=True, markup=False)
+
+
+def make_table(names: Sequence[str], figures: Sequence[str], **options: Any) -> Table:
+    """Return an empty table: columns of names to the left, columns of figures to the right."""
+    table = Table(*names, title_justify="left", caption_justify="left", **options)
+    for heading in figures:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def print_result(
@@ -77,8 +85,31 @@ def progress_line(quiet: bool, run: Path | None = None) -> Iterator[ReportProgre
 
     It also writes to the progress file in the folder `run`, for `cofill watch`.
     """
-    noting = nullcontext(_note_nothing) if run is None else _progress_file(run)
-    with noting as note, _bar(quiet, note) as report_progress:
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet,
+    )
+    with nullcontext() if run is None else _progress_file(run) as note, bar:
+        task = bar.add_task("start", total=1.0)
+        current = "start"
+
+        def report_progress(what: str, share: float) -> None:
+            nonlocal current
+            if note is not None:
+                note(what, share)
+            if what != current:
+                # Without it the time left would be guessed from the step before.
+                bar.reset(task, description=what)
+                current = what
+            bar.update(task, completed=min(max(share, 0.0), 1.0))
+
         yield report_progress
 
 
@@ -102,38 +133,6 @@ def _progress_file(run: Path) -> Iterator[ReportProgress]:
     log.note(state="finished")
 
 
-def _note_nothing(what: str, share: float) -> None:
-    pass
-
-
-@contextmanager
-def _bar(quiet: bool, note: ReportProgress) -> Iterator[ReportProgress]:
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=quiet,
-    )
-    with bar:
-        task = bar.add_task("start", total=1.0)
-        current = "start"
-
-        def report_progress(what: str, share: float) -> None:
-            nonlocal current
-            note(what, share)
-            if what != current:
-                bar.reset(task, description=what)
-                current = what
-            bar.update(task, description=what, completed=min(max(share, 0.0), 1.0))
-
-        yield report_progress
-
-
 def completed_table(completed: Completed) -> Table:
     """Return what was filled, per view, in counts."""
     shown = {
@@ -142,9 +141,8 @@ def completed_table(completed: Completed) -> Table:
         "reconstructed_cells": "cells filled",
         "missing_cells": "left empty",
     }
-    table = Table("view", title=f"Completed by {completed.method}", title_justify="left")
-    for heading in ("individuals", *shown.values()):
-        table.add_column(heading, justify="right")
+    headings = ("individuals", *shown.values())
+    table = make_table(["view"], headings, title=f"Completed by {completed.method}")
     people = f"{completed.source.n_individuals:,}"
     for name in completed.source:
         counts = completed.counts(name)
@@ -166,15 +164,8 @@ def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | 
     views = figures.parts(metric)
     if not views:
         return None
-    table = Table(
-        "method",
-        title=_TITLES.get(metric, metric),
-        title_justify="left",
-        caption=POOLED_NOTE,
-        caption_justify="left",
-    )
-    for view in views:
-        table.add_column(view, justify="right")
+    title = _TITLES.get(metric, metric)
+    table = make_table(["method"], views, title=title, caption=POOLED_NOTE)
     for method in figures.methods(metric):
         row = [figures.of(method, metric, view) for view in views]
         label = f"{method} †" if method in pools_rows() else method

@@ -14,8 +14,7 @@ from cofill.nets._engine import (
 )
 from cofill.nets._flat import flatten_network, form_of
 from cofill.nets._fusion import Fusion, FusionProblem
-from cofill.nets._fusion_fit import fit_fusions, refine_fusions
-from cofill.nets._fusion_settings import FusionSettings
+from cofill.nets._fusion_fit import FusionSettings, fit_fusions, refine_fusions
 from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
 from cofill.nets._linear import Moments, patterns_of, side_by_side
 from cofill.nets._losses import (

@@ -31,15 +31,9 @@ def reverse_gradient(values: Array, strength: float) -> Array:
     return values
 
 
-def _forward(values: Array, strength: float) -> tuple[Array, None]:
-    return values, None
-
-
-def _backward(strength: float, _: None, slope: Array) -> tuple[Array]:
-    return (-strength * slope,)
-
-
-reverse_gradient.defvjp(_forward, _backward)
+reverse_gradient.defvjp(
+    lambda values, _: (values, None), lambda strength, _, slope: (-strength * slope,)
+)
 
 
 class OpposedEncoder(AbstractNetwork):
@@ -89,7 +83,6 @@ class OpposedEncoder(AbstractNetwork):
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
     ) -> Float[Array, "outputs rows"]:
-        """Return the predictions of helper and opponent from every column's code."""
         code = self.encoder.columns(x)
         against = self.opponent.columns(reverse_gradient(code, self.strength))
         return jnp.concatenate([self.helper.columns(code), against])

@@ -41,14 +41,7 @@ class Form:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-class _Parameter:
-    """Stands for a parameter among a network's leaves."""
-
-    def __repr__(self) -> str:
-        return "<parameter>"
-
-
-_PARAMETER = _Parameter()
+_PARAMETER = object()  # stands for a parameter among a network's leaves
 
 
 def form_of(network: PyTree) -> Form:
@@ -56,7 +49,6 @@ def form_of(network: PyTree) -> Form:
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP
     >>> form_of(MLP((10, 15, 10), key=jax.random.key(0))).size
     325
@@ -83,7 +75,6 @@ def flatten_network(network: PyTree) -> Float[Array, " size"]:
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP
     >>> flatten_network(MLP((10, 15, 10), key=jax.random.key(0))).shape
     (325,)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
-from cofill.nets._linear import Moments, patterns_of, ridge_predict
+from cofill.nets._linear import Moments, patterns_of, ridge_predict, spectrum
 from cofill.nets._losses import Block, expectations
 from cofill.nets._networks import forward
 
@@ -72,14 +72,12 @@ class FusionProblem:
     @cached_property
     def patterns(self) -> dict[tuple[bool, ...], float]:
         """The commonest patterns needed, and their shares."""
-        if self.needed is None or not len(self.needed):
-            return {(True,) * len(self.groups): 1.0}
-        counts = {tuple(map(bool, p)): len(rows) for p, rows in patterns_of(self.needed) if p.any()}
+        needed = np.empty((0, len(self.groups)), bool) if self.needed is None else self.needed
+        counts = {tuple(map(bool, p)): len(rows) for p, rows in patterns_of(needed) if p.any()}
         common = sorted(counts.items(), key=lambda item: -item[1])[:_MOST_PATTERNS]
+        common = common or [((True,) * len(self.groups), 1)]
         total = sum(count for _, count in common)
-        return {pattern: count / total for pattern, count in common} or {
-            (True,) * len(self.groups): 1.0
-        }
+        return {pattern: count / total for pattern, count in common}
 
     @cached_property
     def served(self) -> frozenset[tuple[bool, ...]]:
@@ -155,9 +153,7 @@ class Fusion:
 
     def ridge_weights(self) -> Float[np.ndarray, "width outputs"]:
         """Return the coefficients of the ridge regression for rows that have every group."""
-        values, vectors = np.linalg.eigh(self.moments.covariance)
-        values = np.maximum(values, 0.0)
-        unit = values.mean() if values.mean() > 0 else 1.0
+        values, vectors, unit = spectrum(self.moments.covariance)
         shrunk = values[:, None] + unit * PENALTIES[self.penalty][None, :]
         return vectors @ ((vectors.T @ self.moments.cross) / shrunk)
 

@@ -9,12 +9,14 @@ cross-validation on the problem's rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from cofill.codec import storable
+from cofill.errors import SettingError
 from cofill.nets._fusion import (
     PENALTIES,
     Fusion,
@@ -24,13 +26,112 @@ from cofill.nets._fusion import (
     flagged,
     is_served,
 )
-from cofill.nets._fusion_settings import FusionSettings
 from cofill.nets._linear import Moments, ridge_predict
 from cofill.nets._losses import CellLoss, GroupDropout, Grouped
 from cofill.nets._networks import MLP, recipe
-from cofill.nets._settings import TrainSettings
+from cofill.nets._settings import TrainSettings, require_at_least
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import train
+
+
+class _Chosen(NamedTuple):
+    """Settings of a fusion of so many rows, none of them None."""
+
+    hidden: tuple[int, ...]
+    weight_decays: tuple[float, ...]
+    members: int
+    fold_members: int
+    dropout: float
+    learning_rate: float
+    steps: int
+
+
+_FEW = _Chosen(
+    hidden=(64,),
+    weight_decays=(0.03, 0.3),
+    members=4,
+    fold_members=2,
+    dropout=0.1,
+    learning_rate=2e-3,
+    steps=2500,
+)
+_SOME = _FEW._replace(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
+_MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
+
+
+@storable
+@dataclass(frozen=True)
+class FusionSettings:
+    """Settings of a fusion; those that are None depend on the number of rows.
+
+    With a thousand rows or more, networks are deeper and learn faster without dropout; with many
+    thousands they take more steps and are fewer, because chance matters less.
+
+    Parameters
+    ----------
+    hidden
+        Widths of the hidden layers; empty for ridge regression alone.
+    weight_decays
+        Candidates among which cross-validation chooses.
+    members, fold_members
+        Networks in the ensemble, and in the ensembles of the cross-validation.
+    folds
+        Parts of the cross-validation.
+    dropout
+        Share of hidden units dropped in training.
+    learning_rate
+        Largest step; it falls to zero by a cosine.
+    steps
+        Steps of the optimiser (but at least five passes over the rows).
+
+    Examples
+    --------
+    >>> FusionSettings().chosen(500).hidden, FusionSettings().chosen(5000).hidden
+    ((64,), (128, 128))
+    >>> FusionSettings(hidden=(8,)).chosen(5000).hidden
+    (8,)
+    """
+
+    hidden: tuple[int, ...] | None = None
+    weight_decays: tuple[float, ...] | None = None
+    members: int | None = None
+    fold_members: int | None = None
+    folds: int = 3
+    dropout: float | None = None
+    learning_rate: float | None = None
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, 1, "members", "fold_members", "steps")
+        require_at_least(self, 2, "folds")
+        if any(width < 1 for width in self.hidden or ()):
+            raise SettingError(f"hidden must be widths of 1 or more, got {self.hidden}")
+        if any(decay < 0 for decay in self.weight_decays or ()):
+            raise SettingError(f"weight_decays must be 0 or more, got {self.weight_decays}")
+        if self.hidden != () and self.weight_decays == ():
+            raise SettingError("weight_decays must hold at least one value, got none")
+
+    def chosen(self, rows: int) -> _Chosen:
+        """Return the settings for so many rows, none of them None."""
+        usual = _FEW if rows < 1024 else _SOME if rows < 8192 else _MANY
+        stated = {name: getattr(self, name, None) for name in usual._fields}
+        return usual._replace(**{n: value for n, value in stated.items() if value is not None})
+
+    def training(self, rows: int, of: int) -> TrainSettings:
+        """Return the settings of the training loop for so many rows of a problem of `of` rows."""
+        chosen = self.chosen(of)
+        # Rounded, so that problems of nearly one size share a compiled program.
+        rows = 2 ** int(np.ceil(np.log2(max(rows, 16))))
+        batch = int(np.clip(rows // 16, 16, max(128, min(rows // 256, 512))))
+        epochs = max(5, chosen.steps * batch // rows)
+        return TrainSettings(
+            epochs=epochs,
+            batch_size=batch,
+            learning_rate=chosen.learning_rate,
+            optimizer="adamw",
+            schedule="cosine",
+            gradient_clip=5.0,
+        )
 
 
 def fit_fusions(
@@ -45,35 +146,31 @@ def fit_fusions(
     report_progress = progress or _silent
     if settings.hidden == ():
         report_progress(1.0)
-        none = [np.zeros(p.targets.shape[1]) for p in problems]
         return [
-            Fusion(m, pen, (), share, p.blocks, p.served, oof, None)
-            for p, (m, pen, oof), share in zip(problems, linear, none, strict=True)
+            Fusion(m, penalty, (), np.zeros(p.targets.shape[1]), p.blocks, p.served, oof, None)
+            for p, (m, penalty, oof) in zip(problems, linear, strict=True)
         ]
     tried = _cross_validate(problems, folds, settings, lambda s: report_progress(0.7 * s))
     decays = [
         min(by_decay, key=lambda decay, p=problem, by=by_decay: _error(p, by[decay]))
         for problem, by_decay in zip(problems, tried, strict=True)
     ]
-    networks = _fit_ensembles(problems, decays, settings, lambda s: report_progress(0.7 + 0.3 * s))
+    ensembles = [
+        _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
+        for p, decay in zip(problems, decays, strict=True)
+    ]
+    networks = _train(
+        problems, ensembles, settings.training, lambda s: report_progress(0.7 + 0.3 * s)
+    )
     fusions = []
-    for k, problem in enumerate(problems):
+    for k, p in enumerate(problems):
         moments, penalty, linear_oof = linear[k]
         network_oof = tried[k][decays[k]]
-        share = _blend(problem, network_oof, linear_oof)
-        used = np.where(is_served(problem.thinned, problem.served)[:, None], share, 0.0)
+        share = _blend(p, network_oof, linear_oof)
+        used = np.where(is_served(p.thinned, p.served)[:, None], share, 0.0)
         oof = used * network_oof + (1 - used) * linear_oof
         fusions.append(
-            Fusion(
-                moments,
-                penalty,
-                networks[k],
-                share,
-                problem.blocks,
-                problem.served,
-                oof,
-                decays[k],
-            )
+            Fusion(moments, penalty, networks[k], share, p.blocks, p.served, oof, decays[k])
         )
     return fusions
 
@@ -95,19 +192,13 @@ def refine_fusions(
         rate = settings.chosen(of).learning_rate / 5
         return replace(settings, steps=steps, learning_rate=rate).training(rows, of)
 
-    ensembles = [
-        [
-            replace(task, network=network)
-            for task, network in zip(
-                _tasks(p, settings, _all(p), f.weight_decay or 0.0, n, 1),
-                f.networks,
-                strict=True,
-            )
-        ]
-        for f, p in zip(fusions, problems, strict=True)
-        if (n := len(f.networks))
-    ]
-    owners = [p for f, p in zip(fusions, problems, strict=True) if f.networks]
+    owners, ensembles = [], []
+    for f, p in zip(fusions, problems, strict=True):
+        if f.networks:
+            tasks = _tasks(p, settings, _all(p), f.weight_decay or 0.0, len(f.networks), 1)
+            started = zip(tasks, f.networks, strict=True)
+            owners.append(p)
+            ensembles.append([replace(task, network=network) for task, network in started])
     trained = iter(_train(owners, ensembles, gentle, _silent))
     return [
         replace(
@@ -179,19 +270,6 @@ def _cross_validate(
         inputs = flagged(problem.inputs[out], problem.thinned[out], problem.groups)
         predicted[k][decay][out] = ensemble(networks, inputs, problem.blocks)
     return predicted
-
-
-def _fit_ensembles(
-    problems: Sequence[FusionProblem],
-    decays: Sequence[float],
-    settings: FusionSettings,
-    report_progress: Callable[[float], None],
-) -> list[tuple[Any, ...]]:
-    ensembles = [
-        _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
-        for p, decay in zip(problems, decays, strict=True)
-    ]
-    return _train(problems, ensembles, settings.training, report_progress)
 
 
 def _all(problem: FusionProblem) -> np.ndarray:

@@ -27,14 +27,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
+from cofill.nets._settings import require_at_least
 
 Params = dict[str, Any]
-
-
-def _check_least(settings: Any, least: int, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) < least:
-            raise SettingError(f"{name} must be at least {least}, got {getattr(settings, name)}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Layout:
     patch: int = 1
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "height", "width", "channels", "patch")
+        require_at_least(self, 1, "height", "width", "channels", "patch")
         if self.height % self.patch or self.width % self.patch:
             raise SettingError(
                 f"patch must divide {self.height} and {self.width}, got {self.patch}"
@@ -150,8 +145,8 @@ class GridNet:
     skip: bool = True
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "depth_in", "depth_out", "width")
-        _check_least(self, 0, "blocks")
+        require_at_least(self, 1, "depth_in", "depth_out", "width")
+        require_at_least(self, 0, "blocks")
         if min(self.grid) < 1:
             raise SettingError(f"grid must have at least one row and column, got {self.grid}")
 
@@ -220,8 +215,8 @@ class DetailNet:
     blocks: int = 3
 
     def __post_init__(self) -> None:
-        _check_least(self, 1, "channels_in", "channels_out", "fine", "width")
-        _check_least(self, 0, "blocks")
+        require_at_least(self, 1, "channels_in", "channels_out", "fine", "width")
+        require_at_least(self, 0, "blocks")
         _ = self._layout  # height, width and patch fit
 
     @property
@@ -261,15 +256,11 @@ class DetailNet:
 
 def _convolved(layer: Params, grids: Float[Array, "n rows columns d"]) -> Array:
     """Return a 3 × 3 convolution as the sum of nine products: no ninefold copy of the input."""
-    n, high, wide, deep = grids.shape
-    wider = jnp.pad(grids, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    *rest, deep = grids.shape
     taps = layer["w"].reshape(9, deep, -1)
-    total = sum(
-        wider[:, i : i + high, j : j + wide].reshape(-1, deep) @ taps[3 * i + j]
-        for i in range(3)
-        for j in range(3)
-    )
-    return (total + layer["b"]).reshape(n, high, wide, -1)
+    shifted = zip(_shifts(grids), taps, strict=True)
+    total = sum(near.reshape(-1, deep) @ tap for near, tap in shifted)
+    return (total + layer["b"]).reshape(*rest, -1)
 
 
 def gather_neighbours(
@@ -282,11 +273,14 @@ def gather_neighbours(
     >>> gather_neighbours(jnp.ones((1, 3, 3, 1)))[0].sum(axis=-1).tolist()
     [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
+    return jnp.concatenate(_shifts(grids), axis=-1)
+
+
+def _shifts(grids: Array) -> list[Array]:
+    """Return the grids moved by one cell in all nine directions, zero beyond the edge."""
     high, wide = grids.shape[1:3]
     wider = jnp.pad(grids, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    return jnp.concatenate(
-        [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)], axis=-1
-    )
+    return [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)]
 
 
 def _block(near: Array, same: Array, taps: int, width: int) -> Params:

@@ -98,13 +98,11 @@ def ridge_predict(
     size = len(penalties) if chosen is None else 1
     predicted = np.broadcast_to(moments.target_mean, (size, len(inputs), outputs)).copy()
     for pattern, rows in patterns_of(present):
-        columns = _columns(moments.groups, pattern)
-        if not len(columns):
+        if not pattern.any():
             continue
-        block = moments.covariance[np.ix_(columns, columns)]
-        values, vectors = np.linalg.eigh(block)
-        values = np.maximum(values, 0.0)
-        unit = values.mean() if values.mean() > 0 else 1.0
+        chosen_groups = (g for g, has in zip(moments.groups, pattern, strict=True) if has)
+        columns = np.concatenate([np.arange(*group) for group in chosen_groups])
+        values, vectors, unit = spectrum(moments.covariance[np.ix_(columns, columns)])
         turned = vectors.T @ moments.cross[columns]
         x = (inputs[np.ix_(rows, columns)] - moments.input_mean[columns]) @ vectors
         if chosen is not None:
@@ -149,9 +147,11 @@ def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip([0, *stops[:-1]], stops, strict=True)) if stops else ()
 
 
-def _columns(groups: tuple[tuple[int, int], ...], pattern: np.ndarray) -> np.ndarray:
-    chosen = [np.arange(a, b) for (a, b), has in zip(groups, pattern, strict=True) if has]
-    return np.concatenate(chosen) if chosen else np.empty(0, dtype=int)
+def spectrum(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return eigenvalues and eigenvectors, and the mean variance that penalties are relative to."""
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0.0)
+    return values, vectors, values.mean() if values.mean() > 0 else 1.0
 
 
 def _nearest_semidefinite(matrix: np.ndarray) -> np.ndarray:

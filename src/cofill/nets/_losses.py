@@ -7,7 +7,7 @@ counts. All are hashable, so that a compiled training program is found again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from cofill.errors import SettingError
 from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
-KINDS = ("squared", "bernoulli", "categorical")
+BlockKind = Literal["squared", "bernoulli", "categorical"]
 
 
 @storable
@@ -45,14 +45,15 @@ class Block:
     1
     """
 
-    kind: Literal["squared", "bernoulli", "categorical"]
+    kind: BlockKind
     start: int
     stop: int
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise SettingError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}.")
+        if self.kind not in get_args(BlockKind):
+            kinds = ", ".join(get_args(BlockKind))
+            raise SettingError(f"kind must be one of {kinds}, got {self.kind!r}.")
         if not 0 <= self.start < self.stop:
             raise SettingError(
                 f"start must be 0 or more and below stop, got {self.start} and {self.stop}."
@@ -102,11 +103,10 @@ class CellLoss:
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP
     >>> loss = CellLoss((Block("squared", 0, 2), Block("bernoulli", 2, 3)))
     >>> network = MLP((3, 3), key=jax.random.key(0))
-    >>> total, count = loss(network, jax.numpy.ones((5, 3)), jax.numpy.ones((5, 3)), None)
+    >>> total, count = loss(network, jnp.ones((5, 3)), jnp.ones((5, 3)), None)
     >>> count.tolist()
     [3.0, 3.0, 3.0, 3.0, 3.0]
     """
@@ -137,10 +137,9 @@ class SquaredError:
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP
     >>> network = MLP((3, 3), key=jax.random.key(0))
-    >>> total, count = SquaredError()(network, jax.numpy.ones((5, 3)), jax.numpy.ones((5, 3)), None)
+    >>> total, count = SquaredError()(network, jnp.ones((5, 3)), jnp.ones((5, 3)), None)
     >>> count.tolist()
     [3.0, 3.0, 3.0, 3.0, 3.0]
     """
@@ -209,6 +208,12 @@ class GroupDropout:
 
 Loss = Callable[..., Any]
 
+_KIND_OF_LOSS: dict[Kind, BlockKind] = {
+    Kind.NUMERIC: "squared",
+    Kind.BINARY: "bernoulli",
+    Kind.CATEGORICAL: "categorical",
+}
+
 
 def expectations(
     outputs: Float[np.ndarray, "rows columns"] | Float[Array, "rows columns"],
@@ -242,14 +247,9 @@ def loss_blocks(encoded: Sequence[EncodedBlock]) -> tuple[Block, ...]:
     >>> loss_blocks([EncodedBlock(0, Kind.NUMERIC, 0, 1), EncodedBlock(1, Kind.NUMERIC, 1, 2)])
     (Block(kind='squared', start=0, stop=2, weight=1.0),)
     """
-    kinds: dict[Kind, Literal["squared", "bernoulli", "categorical"]] = {
-        Kind.NUMERIC: "squared",
-        Kind.BINARY: "bernoulli",
-        Kind.CATEGORICAL: "categorical",
-    }
     blocks: list[Block] = []
     for block in encoded:
-        kind = kinds[block.kind]
+        kind = _KIND_OF_LOSS[block.kind]
         if blocks and kind != "categorical" and blocks[-1].kind == kind:
             blocks[-1] = Block(kind, blocks[-1].start, block.stop)
         else:

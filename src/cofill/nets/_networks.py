@@ -132,9 +132,8 @@ class MLP(AbstractNetwork):
 
     Examples
     --------
-    >>> import jax
     >>> network = MLP((10, 15, 10), key=jax.random.key(0))
-    >>> network(jax.numpy.ones(10)).shape
+    >>> network(jnp.ones(10)).shape
     (10,)
     """
 
@@ -172,7 +171,6 @@ class MLP(AbstractNetwork):
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
     ) -> Float[Array, "outputs rows"]:
-        """Apply the network to every column of x, with one key a column where keys are given."""
         hidden = x
         last = len(self.weights) - 1
         for layer, (weights, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -203,9 +201,8 @@ class Autoencoder(AbstractNetwork):
 
     Examples
     --------
-    >>> import jax
     >>> network = Autoencoder((10, 15), key=jax.random.key(0))
-    >>> network.encoder(jax.numpy.ones(10)).shape, network(jax.numpy.ones(10)).shape
+    >>> network.encoder(jnp.ones(10)).shape, network(jnp.ones(10)).shape
     ((15,), (10,))
     """
 
@@ -232,7 +229,6 @@ class Autoencoder(AbstractNetwork):
     def columns(
         self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
     ) -> Float[Array, "outputs rows"]:
-        """Encode and decode every column of x."""
         if keys is None or self.encoder.dropout == 0:
             return self.decoder.columns(self.encoder.columns(x))
         both = jax.vmap(jax.random.split)(keys)
@@ -260,7 +256,6 @@ def recipe(maker: Callable[..., PyTree], *arguments: Any, **options: Any) -> Rec
 
     Examples
     --------
-    >>> import jax
     >>> recipe(MLP, (10, 15, 10), activation="tanh")(jax.random.key(0)).activation
     'tanh'
     """
@@ -287,8 +282,7 @@ def apply_rows(
 
     Examples
     --------
-    >>> import jax
-    >>> apply_rows(MLP((3, 2), key=jax.random.key(0)), jax.numpy.ones((5, 3))).shape
+    >>> apply_rows(MLP((3, 2), key=jax.random.key(0)), jnp.ones((5, 3))).shape
     (5, 2)
     """
     leaves = jax.tree.leaves(rows)
@@ -310,7 +304,6 @@ def forward(
 
     Examples
     --------
-    >>> import jax
     >>> network = MLP((3, 2), key=jax.random.key(0))
     >>> forward(network, np.ones((5, 3))).shape
     (5, 2)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -10,9 +10,30 @@ from jaxtyping import Array
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
-SCHEDULES = ("constant", "cosine", "warmup-cosine")
+Optimizer = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "cosine", "warmup-cosine"]
 WARMUP_SHARE = 0.1
+
+
+def require_at_least(settings: Any, least: int, *names: str) -> None:
+    """Raise a `SettingError` unless the named settings are finite and at least so much, or None."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not (value >= least and math.isfinite(value)):
+            raise SettingError(f"{name} must be at least {least}, got {value}")
+
+
+def _require_positive(settings: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise SettingError(f"{name} must be above 0, got {value}")
+
+
+def _require_one_of(settings: Any, name: str, kind: Any) -> None:
+    value, allowed = getattr(settings, name), get_args(kind)
+    if value not in allowed:
+        raise SettingError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 @storable
@@ -44,9 +65,9 @@ class DPSettings:
     sampling: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
-        _positive("clip_norm", self.clip_norm)
-        _at_least("noise_multiplier", self.noise_multiplier, 0)
-        _one_of("sampling", self.sampling, ("poisson",))
+        _require_positive(self, "clip_norm")
+        require_at_least(self, 0, "noise_multiplier")
+        _require_one_of(self, "sampling", Literal["poisson"])
 
 
 @storable
@@ -92,9 +113,9 @@ class TrainSettings:
     epochs: int = 100
     batch_size: int | None = 32
     learning_rate: float = 1e-3
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    optimizer: Optimizer = "adam"
     weight_decay: float = 0.0
-    schedule: Literal["constant", "cosine", "warmup-cosine"] = "constant"
+    schedule: Schedule = "constant"
     validation_fraction: float = 0.0
     patience: int = 0
     gradient_clip: float | None = None
@@ -103,23 +124,16 @@ class TrainSettings:
     dp: DPSettings | None = None
 
     def __post_init__(self) -> None:
-        _at_least("epochs", self.epochs, 1)
-        if self.batch_size is not None:
-            _at_least("batch_size", self.batch_size, 1)
-        _positive("learning_rate", self.learning_rate)
-        _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _at_least("weight_decay", self.weight_decay, 0)
-        _one_of("schedule", self.schedule, SCHEDULES)
+        require_at_least(self, 1, "epochs", "batch_size", "memory_limit")
+        require_at_least(self, 0, "weight_decay", "patience", "restarts")
+        _require_positive(self, "learning_rate", "gradient_clip")
+        _require_one_of(self, "optimizer", Optimizer)
+        _require_one_of(self, "schedule", Schedule)
         if not 0 <= self.validation_fraction < 1:
             raise SettingError(
                 "validation_fraction must be at least 0 and below 1, "
                 f"got {self.validation_fraction}."
             )
-        _at_least("patience", self.patience, 0)
-        if self.gradient_clip is not None:
-            _positive("gradient_clip", self.gradient_clip)
-        _at_least("restarts", self.restarts, 0)
-        _at_least("memory_limit", self.memory_limit, 1)
         if self.dp is not None and (self.patience or self.validation_fraction):
             raise SettingError(
                 "patience and validation_fraction must be 0 with dp, because choosing an epoch by "
@@ -143,18 +157,3 @@ def schedule_at(settings: TrainSettings, step: Array, total: Array) -> Array:
     rise = jnp.minimum(1.0, (step + 1) / jnp.maximum(1.0, warm * total))
     fall = 0.5 * (1 + jnp.cos(math.pi * jnp.clip((done - warm) / (1 - warm), 0, 1)))
     return settings.learning_rate * jnp.where(done < warm, rise, fall)
-
-
-def _at_least(name: str, value: float | int, least: float | int) -> None:
-    if not (value >= least and math.isfinite(value)):
-        raise SettingError(f"{name} must be {least} or more, got {value}.")
-
-
-def _positive(name: str, value: float | int) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise SettingError(f"{name} must be above 0, got {value}.")
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise SettingError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")

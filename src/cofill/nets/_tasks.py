@@ -50,9 +50,8 @@ class Task:
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP, recipe
-    >>> Task(recipe(MLP, (3, 2, 3)), jax.numpy.ones((8, 3)), key=jax.random.key(0)).rows
+    >>> Task(recipe(MLP, (3, 2, 3)), jnp.ones((8, 3)), key=jax.random.key(0)).rows
     8
     """
 
@@ -88,7 +87,6 @@ def split_keys(key: PRNGKey, count: int) -> list[UInt32[np.ndarray, "2"]]:
 
     Examples
     --------
-    >>> import jax
     >>> len(split_keys(jax.random.key(0), 3))
     3
     """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import jax
@@ -121,7 +122,6 @@ def train(
 
     Examples
     --------
-    >>> import jax
     >>> from cofill.nets import MLP, SquaredError, Task, TrainSettings, recipe, train
     >>> x = jax.random.normal(jax.random.key(0), (64, 3))
     >>> keys = jax.random.split(jax.random.key(1), 5)
@@ -158,13 +158,7 @@ def _run(
                 ]
             )
         try:
-            _follow(
-                [future for chunks in futures for future in chunks],
-                reports,
-                settings,
-                tasks,
-                progress,
-            )
+            _follow([*chain(*futures)], reports, settings, tasks, progress)
         except BaseException:
             stop.set()
             raise
@@ -273,24 +267,23 @@ def _collect(
     count = len(tasks)
     parameters: list[Any] = [None] * count
     forms: list[Any] = [None] * count
-    history = np.full((2, count, settings.epochs), np.nan)
+    history = np.empty((2, count, settings.epochs))
     epochs, restarts, steps = (np.zeros(count, int) for _ in range(3))
     rate = np.zeros(count)
     failed: list[int] = []
     for group, chunks in zip(groups, states, strict=True):
-        stack = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        at = list(group.positions)
+        # The last chunk is filled with repeats of the last task, which are cut off.
+        real_tasks = slice(len(at))
+        stack = jax.tree.map(lambda *parts, s=real_tasks: np.concatenate(parts)[s], *chunks)
         theta = stack.best_theta if settings.patience else stack.network.weights
-        for index, position in enumerate(group.positions):
-            if stack.failed[index]:
-                failed.append(position)
+        for index, position in enumerate(at):
             forms[position], parameters[position] = group.program.form, theta[index]
-            used = int(stack.epoch[index])
-            history[0, position, :used] = stack.train_loss[index, :used]
-            history[1, position, :used] = stack.validation_loss[index, :used]
-            epochs[position], restarts[position] = used, stack.attempt[index]
-            steps[position] = stack.steps[index]
-            rows = int(group.data.rows[index])
-            rate[position] = min(1.0, (settings.batch_size or rows) / rows)
+        history[:, at] = stack.train_loss, stack.validation_loss
+        epochs[at], restarts[at], steps[at] = stack.epoch, stack.attempt, stack.steps
+        rows = group.data.rows
+        rate[at] = np.minimum(1.0, (settings.batch_size or rows) / rows)
+        failed += [position for position, bad in zip(at, stack.failed, strict=True) if bad]
     if failed:
         names = ", ".join(tasks[position].name or str(position) for position in sorted(failed))
         raise TrainingError(
@@ -298,14 +291,6 @@ def _collect(
             f"smaller steps: {names}; use a learning_rate below {settings.learning_rate} or scale "
             "the inputs."
         )
-    return Trained(
-        tuple(parameters),
-        tuple(forms),
-        history[0],
-        history[1],
-        epochs,
-        restarts,
-        steps,
-        rate,
-        settings,
-    )
+    curves = history[0], history[1]
+    figures = epochs, restarts, steps, rate
+    return Trained(tuple(parameters), tuple(forms), *curves, *figures, settings)

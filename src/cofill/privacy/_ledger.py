@@ -54,14 +54,9 @@ class LedgerEntry:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> LedgerEntry:
         """Return the entry that `to_json` wrote."""
-        event = value["event"]
-        return LedgerEntry(
-            **{
-                **value,
-                "facts": MappingProxyType(value["facts"]),
-                "event": None if event is None else Event.from_json(event),
-            }
-        )
+        event = None if value["event"] is None else Event.from_json(value["event"])
+        facts = MappingProxyType(value["facts"])
+        return LedgerEntry(**{**value, "facts": facts, "event": event})
 
     def link(self, before: str) -> str:
         """Return the hash of the hash before it and of its own content."""
@@ -84,8 +79,9 @@ class Ledger:
     _entries: list[LedgerEntry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        given, self._entries = self._entries, []
-        for entry in given:
+        unlinked, self._entries = self._entries, []
+        for entry in unlinked:
+            # Entries that were read keep their link, so that `verify` can find a changed one.
             self.write(entry) if not entry.chain else self._entries.append(entry)
 
     def __iter__(self) -> Iterator[LedgerEntry]:
@@ -158,28 +154,32 @@ class Ledger:
         StoreError
             With the line's number, if one was changed, removed or only half written.
         """
-        path = Path(path)
         try:
-            lines = path.read_bytes().split(b"\n")
+            content, _, half_line = Path(path).read_bytes().rpartition(b"\n")
         except OSError as error:
             raise StoreError(f"{path} must be a readable ledger: {error.strerror}") from error
-        half = lines.pop()
+        ledger = Ledger.parse(content, str(path))
+        if half_line:
+            raise StoreError(
+                f"{path}, line {len(ledger) + 1}: the last line is only half written; its release "
+                "may have left the site: note it, then remove the line"
+            )
+        return ledger
+
+    @staticmethod
+    def parse(content: bytes, name: str) -> Ledger:
+        """Return the ledger of whole lines; a `StoreError` has the name and the faulty line."""
         entries = []
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(content.splitlines(), start=1):
             try:
                 entries.append(LedgerEntry.from_json(json.loads(line)))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise StoreError(f"{path}, line {number}: this is no entry of a ledger") from error
-        if half:
-            raise StoreError(
-                f"{path}, line {len(lines) + 1}: the last line is only half written; its release "
-                "may have left the site: note it, then remove the line"
-            )
+                raise StoreError(f"{name}, line {number}: this is no entry of a ledger") from error
         ledger = Ledger(entries)
         wrong = ledger.verify()
         if wrong is not None:
             raise StoreError(
-                f"{path}, line {wrong}: the entry was changed, or one before it was removed"
+                f"{name}, line {wrong}: the entry was changed, or one before it was removed"
             )
         return ledger
 

@@ -1,4 +1,4 @@
-"""Audits: a verdict per release, the figures behind it, and what defences cost."""
+"""What attackers learn: from released means, and by audits of everything that was released."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cofill.pages import (
     heading,
     join,
     lines,
+    note,
     paragraph,
     plot,
     table_html,
@@ -49,6 +50,55 @@ _LEAK_HINTS = {
     "about": "individual: the release tells of a person; population: of people like these",
 }
 """Columns of the table of attacks, with their explanations."""
+
+
+def attacks(records: Records) -> Section | None:
+    """Return the facts of every attack on a mean that were kept as JSON."""
+    return headed_section(
+        "What a released mean gave away",
+        "attacks",
+        "Somebody who has the records without the class, and the mean of a class, guesses "
+        "everybody's class.",
+        [(record.title, _attack(record.content)) for record in records.of("attack")],
+    )
+
+
+def _attack(facts: Mapping[str, Any]) -> list[Part]:
+    noise = facts.get("noise")
+    protected = f"noise {noise}" if noise else "no noise"
+    body: list[Part] = [
+        paragraph(
+            f"{facts['records']:,} records of {facts['features']:,} features, attacked by "
+            f"{facts['method']}; the mean had {protected}. The attack expects to be right about "
+            f"{_percent(facts['expected_accuracy'])} of them."
+        )
+    ]
+    judged = facts.get("judged")
+    if isinstance(judged, Mapping):
+        body.append(
+            table_html(["who", "individuals", "right", "95 % interval"], _judged_rows(judged))
+        )
+        body.append(note(str(judged["measured"])))
+    if facts.get("notes"):
+        body.append(bullets([str(n) for n in facts["notes"]]))
+    return body
+
+
+def _judged_rows(judged: Mapping[str, Any]) -> list[list[Cell]]:
+    rows: list[list[Cell]] = []
+    for name, group in judged.items():
+        if isinstance(group, Mapping) and "accuracy" in group:
+            low, high = group["interval_95"]
+            interval = f"{_percent(low)} to {_percent(high)}"
+            rows.append([name, group["individuals"], _percent(group["accuracy"]), interval])
+    for which in ("floor", "ceiling"):
+        for name, value in judged.get(which, {}).items():
+            rows.append([f"{which}: {name.replace('_', ' ')}", None, _percent(value), "–"])
+    return rows
+
+
+def _percent(share: int | float | None) -> Quantity:
+    return Quantity(None if share is None else 100 * share, unit="%", digits=1)
 
 
 def audit(records: Records) -> Section | None:
@@ -135,32 +185,21 @@ def _curve(curve: Mapping[str, Any]) -> Markup:
     x, strength, floor = curve["x"], str(curve["strength"]), curve.get("floor")
     low, high = curve.get("low") or None, curve.get("high") or None
     is_log = all(v > 0 for v in x) and max(x) / min(x) > 50
-    leak = Line(x, curve["leak"], low, high, marks=True, colour="--bad")
-    utility = Line(x, curve["utility"], marks=True, colour="--s1")
     better = "lower" if curve.get("utility_is_error", True) else "higher"
     dotted = " The dotted line is what somebody reaches who guesses." if floor is not None else ""
+
+    def draw(key: str, line: Line, caption: str, line_at: float | None = None) -> Markup:
+        name = str(curve[f"{key}_name"])
+        figure = lines({name: line}, x_axis=strength, y_axis=key, log_x=is_log, line_at=line_at)
+        alt = f"{key.capitalize()} {_ends(curve[key])} over {strength} {_ends(x)}"
+        return plot(figure, caption.format(name), alt)
+
+    leak = Line(x, curve["leak"], low, high, marks=True, colour="--bad")
+    utility = Line(x, curve["utility"], marks=True, colour="--s1")
+    worth = f"What the release is still worth: {{}}; {better} is better."
     plots = columns(
-        plot(
-            lines(
-                {str(curve["leak_name"]): leak},
-                x_axis=strength,
-                y_axis="leak",
-                log_x=is_log,
-                line_at=floor,
-            ),
-            f"What an attacker gets: {curve['leak_name']}; lower is safer.{dotted}",
-            f"Leak {_ends(curve['leak'])} over {strength} {_ends(x)}",
-        ),
-        plot(
-            lines(
-                {str(curve["utility_name"]): utility},
-                x_axis=strength,
-                y_axis="utility",
-                log_x=is_log,
-            ),
-            f"What the release is still worth: {curve['utility_name']}; {better} is better.",
-            f"Utility {_ends(curve['utility'])} over {strength} {_ends(x)}",
-        ),
+        draw("leak", leak, f"What an attacker gets: {{}}; lower is safer.{dotted}", floor),
+        draw("utility", utility, worth),
     )
     notes = [str(n) for n in curve.get("notes", ())]
     return join(plots, bullets(notes)) if notes else plots

@@ -11,18 +11,15 @@ from cofill.errors import CofillError, DataError
 from cofill.files import write_atomically
 from cofill.metrics import versions
 from cofill.pages import Page, Part, Section, bullets, code, details, join, note, paragraph
-from cofill.report._attacks import attacks
-from cofill.report._audit import audit
+from cofill.report._audit import attacks, audit
 from cofill.report._clusters import clusters
 from cofill.report._completion import completion
-from cofill.report._distributions import agreement, distributions
+from cofill.report._distributions import agreement, distributions, images
 from cofill.report._errors import errors
-from cofill.report._federation import federation
-from cofill.report._images import images
 from cofill.report._masks import masks
 from cofill.report._records import Records, find_records
 from cofill.report._releases import releases
-from cofill.report._rounds import rounds
+from cofill.report._rounds import federation, rounds
 from cofill.report._summary import summary
 
 SectionMaker: TypeAlias = Callable[[Records], Section | None]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cofill.errors import CofillError, DataError
+from cofill.errors import CofillError, DataError, StoreError
 from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
 from cofill.report._progress import FILE, read_progress
 
@@ -78,7 +78,7 @@ class Follower:
             raise DataError(f"{folder} is no folder; give the folder of a run")
         # The page asks every second: a ledger is read again when it has grown, and the
         # composition of costs, which takes longest, is counted again after a new release.
-        self._ledgers: dict[Path, tuple[int, Ledger | str]] = {}
+        self._ledgers: dict[Path, tuple[int, Ledger]] = {}
         self._spent: dict[tuple[str, int, str], float] = {}
 
     def state(self) -> dict[str, Any]:
@@ -118,13 +118,16 @@ class Follower:
 
     def _read_ledger(self, path: Path, snapshot: _Snapshot) -> None:
         size = path.stat().st_size
-        if self._ledgers.get(path, (-1, ""))[0] != size:
-            self._ledgers[path] = (size, _ledger(path))
-        ledger = self._ledgers[path][1]
-        if isinstance(ledger, str):
-            snapshot.add_fault(ledger)
-            return
-        snapshot.entries += list(ledger)
+        if self._ledgers.get(path, (-1, None))[0] != size:
+            # The last line may be half written: the run goes on.
+            whole_lines = path.read_bytes().rpartition(b"\n")[0]
+            try:
+                ledger = Ledger.parse(whole_lines, f"{path.parent.name}/{path.name}")
+            except StoreError as error:
+                snapshot.add_fault(error)
+                return
+            self._ledgers[path] = (size, ledger)
+        snapshot.entries += list(self._ledgers[path][1])
         snapshot.changed = max(snapshot.changed, _changed(path))
 
     def _state_of(self, snapshot: _Snapshot) -> dict[str, Any]:
@@ -233,20 +236,6 @@ def _read_kit(path: Path, snapshot: _Snapshot) -> None:
         if isinstance(federation.get("budget"), dict):
             views = [str(view) for view in member.get("views", [])]
             snapshot.add_budgets(dict.fromkeys(views, federation["budget"]))
-
-
-def _ledger(path: Path) -> Ledger | str:
-    """Return the complete lines of a ledger, or what is wrong with them."""
-    complete = path.read_bytes().rpartition(b"\n")[0]
-    try:
-        entries = [LedgerEntry.from_json(json.loads(line)) for line in complete.splitlines()]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"{path.parent.name}/{path.name} holds a line that is no entry of a ledger"
-    ledger = Ledger(entries)
-    wrong = ledger.verify()
-    if wrong is not None:
-        return f"{path.parent.name}/{path.name}: line {wrong} was changed, or one before it removed"
-    return ledger
 
 
 def _release(entry: LedgerEntry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Curves over rounds and steps: losses of a federation, accuracies of attacks in training."""
+"""How runs went: curves over rounds and steps, and what sites between machines reported."""
 
 from __future__ import annotations
 
@@ -7,11 +7,25 @@ from typing import Any
 
 from markupsafe import Markup
 
-from cofill.pages import Line, Part, Section, choice, lines, plot
+from cofill.pages import (
+    Cell,
+    Line,
+    Part,
+    Quantity,
+    Section,
+    badge,
+    choice,
+    code,
+    lines,
+    paragraph,
+    plot,
+    table_html,
+)
 from cofill.report._metrics import metric_of
 from cofill.report._records import Records, headed_section
 
 _NOT_LOSSES = ("round", "sites")
+_TONES: Mapping[str, Any] = {"finished": "good", "failed": "bad", "stopped": "warn"}
 _DIRECTIONS = {
     "all": "squared error, both directions",
     "x2y": "squared error, second view from first",
@@ -85,3 +99,50 @@ def _line(entries: Iterable[Mapping[str, Any]], key: str) -> Line:
     """Return a figure over the rounds that have it."""
     points = [(entry["round"], entry[key]) for entry in entries if key in entry]
     return Line([x for x, _ in points], [y for _, y in points])
+
+
+def federation(records: Records) -> Section | None:
+    """Return every run's outcome; a run that two records report is shown once."""
+    runs: dict[str, Mapping[str, Any]] = {}
+    for record in records.of("run"):
+        runs[record.content["order"]["run"]] = {**record.content, **record.content["order"]}
+    for record in records.of("outcome"):
+        runs[record.content["run"]] = record.content
+    if not runs:
+        return None
+    body: list[Part] = []
+    for run, facts in runs.items():
+        state = str(facts["state"])
+        experiment, why = facts["experiment"], facts.get("why")
+        verdict = badge(state, _TONES.get(state, "plain"))
+        body.append(
+            paragraph("Run ", code(run), f" of {experiment} ", verdict, f": {why}" if why else ".")
+        )
+        if facts["metrics"]:
+            body.append(_metrics(facts["metrics"]))
+    return Section(
+        "Between the machines",
+        body,
+        "federation",
+        "What sites reported to the coordinator: figures of their own, no rows.",
+    )
+
+
+def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Markup:
+    names = list(
+        dict.fromkeys(
+            key
+            for figures in metrics.values()
+            for key, value in figures.items()
+            if isinstance(value, int | float)
+        )
+    )
+    rows: list[list[Cell]] = [
+        [view, str(figures.get("site", "")), *(_number(figures.get(name)) for name in names)]
+        for view, figures in metrics.items()
+    ]
+    return table_html(["view", "site", *(n.replace("_", " ") for n in names)], rows)
+
+
+def _number(value: Any) -> Cell:
+    return Quantity(value) if isinstance(value, int | float) else None
