@@ -111,7 +111,7 @@ def test_damaged_and_half_written_files_do_not_stop_the_page(tmp_path):
     assert any("run.json is not as expected" in fault for fault in state["faults"])
     changed = (tmp_path / "ledger.jsonl").read_text().replace("720", "1")
     (tmp_path / "ledger.jsonl").write_text(changed)
-    assert any("line 1 was changed" in fault for fault in follower.state()["faults"])
+    assert any("line 1: the entry was changed" in fault for fault in follower.state()["faults"])
 
 
 def test_progress_is_not_written_more_often_than_it_is_worth(tmp_path):

@@ -6,7 +6,6 @@ code.
 """
 
 from cofill.pages._figures import Line, bars, histogram, lines
-from cofill.pages._flow import flow
 from cofill.pages._html import (
     Cell,
     Part,
@@ -26,7 +25,7 @@ from cofill.pages._html import (
     strong,
 )
 from cofill.pages._images import image_rows, picture
-from cofill.pages._maps import density, heat_map
+from cofill.pages._maps import density, flow, heat_map
 from cofill.pages._page import Page, Section
 from cofill.pages._plot import plot
 from cofill.pages._quantity import Quantity, byte_size

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from cofill.errors import SettingError
 
-Figure: TypeAlias = dict[str, Any]
-Number: TypeAlias = int | float
-Numbers: TypeAlias = Sequence[Number | None] | np.ndarray
+Figure = dict[str, Any]
+Number = int | float
+Numbers = Sequence[Number | None] | np.ndarray
 
 _OUTLINES = {"observed": "--known", "completed": "--filled"}
 
@@ -108,7 +108,7 @@ def bars(
     if most is not None:
         layout[f"{value}axis"]["range"] = [0, most]
     if line_at is not None:
-        layout["shapes"] = [_rule(line_at, vertical=sideways)]
+        layout["shapes"] = [_dotted_at(line_at, value)]
     return {"data": traces, "layout": layout}
 
 
@@ -133,36 +133,32 @@ def lines(
     traces: list[Figure] = []
     for k, (name, line) in enumerate(series.items()):
         colour = line.colour or series_colour(k)
+        common = {"type": "scatter", "legendgroup": name}
         if line.low is not None and line.high is not None:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "x": [*line.x, *reversed(list(line.x))],
-                    "y": [*line.high, *reversed(list(line.low))],
-                    "fill": "toself",
-                    "fillcolor": colour,
-                    "opacity": 0.18,
-                    "line": {"width": 0},
-                    "mode": "lines",
-                    "hoverinfo": "skip",
-                    "showlegend": False,
-                    "legendgroup": name,
-                }
-            )
-        traces.append(
-            {
-                "type": "scatter",
-                "name": plain_words(name),
-                "legendgroup": name,
-                "x": list(line.x),
-                "y": list(line.y),
-                "mode": "lines+markers" if line.marks or len(line.x) < 2 else "lines",
-                "line": {"color": colour, "width": 2, "shape": "hv" if line.steps else "linear"},
-                "marker": {"color": colour, "size": 7},
-                "hovertemplate": f"{'from ' * line.steps}%{{x:.4~g}}: %{{y:.4~g}}"
-                "<extra>%{fullData.name}</extra>",
+            # One outline, there along the upper ends and back along the lower ones.
+            band = {
+                "x": [*line.x, *reversed(list(line.x))],
+                "y": [*line.high, *reversed(list(line.low))],
+                "fill": "toself",
+                "fillcolor": colour,
+                "opacity": 0.18,
+                "line": {"width": 0},
+                "mode": "lines",
+                "hoverinfo": "skip",
+                "showlegend": False,
             }
-        )
+            traces.append(common | band)
+        points = {
+            "name": plain_words(name),
+            "x": list(line.x),
+            "y": list(line.y),
+            "mode": "lines+markers" if line.marks or len(line.x) < 2 else "lines",
+            "line": {"color": colour, "width": 2, "shape": "hv" if line.steps else "linear"},
+            "marker": {"color": colour, "size": 7},
+            "hovertemplate": f"{'from ' * line.steps}%{{x:.4~g}}: %{{y:.4~g}}"
+            "<extra>%{fullData.name}</extra>",
+        }
+        traces.append(common | points)
     layout = layout_of(x_axis, y_axis, legend=len(series) > 1)
     x_values = [x for line in series.values() if not line.steps for x in line.x if x is not None]
     if x_values and all(x == int(x) for x in x_values) and max(x_values) - min(x_values) <= 12:
@@ -171,7 +167,7 @@ def lines(
         if is_log:
             layout[axis] |= {"type": "log", "dtick": 1}
     if line_at is not None:
-        layout["shapes"] = [_rule(line_at)]
+        layout["shapes"] = [_dotted_at(line_at, "y")]
     return {"data": traces, "layout": layout}
 
 
@@ -221,15 +217,13 @@ def series_colour(position: int) -> str:
     return f"--s{position % 8 + 1}"
 
 
-def _rule(value: Number, *, vertical: bool = False) -> Figure:
-    """Return a dotted line across the whole figure."""
-    along, across = ("x", "y") if vertical else ("y", "x")
-    return {
-        "type": "line",
-        f"{along}0": value,
-        f"{along}1": value,
-        f"{across}ref": "paper",
-        f"{across}0": 0,
-        f"{across}1": 1,
-        "line": {"color": "--faint", "dash": "dot", "width": 1.5},
-    }
+def dotted_line(**ends: Any) -> Figure:
+    """Return a dotted line to compare with, between two ends."""
+    return {"type": "line", "line": {"color": "--faint", "dash": "dot", "width": 1.5}, **ends}
+
+
+def _dotted_at(value: Number, axis: str) -> Figure:
+    """Return a dotted line across the whole figure at a value of an axis."""
+    across = "y" if axis == "x" else "x"
+    from_edge_to_edge = {f"{across}ref": "paper", f"{across}0": 0, f"{across}1": 1}
+    return dotted_line(**{f"{axis}0": value, f"{axis}1": value}, **from_edge_to_edge)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from markupsafe import Markup, escape
 
 from cofill.pages._quantity import Quantity
 
-Tone: TypeAlias = Literal["plain", "good", "warn", "bad"]
+Tone = Literal["plain", "good", "warn", "bad"]
 
-Part: TypeAlias = str | Quantity
+Part = str | Quantity
 """What can stand in a page: words (escaped), `Markup` (kept) or a quantity."""
 
-Cell: TypeAlias = str | int | float | Quantity | None
+Cell = str | int | float | Quantity | None
 """What can stand in a table."""
 
 
@@ -28,10 +28,9 @@ def element(tag: str, *parts: Part, **attributes: str) -> Markup:
     >>> print(element("p", "1 < ", element("b", "2"), class_="note", aria_label='"sum"'))
     <p class="note" aria-label="&#34;sum&#34;">1 &lt; <b>2</b></p>
     """
-    names = (name.rstrip("_").replace("_", "-") for name in attributes)
     written = (
-        Markup(' {}="{}"').format(name, value)
-        for name, value in zip(names, attributes.values(), strict=True)
+        Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), value)
+        for name, value in attributes.items()
     )
     return Markup("<{0}{1}>{2}</{0}>").format(tag, join(*written), join(*parts))
 

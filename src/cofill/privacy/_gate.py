@@ -64,8 +64,8 @@ class Budget:
     def allows(self, events: list[Event]) -> bool:
         """Whether events about the same people stay within the budget together."""
         # By a quick upper bound first: the tight one takes seconds after thousands of steps.
-        relation = {"neighbours": self.neighbours, "unit": self.unit}
-        if rough_epsilon(events, self.delta, **relation) <= self.epsilon:
+        rough = rough_epsilon(events, self.delta, neighbours=self.neighbours, unit=self.unit)
+        if rough <= self.epsilon:
             return True
         # A hair of tolerance, so that a budget can be spent to its very end.
         return self.cost(events) <= self.epsilon * (1 + 1e-9)

@@ -78,7 +78,7 @@ class Release:
     def n_individuals(self) -> int:
         """How many individuals it tells something about."""
         name = getattr(self, "individuals_in", None)
-        counted = 0 if name is None else getattr(self, name)
+        counted: Any = 0 if name is None else getattr(self, name)
         return len(counted) if hasattr(counted, "__len__") else counted
 
     @property
