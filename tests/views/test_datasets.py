@@ -187,8 +187,8 @@ def test_a_missing_file_says_where_it_was_looked_for_and_what_to_do(info, empty)
 
 
 def test_unknown_names_and_options():
-    with pytest.raises(SettingError, match=r"name must be one of 'wdbc'.*got 'iris'"):
-        load("iris")
+    with pytest.raises(SettingError, match=r"no data set 'wine'; there is 'wdbc'"):
+        load("wine")
     with pytest.raises(SettingError, match="'cube' has no option 'seed'; its options: key"):
         load("cube", seed=1)
     with pytest.raises(SettingError, match="part must be 'train' or 'test', got 'valid'"):

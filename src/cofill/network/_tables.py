@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cofill.errors import DataError
@@ -23,23 +25,12 @@ def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[st
         rules = ColumnRules(kinds, view_source.ignore, federation.id_type, **source.rules)
         rules.check({name: table.column_names})
         view = view_from_table(name, table, id=view_source.id, rules=rules, where=source.label)
-        views[name] = view if view_source.image is None else _image(view, view_source.image)
+        views[name] = (
+            view if view_source.image is None else replace(view, image_shape=view_source.image)
+        )
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}
-
-
-def _image(view: View, shape: tuple[int, ...]) -> View:
-    """Return a view whose columns are an image's pixels, row by row."""
-    return View(
-        view.name,
-        view.ids,
-        view.cells,
-        view.features,
-        image_shape=shape,
-        id_name=view.id_name,
-        id_position=view.id_position,
-    )
 
 
 def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:

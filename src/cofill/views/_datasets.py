@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int, UInt8
 
 from cofill.errors import DataError, SettingError
 from cofill.paths import data_folder
+from cofill.registry import suggest
 from cofill.views._feature import Feature, Kind
 from cofill.views._fetch import FILES, read_idx, read_npz
 from cofill.views._keys import Key, stream
@@ -108,8 +109,7 @@ def load(name: str, **options: Any) -> Dataset:
     ('x', 'y')
     """
     if name not in _CATALOGUE:
-        known = ", ".join(map(repr, _CATALOGUE))
-        raise SettingError(f"name must be one of {known}, got {name!r}")
+        raise SettingError(f"there is no data set {name!r}; {suggest(name, _CATALOGUE)}")
     loader = _CATALOGUE[name].loader
     for option in options:
         if option not in signature(loader).parameters:

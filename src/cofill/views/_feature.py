@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from cofill.codec import storable
 from cofill.errors import SettingError
 
@@ -78,6 +81,16 @@ class Feature:
     def is_integer(self) -> bool:
         """Whether numeric cells are whole numbers in the user's table."""
         return self.kind is Kind.NUMERIC and "int" in self.dtype
+
+    def code_fault(self, cells: Float[np.ndarray, " n"]) -> str | None:
+        """Return what is wrong with coded cells that are no positions in `categories`, or None."""
+        if self.kind is Kind.NUMERIC:
+            return None
+        known = cells[~np.isnan(cells)]
+        last = len(self.categories) - 1
+        if not ((known != np.floor(known)) | (known < 0) | (known > last)).any():
+            return None
+        return f"column {self.name!r} is {self.kind} and its cells must be positions 0 to {last}"
 
     @property
     def width(self) -> int:

@@ -140,7 +140,11 @@ class Scaler:
                 out[part, columns] = _finite(block, dtype)
             for coded in self._coded:
                 codes = cells[part, coded.feature]
-                self._require_codes(codes, coded)
+                if fault := self.features[coded.feature].code_fault(codes):
+                    raise DataError(
+                        f"{fault} in the categories of the fit; use encode_view for a view with "
+                        "other categories"
+                    )
                 if coded.kind is Kind.BINARY:
                     out[part, coded.start] = codes
                 else:
@@ -260,16 +264,6 @@ class Scaler:
     @cached_property
     def _coded(self) -> tuple[EncodedBlock, ...]:
         return tuple(b for b in self.blocks if b.kind is not Kind.NUMERIC)
-
-    def _require_codes(self, codes: np.ndarray, block: EncodedBlock) -> None:
-        feature = self.features[block.feature]
-        inside = (codes >= 0) & (codes < len(feature.categories)) & (codes == np.floor(codes))
-        if not (inside | np.isnan(codes)).all():
-            raise DataError(
-                f"column {feature.name!r} is {feature.kind} and its cells must be positions 0 to "
-                f"{len(feature.categories) - 1} in the categories of the fit; use encode_view for "
-                "a view with other categories"
-            )
 
 
 def _learn(known: np.ndarray, method: str) -> tuple[float, float, float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,9 @@ class View:
                 f"{where}: column {columns[k].name!r} holds infinite values; "
                 "replace them by numbers or leave them empty"
             )
-        _check_codes(where, matrix, columns)
+        for k, column in enumerate(columns):
+            if fault := column.code_fault(matrix[:, k]):
+                raise DataError(f"{where}: {fault} in its categories")
         seen = np.asarray((~np.isnan(matrix)).any(axis=1))
         order = np.argsort(row_ids, kind="stable")
         if seen.all() and (order[1:] > order[:-1]).all():
@@ -142,11 +144,6 @@ class View:
         """How many cells of observed rows are not known."""
         return int(np.isnan(self.cells).sum())
 
-    @property
-    def images(self) -> Float[np.ndarray, "n ..."]:
-        """Cells in the shape of images; a view without an image shape is returned flat."""
-        return self.cells.reshape(len(self), *(self.image_shape or (self.n_features,)))
-
     def typical(self) -> Float[np.ndarray, " d"]:
         """Return the mean of each numeric feature and the commonest value of each coded one.
 
@@ -178,15 +175,7 @@ class View:
 
     def with_rows(self, ids: np.ndarray, cells: Float[np.ndarray, "m d"]) -> View:
         """Return a view with the same features over other rows."""
-        return View(
-            self.name,
-            ids,
-            cells,
-            self.features,
-            image_shape=self.image_shape,
-            id_name=self.id_name,
-            id_position=self.id_position,
-        )
+        return replace(self, ids=ids, cells=cells)
 
     def select(self, names: Sequence[str]) -> View:
         """Return the view with only these features, in this order."""
@@ -195,12 +184,11 @@ class View:
         if unknown:
             raise SettingError(f"view {self.name!r} has no feature {unknown[0]!r}")
         index = [known[n] for n in names]
-        return View(
-            self.name,
-            self.ids,
-            self.cells[:, index],
-            [self.features[k] for k in index],
-            id_name=self.id_name,
+        return replace(
+            self,
+            cells=self.cells[:, index],
+            features=tuple(self.features[k] for k in index),
+            image_shape=None,
             id_position=min(self.id_position, len(index)),
         )
 
@@ -245,16 +233,3 @@ def _check_shapes(
             f"{where}: images of shape {image_shape} have {int(np.prod(image_shape))} pixels, "
             f"got {cells.shape[1]} features"
         )
-
-
-def _check_codes(where: str, cells: np.ndarray, features: tuple[Feature, ...]) -> None:
-    """Raise unless every coded cell is a position in its feature's categories."""
-    for k, feature in enumerate(features):
-        if feature.kind is Kind.NUMERIC:
-            continue
-        known = cells[~np.isnan(cells[:, k]), k]
-        if ((known != np.floor(known)) | (known < 0) | (known >= len(feature.categories))).any():
-            raise DataError(
-                f"{where}: column {feature.name!r} is {feature.kind} and its cells must be "
-                f"positions 0 to {len(feature.categories) - 1} in its categories"
-            )
