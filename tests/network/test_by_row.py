@@ -533,3 +533,24 @@ def test_a_resumed_mean_sends_the_same_values_once(rows_here):
     assert federation.place("a").done == office.schedule.report
     assert first
     assert len(Ledger.load(federation.ledger("a"))) == 1
+
+
+def test_both_drivers_release_the_same_means_from_the_same_noise(rows_here, monkeypatch):
+    # Noise comes from the operating system; here it is drawn alike for both drivers.
+    monkeypatch.setattr(
+        "cofill.privacy._mechanisms.noise_generator", lambda rng: np.random.default_rng(7)
+    )
+    federation = rows_here("mean", MEAN)
+    protocol, held = federation.schedule().protocol, row_sites()
+    data = {site: LocalData(site, dict(views)) for site, views in held.items()}
+    local = Federation(
+        {site: protocol.start_site(data[site])[site] for site in held},
+        coordinator=protocol.start_coordinator(),
+    )
+    run_protocol(protocol, [local])
+    office = federation.office()
+    run_in_process(office, places_of(federation))
+    assert protocol.summarise(local.coordinator) == office.result
+    for site, party in local.sites.items():
+        for name, text in protocol.finish(party, data[site]).texts.items():
+            assert text == (federation.results(site) / name).read_text()
