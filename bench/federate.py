@@ -24,12 +24,14 @@ from cofill.federate import (
     CompletionNet,
     FederatedCompletion,
     LocalSettings,
+    LocalWork,
     RoundSettings,
     Rows,
     Shape,
+    initial_weights,
+    plan_batches,
+    train_sites,
 )
-from cofill.federate._learner import initial_weights
-from cofill.federate._local import LocalWork, plan_batches, train_sites
 from cofill.metrics import Recorder
 from cofill.paths import keep_compiled_programs
 from cofill.views import MultiView, View

@@ -20,17 +20,6 @@ SOURCES = {"cofill": ROOT / "src", "cofill_papers": ROOT / "papers/src", "bench"
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 TARGET = re.compile(r"(cofill\w*(?:\.\w+)+):\w+")
 
-# Files that still reach into private modules of packages that are being reworked.
-REACHING = {
-    "src/cofill/audit/_rounds.py",
-    "src/cofill/network/_by_row.py",
-    "src/cofill/network/_groups.py",
-    "src/cofill/protocol/_protocol.py",
-    "bench/carrying.py",
-    "bench/federate.py",
-    "bench/hook/sitecustomize.py",
-    "bench/network.py",
-}
 # Lazy imports that close a circle, in packages that are being reworked.
 CIRCLES = {("cofill.audit._audit", "cofill.audit._page")}
 
@@ -85,7 +74,7 @@ def test_no_package_imports_private_modules_of_another():
         for module in imported(tree)
         if module.startswith("cofill") and reaches_inside(name, module)
     }
-    assert {pair for pair in reaching if pair[0] not in REACHING} == set()
+    assert reaching == set()
 
 
 def test_imports_inside_functions_go_down_the_layers():

@@ -100,6 +100,7 @@ def test_commands_use_what_the_package_adds(installed, tmp_path):
         "cofill.methods": ["median"],
         "cofill.sources": ["jsonl"],
         "cofill.attacks": ["nearest"],
+        "cofill.strategies": ["momentum"],
     }
     assert f"(from {PACKAGE})" in ends[2]["out"]
 
@@ -110,6 +111,30 @@ def test_commands_use_what_the_package_adds(installed, tmp_path):
     assert len((tmp_path / "done/lab.csv").read_text().splitlines()) == 61
     guesses = read_lines(tmp_path / "guesses.jsonl")
     assert len(guesses) == 60
+
+
+ORDER = """
+import json, sys
+from cofill.network._order import RunOrder, new_run
+from cofill.protocol import Membership
+
+members = Membership({"a": ("lab",), "b": ("lab",)}, shared_views=("lab",))
+protocol = RunOrder(new_run(), "federate", json.load(sys.stdin)).make_protocol(members)
+print(json.dumps(len(protocol.steps)))
+"""
+
+
+def test_a_site_takes_an_order_that_names_an_installed_strategy_and_refuses_others(
+    installed, tmp_path
+):
+    from cofill.network._order import RunOrder, new_run
+    from cofill.protocol import Membership
+
+    settings = {"strategy": "momentum", "rounds": 2}
+    assert python(installed, ORDER, settings, tmp_path) > 2
+    members = Membership({"a": ("lab",), "b": ("lab",)}, shared_views=("lab",))
+    with pytest.raises(SettingError, match="there is no strategy 'momentum'"):
+        RunOrder(new_run(), "federate", settings).make_protocol(members)
 
 
 def test_without_the_package_its_names_are_refused():

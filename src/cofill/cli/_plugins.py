@@ -28,6 +28,8 @@ REGISTRIES = (
     "cofill.protocol:PROTOCOLS",
     "cofill.federate:STRATEGIES",
     "cofill.federate:LEARNERS",
+    "cofill.federate:STRATEGIES",
+    "cofill.federate:LEARNERS",
     "cofill.attack:MEAN_ATTACKS",
 )
 """Every registry that other packages can add to, as ``module:name``."""

@@ -4,8 +4,8 @@ from cofill.federate._aggregation import LocalUpdate, SecureSum
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
-from cofill.federate._learner import AbstractLearner, Batch, Phase, make_unravel
-from cofill.federate._local import LocalSettings
+from cofill.federate._learner import AbstractLearner, Batch, Phase, initial_weights, make_unravel
+from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
 from cofill.federate._local_updates import train_locally
 from cofill.federate._pair_scores import PairScores
 from cofill.federate._parties import Coordinator, RowSite
@@ -41,6 +41,7 @@ __all__ = [
     "FederatedProtocol",
     "LocalSettings",
     "LocalUpdate",
+    "LocalWork",
     "PairScores",
     "Phase",
     "Pix2Pix",
@@ -52,7 +53,10 @@ __all__ = [
     "Shape",
     "encode_rows",
     "fit_sites_many",
+    "initial_weights",
     "make_strategy",
     "make_unravel",
+    "plan_batches",
     "train_locally",
+    "train_sites",
 ]
