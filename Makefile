@@ -18,9 +18,10 @@ help: ## show this list
 demo: $(VENV)/.run ## complete the tables of three hospitals and say where the result is
 	@$(BIN)/cofill demo --out demo
 
-test: $(VENV)/.test lint imports ## the gate: format, lint, types, import rules, tests
-	@# Types are checked beside the tests: each takes its time on one core or two.
+test: $(VENV)/.test ## the gate: format, lint, types, import rules, tests
+	@# Types are checked beside the rest, which leaves a core idle now and then.
 	@nice $(BIN)/basedpyright --level error >$(VENV)/types.txt 2>&1 & types=$$!; \
+	$(MAKE) --no-print-directory lint imports || { kill $$types; exit 1; }; \
 	$(BIN)/pytest -n 2 -m "not full"; tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; exit $$tests
 

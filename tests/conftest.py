@@ -1,4 +1,4 @@
-"""Shared set-up: checked array shapes, a kept compilation cache, the data folder, a browser."""
+"""What tests of several packages share: a browser, and a PostgreSQL server."""
 
 import base64
 import os
@@ -12,25 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
-
-# Most of the gate's time goes into compiling small programs once: compile them quickly instead of
-# well. Processes that tests start inherit it.
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-)
-
-# Every annotated array shape in cofill is checked while the tests run.
-install_import_hook("cofill", "beartype.beartype")
-
-from cofill.paths import keep_compiled_programs  # noqa: E402  after the hook
-
-SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
-
-keep_compiled_programs()
-if "COFILL_DATA" not in os.environ and SHARED_DATA.is_dir():
-    os.environ["COFILL_DATA"] = str(SHARED_DATA)
-
 
 ARTEFACTS = Path(__file__).parents[1] / ".artefacts"
 
