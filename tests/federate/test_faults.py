@@ -37,7 +37,7 @@ FAULTS = {
     "nothing": (lambda u: [], "did not answer"),
     "something else": (
         lambda u: [RunFigures(sender=u.sender, receiver=u.receiver, rows=1, figures={})],
-        "sent figures where an update was asked for",
+        "sent figures where update was due",
     ),
 }
 

@@ -132,7 +132,8 @@ def suitable_training(
 
     ``changes`` are fields that users set; those that are None stay as they suit.
     """
-    local = LocalSettings(**{"moments": "reset", **model.training})
+    fields_of_model: dict[str, Any] = {"moments": "reset", **model.training}
+    local = LocalSettings(**fields_of_model)
     if strategy.controls:
         local = replace(local, optimizer="sgd", learning_rate=0.05, momentum=0.0)
     return replace(local, **{name: v for name, v in changes.items() if v is not None})
@@ -180,7 +181,8 @@ class Design:
             raise SettingError(
                 "dp of a site's training and site_noise are two ways to hide its rows; choose one"
             )
-        known = [f.name for f in fields(self.model) if f.name != "shape"]
+        model: Any = self.model  # a data class, which its type does not say
+        known = [f.name for f in fields(model) if f.name != "shape"]
         unknown = next((name for name in self.network if name not in known), None)
         if unknown is not None:
             raise SettingError(

@@ -21,7 +21,6 @@ from cofill.federate._completing import TrainedModel
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
-from cofill.federate._parties import RowSite
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._strategies import AbstractStrategy, make_strategy
 from cofill.privacy import Budget, Ledger
@@ -177,7 +176,7 @@ class FederatedCompletion(AbstractCompleter):
     def _read(self, federation: Federation[Any]) -> None:
         """Take over what the parties have learned."""
         coordinator = federation.coordinator
-        sites: list[RowSite] = list(federation.sites.values())
+        sites: list[Any] = list(federation.sites.values())
         self.federation_ = federation
         self.learner_ = sites[0].learner
         self.scalers_ = dict(sites[0].scalers)

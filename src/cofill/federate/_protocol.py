@@ -44,16 +44,7 @@ _SETTINGS = (*_TRAINING, *_ROUNDS, "local", "model", "network", "patience", "see
 # What a party gets again when it is restored: settings, rows and what follows from them. The secret
 # is drawn anew, for whoever reads a state could remove the noise that it seeds.
 _REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
-_MEMBER_STATE = (
-    "round",
-    "stage",
-    "seal_secret",
-    "mask_secret",
-    "own_mask",
-    "roster",
-    "own_shares",
-    "received",
-)
+_MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +97,13 @@ class FederatedProtocol(AbstractProtocol):
                 f"RoundSettings' parameters; got {', '.join(settings)}"
             ) from None
 
-    @cached_property
-    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
         """Columns and scales, rounds, the common model."""
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[Step[Any], ...]:
         settings = self.design.settings
         rounds = [round_steps(secure=bool(settings.secure)) for _ in range(settings.rounds)]
         if self.design.pretrains:
@@ -162,7 +157,8 @@ class FederatedProtocol(AbstractProtocol):
             state["shape"] = party.learner.shape
         member = getattr(party, "member", None)
         if member is not None:
-            state["member"] = {name: getattr(member, name) for name in _MEMBER_STATE}
+            names = (f.name for f in fields(member) if f.name not in _MEMBER_REMADE)
+            state["member"] = {name: getattr(member, name) for name in names}
         return {"stage": type(party).__name__, **state}
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:

@@ -18,18 +18,18 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, RoundMeans
+from cofill.federate._answers import (
+    NO_TRAINING_ROWS,
+    absence_notes,
+    first_of_type,
+    idle_sites,
+    join_notes,
+    sound_messages,
+)
 from cofill.federate._local_updates import answers, train_locally
 from cofill.federate._parties import Coordinator, RowSite, same_note
-from cofill.federate._secure import (
-    NO_TRAINING_ROWS,
-    SUMMING,
-    absence_note,
-    first_of_type,
-    join_sum,
-    open_sum,
-    require_training_rows,
-)
-from cofill.privacy import ModelWeights, Release, Update
+from cofill.federate._secure import SUMMING, join_sum, open_sum
+from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
 
 __all__ = ["HANDING_OUT", "round_steps"]
@@ -131,52 +131,33 @@ def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Out
         updates, notes = _sound_updates(coordinator, inbox)
         total, sites = coordinator.packing.add_up(updates), len(updates)
     if sites < settings.min_sites:
-        why = f"; {'; '.join(notes)}" if notes else ""
         raise DataError(
             f"round {coordinator.round}: {sites} of {len(coordinator.invited)} sites gave a sound "
-            f"answer, and min_sites is {settings.min_sites}{why}"
+            f"answer, and min_sites is {settings.min_sites}{join_notes(notes)}"
         )
     return _advance(coordinator, coordinator.packing.means(total, sites), notes), []
 
 
 def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUpdate], list[str]]:
     """Return the sound answers in the order of their sites, and notes on the others."""
-    updates: dict[str, LocalUpdate] = {}
-    notes = []
-    for release in inbox:
-        where = f"round {coordinator.round}: site {release.sender!r}"
-        if release.sender in updates:
-            notes.append(f"{where} answered twice; the first answer counts")
-            continue
-        fault = _fault(release, coordinator)
-        if fault is not None or not isinstance(release, Update):
-            notes.append(f"{where} {fault}; left out")
-            continue
-        updates[release.sender] = LocalUpdate(
-            release.round, release.change, release.rows, release.extras, release.metrics
-        )
-    require_training_rows(coordinator, inbox)
-    answered = {release.sender for release in inbox}
-    absent = [name for name in coordinator.invited if name not in answered]
-    notes += [absence_note(coordinator, name) for name in absent]
-    return [updates[name] for name in sorted(updates)], notes
+    idle_sites(coordinator, inbox)
+    invited = coordinator.invited
+    releases, notes = sound_messages(
+        coordinator, inbox, Update, invited, lambda release: _fault(release, coordinator)
+    )
+    updates = [LocalUpdate(r.round, r.change, r.rows, r.extras, r.metrics) for r in releases]
+    return updates, [*notes, *absence_notes(coordinator, invited, inbox)]
 
 
-def _fault(release: Release, coordinator: Coordinator) -> str | None:
-    """Return what is wrong with an answer, in words; None when nothing is."""
-    if release.sender not in coordinator.invited:
-        return "was not invited"
-    if not isinstance(release, Update):
-        return f"sent {type(release).kind} where an update was asked for"
-    if release.round != coordinator.round:
-        return f"answered round {release.round}"
-    if release.rows == 0:
+def _fault(update: Update, coordinator: Coordinator) -> str | None:
+    """Return what is wrong with an update, in words; None when nothing is."""
+    if update.rows == 0:
         return NO_TRAINING_ROWS
-    if not 1 <= release.rows < 2**53:
-        return f"says that it has {release.rows} individuals"
+    if not 1 <= update.rows < 2**53:
+        return f"says that it has {update.rows} individuals"
     size = coordinator.weights.shape
-    vectors = {"change": release.change}
-    vectors |= {name: release.extras.get(name) for name in coordinator.packing.extras}
+    vectors = {"change": update.change}
+    vectors |= {name: update.extras.get(name) for name in coordinator.packing.extras}
     for name, vector in vectors.items():
         if not isinstance(vector, np.ndarray):
             return f"sent no {name}"

@@ -9,7 +9,7 @@ the sites' numbers of rows, which are public here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,18 +17,24 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, SumState
+from cofill.federate._answers import (
+    NO_TRAINING_ROWS,
+    absence_notes,
+    first_of_type,
+    idle_sites,
+    join_notes,
+    sound_messages,
+)
 from cofill.federate._local_updates import answers
 from cofill.federate._parties import Coordinator, RowSite
 from cofill.privacy import (
     MaskedVector,
     Member,
     PublicKeys,
-    Release,
     RevealedShares,
     Roster,
     SealedShares,
     Survivors,
-    Update,
     advertise_keys,
     deliver_shares,
     make_rosters,
@@ -40,19 +46,8 @@ from cofill.privacy import (
 )
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = [
-    "NO_TRAINING_ROWS",
-    "SUMMING",
-    "absence_note",
-    "first_of_type",
-    "join_sum",
-    "open_sum",
-    "require_training_rows",
-]
+__all__ = ["SUMMING", "join_sum", "open_sum"]
 
-NO_TRAINING_ROWS = "has no individual that this model can learn from"
-
-Kind = TypeVar("Kind", bound=Release)
 Result = TypeVar("Result")
 
 
@@ -123,14 +118,12 @@ def _leave(site: RowSite) -> RowSite:
 
 
 def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    require_training_rows(coordinator, inbox)
-    invited = set(coordinator.invited)
-    idle = _idle_sites(inbox) & invited
-    answers_with_rows = [release for release in inbox if release.sender not in idle]
-    keys, notes = _sound_messages(answers_with_rows, PublicKeys, coordinator, invited)
+    idle = idle_sites(coordinator, inbox)
+    joining = [release for release in inbox if release.sender not in idle]
+    keys, notes = sound_messages(coordinator, joining, PublicKeys, coordinator.invited)
     where = f"round {coordinator.round}: site"
     notes += [f"{where} {name!r} {NO_TRAINING_ROWS}; left out" for name in sorted(idle)]
-    notes += _absence_notes(coordinator, invited, inbox)
+    notes += absence_notes(coordinator, coordinator.invited, inbox)
     threshold = _threshold(coordinator, len(keys), notes)
     rosters = _attempt(coordinator, notes, lambda: make_rosters(keys, threshold=threshold))
     return replace(coordinator, sum_state=SumState(rosters[0], notes=tuple(notes))), rosters
@@ -146,10 +139,9 @@ def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> i
         min(2 * joined // 3 + 1, joined) if threshold is None else threshold, noise.sites
     )
     if threshold > joined:
-        why = f"; {'; '.join(notes)}" if notes else ""
         raise DataError(
             f"round {coordinator.round}: no secure sum: the noise of {noise.sites} sites is "
-            f"counted on, and {joined} joined{why}"
+            f"counted on, and {joined} joined{join_notes(notes)}"
         )
     return threshold
 
@@ -157,9 +149,9 @@ def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> i
 def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     state = _sum_state(coordinator)
     names = {keys.sender for keys in state.roster.keys}
-    sealed, notes = _sound_messages(inbox, SealedShares, coordinator, names)
+    sealed, notes = sound_messages(coordinator, inbox, SealedShares, names)
     complete = [shares for shares in sealed if set(shares.boxes) >= names - {shares.sender}]
-    notes = [*state.notes, *notes, *_absence_notes(coordinator, names, complete)]
+    notes = [*state.notes, *notes, *absence_notes(coordinator, names, complete)]
     boxes = _attempt(coordinator, notes, lambda: deliver_shares(complete, state.roster))
     state = replace(state, sealed=tuple(complete), notes=tuple(notes))
     return replace(coordinator, sum_state=state), boxes
@@ -168,7 +160,7 @@ def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbo
 def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     state = _sum_state(coordinator)
     names = {shares.sender for shares in state.sealed}
-    masked, notes = _sound_messages(inbox, MaskedVector, coordinator, names)
+    masked, notes = sound_messages(coordinator, inbox, MaskedVector, names)
     shape = (coordinator.packing.length,)
     sound = [vector for vector in masked if vector.words.shape == shape]
     notes += [
@@ -177,7 +169,7 @@ def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator
         for vector in masked
         if vector.words.shape != shape
     ]
-    notes = [*state.notes, *notes, *_absence_notes(coordinator, names, masked)]
+    notes = [*state.notes, *notes, *absence_notes(coordinator, names, masked)]
     survivors = _attempt(coordinator, notes, lambda: name_survivors(sound, state.roster))
     state = replace(state, masked=tuple(sound), notes=tuple(notes))
     return replace(coordinator, sum_state=state), survivors
@@ -187,7 +179,7 @@ def open_sum(coordinator: Coordinator, inbox: Inbox) -> tuple[np.ndarray, int, l
     """Return the sum of a round, of how many sites it is, and the notes."""
     state = _sum_state(coordinator)
     names = {vector.sender for vector in state.masked}
-    revealed, notes = _sound_messages(inbox, RevealedShares, coordinator, names)
+    revealed, notes = sound_messages(coordinator, inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
     code = coordinator.design.settings.secure_sum.code(len(state.roster.keys))
     total = _attempt(
@@ -209,60 +201,6 @@ SUMMING: tuple[Step[Any], ...] = (
 """The steps of a secure sum between training and aggregation."""
 
 
-# --- what has arrived ---------------------------------------------------------------------------
-
-
-def first_of_type(inbox: Iterable[Release], kind: type[Kind]) -> Kind | None:
-    """Return the first release of a type, None where there is none."""
-    return next((release for release in inbox if isinstance(release, kind)), None)
-
-
-def require_training_rows(coordinator: Coordinator, inbox: Iterable[Release]) -> None:
-    """Raise a `DataError` if every site answered that it has no rows for this round."""
-    if _idle_sites(inbox) >= set(coordinator.names):
-        raise DataError(
-            f"round {coordinator.round}: no site has an individual with more than one modality, so "
-            "there is nothing to learn from; check that modalities name individuals by the same ids"
-        )
-
-
-def _idle_sites(inbox: Iterable[Release]) -> set[str]:
-    return {r.sender for r in inbox if isinstance(r, Update) and r.rows == 0}
-
-
-def _sound_messages(
-    inbox: Iterable[Release], kind: type[Kind], coordinator: Coordinator, senders: set[str]
-) -> tuple[list[Kind], list[str]]:
-    """Return the sound messages of a kind in the order of their senders, and notes on others."""
-    sound: dict[str, Kind] = {}
-    notes = []
-    for release in inbox:
-        where = f"round {coordinator.round}: site {release.sender!r}"
-        if not isinstance(release, kind):
-            notes.append(f"{where} sent {type(release).kind} where {kind.kind} was due; left out")
-        elif release.sender not in senders:
-            notes.append(f"{where} was not invited; left out")
-        elif getattr(release, "round", None) != coordinator.round:
-            notes.append(f"{where} answered another round; left out")
-        elif release.sender in sound:
-            notes.append(f"{where} answered twice; the first answer counts")
-        else:
-            sound[release.sender] = release
-    return [sound[name] for name in sorted(sound)], notes
-
-
-def absence_note(coordinator: Coordinator, name: str) -> str:
-    """Return the note on a site that did not answer."""
-    return f"round {coordinator.round}: site {name!r} did not answer; left out"
-
-
-def _absence_notes(
-    coordinator: Coordinator, names: set[str], messages: Iterable[Release]
-) -> list[str]:
-    absent = names - {message.sender for message in messages}
-    return [absence_note(coordinator, name) for name in sorted(absent)]
-
-
 def _sum_state(coordinator: Coordinator) -> SumState:
     if coordinator.sum_state is None:
         raise DataError(f"round {coordinator.round}: no secure sum is under way; start a new round")
@@ -276,5 +214,6 @@ def _attempt(
     try:
         return function()
     except DataError as error:
-        why = f"; {'; '.join(notes)}" if notes else ""
-        raise DataError(f"round {coordinator.round}: no secure sum: {error}{why}") from error
+        raise DataError(
+            f"round {coordinator.round}: no secure sum: {error}{join_notes(notes)}"
+        ) from error

@@ -104,9 +104,20 @@ class FedProx(FedAvg):
 
 
 @dataclass(frozen=True)
-class _Adaptive(AbstractStrategy):
-    """Takes the mean change for a gradient and steps by moments of it (Reddi et al., Alg. 2)."""
+class FedAdam(AbstractStrategy):
+    """Adam at the coordinator, with the mean change as its gradient (Reddi et al., Alg. 2).
 
+    Parameters
+    ----------
+    by_rows
+        Weigh sites by their rows.
+    learning_rate, tau
+        The coordinator's step, and what is added to the root of the second moment.
+    first, second
+        β₁ and β₂.
+    """
+
+    name: ClassVar[str] = "fedadam"
     by_rows: bool = True
     learning_rate: float | int = 0.01
     first: float | int = 0.9
@@ -131,31 +142,21 @@ class _Adaptive(AbstractStrategy):
         """Step by the moments of the mean change."""
         change = mean["change"]
         m = self.first * state["m"] + (1 - self.first) * change
-        v = self._second(state["v"], change**2)
+        v = self._second_moment(state["v"], change**2)
         step = self.learning_rate * m / (np.sqrt(v) + self.tau)
         return {"m": m, "v": v}, (weights + step).astype(weights.dtype)
 
-    def _second(self, v: Vector, square: Vector) -> Vector:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class FedAdam(_Adaptive):
-    """Adam at the coordinator."""
-
-    name: ClassVar[str] = "fedadam"
-
-    def _second(self, v: Vector, square: Vector) -> Vector:
+    def _second_moment(self, v: Vector, square: Vector) -> Vector:
         return self.second * v + (1 - self.second) * square
 
 
 @dataclass(frozen=True)
-class FedYogi(_Adaptive):
+class FedYogi(FedAdam):
     """Yogi at the coordinator: the second moment grows and shrinks by bounded steps."""
 
     name: ClassVar[str] = "fedyogi"
 
-    def _second(self, v: Vector, square: Vector) -> Vector:
+    def _second_moment(self, v: Vector, square: Vector) -> Vector:
         return v - (1 - self.second) * square * np.sign(v - square)
 
 

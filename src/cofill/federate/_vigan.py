@@ -16,6 +16,7 @@ are ours.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,12 +34,13 @@ from cofill.federate._vigan_networks import make_networks
 __all__ = ["VIGAN", "Pix2Pix"]
 
 Params = Any
+Rows = tuple[Array, ...]
 Adversarial = Literal["printed", "non-saturating", "least-squares"]
 _KINDS = ("printed", "non-saturating", "least-squares")
 
 
 @dataclass(frozen=True)
-class _Pair(AbstractLearner):
+class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
     training: ClassVar[Mapping[str, Any]] = {
@@ -100,7 +102,7 @@ class _Pair(AbstractLearner):
         return _mean(jnp.abs(back_x - x), wx) + _mean(jnp.abs(back_y - y), wy)
 
     def _game(
-        self, judge: Any, params: Params, name: str, real: tuple, false: tuple, wr: Array, wf: Array
+        self, judge: Any, params: Params, name: str, real: Rows, false: Rows, wr: Array, wf: Array
     ) -> tuple[Array, Array]:
         """Return the generators' loss and the discriminator's.
 

@@ -23,34 +23,9 @@ from cofill.errors import SettingError
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, Layout, layout_of
 
-__all__ = ["Dense", "Judge", "PairAutoencoder", "Patches", "ResNet", "make_networks"]
+__all__ = ["Judge", "PairAutoencoder", "Patches", "ResNet", "make_networks"]
 
 Params = Any
-
-
-@dataclass(frozen=True)
-class Dense:
-    """Fully connected layers with ReLU between them."""
-
-    sizes: tuple[int, ...]
-
-    def init(self, key: Array) -> Params:
-        """Return new parameters."""
-        keys = jax.random.split(key, len(self.sizes) - 1)
-        return [
-            {
-                "w": math.sqrt(2.0 / fan_in) * jax.random.normal(k, (fan_in, fan_out)),
-                "b": jnp.zeros((fan_out,)),
-            }
-            for k, fan_in, fan_out in zip(keys, self.sizes, self.sizes[1:], strict=False)
-        ]
-
-    def __call__(self, params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
-        """Return the output for a batch."""
-        for k, layer in enumerate(params):
-            rows = rows @ layer["w"] + layer["b"]
-            rows = jax.nn.relu(rows) if k < len(params) - 1 else rows
-        return rows
 
 
 @dataclass(frozen=True)
@@ -71,31 +46,26 @@ class PairAutoencoder:
     joint: tuple[int, ...]
     back: tuple[int, ...] = ()
 
-    @cached_property
-    def _parts(self) -> dict[str, Dense]:
-        first, second = self.sizes
-        return {
-            "in0": Dense((first, self.first_width)),
-            "in1": Dense((second, self.first_width)),
-            "joint": Dense((2 * self.first_width, *self.joint)),
-            "out0": Dense((self.joint[-1], *self.back, first)),
-            "out1": Dense((self.joint[-1], *self.back, second)),
-        }
-
     def init(self, key: Array) -> Params:
         """Return new parameters."""
-        keys = jax.random.split(key, len(self._parts))
-        return {n: part.init(k) for k, (n, part) in zip(keys, self._parts.items(), strict=True)}
+        (first, second), code = self.sizes, self.joint[-1]
+        units = {
+            "in0": (first, self.first_width),
+            "in1": (second, self.first_width),
+            "joint": (2 * self.first_width, *self.joint),
+            "out0": (code, *self.back, first),
+            "out1": (code, *self.back, second),
+        }
+        keys = jax.random.split(key, len(units))
+        return {n: _init_dense(k, sizes) for k, (n, sizes) in zip(keys, units.items(), strict=True)}
 
     def __call__(self, params: Params, first: Array, second: Array) -> tuple[Array, Array]:
         """Return both modalities as rebuilt from their joint code."""
-        parts = self._parts
         hidden = [
-            jax.nn.relu(parts[f"in{k}"](params[f"in{k}"], rows))
-            for k, rows in enumerate((first, second))
+            jax.nn.relu(_dense(params[f"in{k}"], rows)) for k, rows in enumerate((first, second))
         ]
-        code = jax.nn.relu(parts["joint"](params["joint"], jnp.concatenate(hidden, axis=1)))
-        return parts["out0"](params["out0"], code), parts["out1"](params["out1"], code)
+        code = jax.nn.relu(_dense(params["joint"], jnp.concatenate(hidden, axis=1)))
+        return _dense(params["out0"], code), _dense(params["out1"], code)
 
 
 @dataclass(frozen=True)
@@ -213,6 +183,25 @@ def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
     layout = layout_of(shape.image, first)
     generator = Patches(layout, layout.depth, 32, 2)
     return generator, Patches(layout, 1, 32, 1), Patches(layout, 1, 32, 1, copies=2), pair
+
+
+def _init_dense(key: Array, sizes: tuple[int, ...]) -> Params:
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [
+        {
+            "w": math.sqrt(2.0 / fan_in) * jax.random.normal(k, (fan_in, fan_out)),
+            "b": jnp.zeros((fan_out,)),
+        }
+        for k, fan_in, fan_out in zip(keys, sizes, sizes[1:], strict=False)
+    ]
+
+
+def _dense(params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
+    """Return the output of fully connected layers with ReLU between them."""
+    for k, layer in enumerate(params):
+        rows = rows @ layer["w"] + layer["b"]
+        rows = jax.nn.relu(rows) if k < len(params) - 1 else rows
+    return rows
 
 
 def _kernel(key: Array, side: int, fan_in: int, fan_out: int) -> Params:
