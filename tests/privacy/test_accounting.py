@@ -28,7 +28,7 @@ from cofill.privacy import (
     sgd_event,
     training_event,
 )
-from cofill.privacy._sgd import overflow_of
+from cofill.privacy._events import overflow_of
 
 DELTA = 1e-5
 

@@ -28,8 +28,7 @@ from cofill.privacy import (
     signing_public_key,
     unmask_sum,
 )
-from cofill.privacy._masks import expand_seed, pair_mask
-from cofill.privacy._shamir import PRIME, open_shares, share_secret
+from cofill.privacy._masks import PRIME, expand_seed, open_shares, pair_mask, share_secret
 
 CODE = FixedPoint(largest=100.0)
 NAMES = ("bank", "clinic", "lab", "shop", "town")

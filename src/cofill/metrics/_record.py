@@ -319,6 +319,7 @@ def _body(text: str, source: str) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> None:
+    # Python would read NaN and Infinity, which are not JSON and which other readers refuse.
     raise ValueError(f"{word} is not JSON")
 
 

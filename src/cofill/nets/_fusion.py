@@ -196,6 +196,7 @@ def as_probabilities(predicted: np.ndarray, blocks: tuple[Block, ...]) -> np.nda
         if block.kind == "bernoulli":
             predicted[:, part] = np.clip(predicted[:, part], 0.0, 1.0)
         elif block.kind == "categorical":
+            # Above 0, so that shares exist where the regression denies every category.
             positive = np.clip(predicted[:, part], 1e-6, None)
             predicted[:, part] = positive / positive.sum(axis=1, keepdims=True)
     return predicted

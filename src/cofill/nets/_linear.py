@@ -73,6 +73,7 @@ class Moments:
             spread = np.maximum(known.astype(np.float64).T @ known.astype(np.float64), 1)
             through = cross @ np.linalg.pinv((y.T @ y) / spread, hermitian=True) @ cross.T
             covariance = np.where(alone, through, covariance)
+        # Where every row has every group it is a covariance already.
         return cls(
             covariance if present.all() else _nearest_semidefinite(covariance),
             cross,

@@ -37,8 +37,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "softplus": jax.nn.softplus,
     "tanh": jnp.tanh,
 }
-HE = frozenset({"elu", "gelu", "relu", "silu"})
-
+HE = frozenset({"elu", "gelu", "relu", "silu"})  # rectifiers, which halve the variance
 
 _NUMPY_ACTIVATIONS = {
     "linear": lambda x: x,
@@ -46,7 +45,7 @@ _NUMPY_ACTIVATIONS = {
     "sigmoid": expit,
     "tanh": np.tanh,
 }
-_FORWARD_ROWS = 65_536
+_FORWARD_ROWS = 65_536  # at a time: bounds the memory of the hidden layers
 
 
 @jax.custom_vjp

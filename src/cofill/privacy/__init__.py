@@ -8,7 +8,6 @@ from cofill.privacy._checks import (
     require_positive,
     require_whole,
 )
-from cofill.privacy._clip import SiteNoise, clip_norm
 from cofill.privacy._events import (
     ComposedEvent,
     Event,
@@ -18,13 +17,22 @@ from cofill.privacy._events import (
     SampledGaussianEvent,
     Unit,
     compose,
+    sgd_event,
+    training_event,
 )
 from cofill.privacy._fixed_point import FixedPoint
 from cofill.privacy._gate import Budget, Gate
 from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._ledger import Ledger, LedgerEntry
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
-from cofill.privacy._noise import NoiseKind, draw_noise, noise_generator, noise_step
+from cofill.privacy._noise import (
+    NoiseKind,
+    SiteNoise,
+    clip_norm,
+    draw_noise,
+    noise_generator,
+    noise_step,
+)
 from cofill.privacy._release import (
     Release,
     checked,
@@ -71,7 +79,6 @@ from cofill.privacy._secure_sum import (
     share_secrets,
 )
 from cofill.privacy._sent import SentLog, SentStep
-from cofill.privacy._sgd import sgd_event, training_event
 from cofill.privacy._tokens import blind, in_order, no_tokens, rows_of, union
 from cofill.privacy._view_releases import (
     BlindedIds,

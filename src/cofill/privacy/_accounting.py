@@ -2,11 +2,11 @@
 
 Every figure comes from Google's dp-accounting. Two plain steps are taken around it: replacing a
 record is removing one and adding one, so sensitivities double; and the chance that a Poisson
-sample does not fit its array is added to δ (`_sgd.py` says why that is enough). By default privacy
-loss distributions are used (PLD, with pessimistic rounding, so that the figure is a true upper
-bound) and compositions of Gaussian noise alone by their exact formula (Balle & Wang 2018); Rényi
-accounting (``method="rdp"``) is faster, a little looser, and what compositions of more than a
-million steps get.
+sample does not fit its array is added to δ (`_events.py` says why that is enough). By default
+privacy loss distributions are used (PLD, with pessimistic rounding, so that the figure is a true
+upper bound) and compositions of Gaussian noise alone by their exact formula (Balle & Wang 2018);
+Rényi accounting (``method="rdp"``) is faster, a little looser, and what compositions of more than
+a million steps get.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cofill.privacy._events import (
     SampledGaussianEvent,
     Unit,
     compose,
+    overflow_of,
     require_relation,
 )
-from cofill.privacy._sgd import overflow_of
 
 Method = Literal["pld", "rdp"]
 
@@ -101,6 +101,7 @@ def rough_epsilon(
     """
     parts = compose(_convert(p, neighbours, unit) for e in events for p in e.parts()).events
     sampled = any(isinstance(part, SampledGaussianEvent) for part in parts)
+    # Rényi accounting has no bound for Poisson samples when one record is replaced.
     method: Method = "pld" if sampled and neighbours == "replace one" else "rdp"
     return _epsilon(parts, float(delta), neighbours, method, _ROUGH_GRID) if parts else 0.0
 
@@ -213,6 +214,7 @@ def _convert(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
 # --- dp-accounting ------------------------------------------------------------------------------
 
 
+# A gate asks for nearly the same compositions with every release, a search for noise as well.
 @lru_cache(maxsize=4096)
 def _epsilon(
     parts: tuple[Any, ...], delta: float, neighbours: Neighbours, method: Method, grid: float

@@ -107,6 +107,7 @@ class Gate:
                 "not leave a site"
             )
         budget, event = self.budgets.get(release.sender), release.event
+        # An event that does not pay for all that is in a release is no guarantee of the release.
         guaranteed = event is not None and not release.uncovered
         if budget is not None:
             self._afford(release, step, budget, guaranteed)
@@ -147,6 +148,7 @@ class Gate:
         paid: dict[str, Event] = {}
         for number, entry in enumerate(self.ledger):
             if entry.sender == site and entry.event is not None:
+                # The same noisy values sent to a second receiver tell nobody more.
                 paid.setdefault(entry.digest or f"entry {number}", entry.event)
         return paid
 

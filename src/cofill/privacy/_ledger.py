@@ -21,7 +21,7 @@ from typing import Any
 from cofill.errors import StoreError
 from cofill.privacy._events import Event
 
-_START = "0" * 64
+_START = "0" * 64  # what the first entry is linked to
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ class Ledger:
         with path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(lines)
             file.flush()
+            # The release may already have left: its entry must survive a power cut.
             os.fsync(file.fileno())
 
     @staticmethod
@@ -185,7 +186,7 @@ class Ledger:
 
 
 def _line(value: Mapping[str, Any]) -> str:
-    """Return JSON on one line, the same for the same content."""
+    """Return JSON on one line, the same for the same content: its hash is part of the chain."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_plain
     )

@@ -20,7 +20,7 @@ from cofill.errors import DataError, StoreError
 from cofill.privacy._events import EVENT_TYPES, Event
 from cofill.privacy._wire import Check, is_text
 
-_MAX_RELEASES = 10_000  # in one message
+_MAX_RELEASES = 10_000  # in one message, which may come from a party that means harm
 _TYPES: dict[str, type[Release]] = {}
 
 

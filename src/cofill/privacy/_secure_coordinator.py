@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy._fixed_point import FixedPoint
-from cofill.privacy._masks import commit, expand_seed, pair_mask
+from cofill.privacy._masks import commit, expand_seed, open_shares, pair_mask
 from cofill.privacy._sealing import sealing_public_key
 from cofill.privacy._secure_releases import (
     MaskedVector,
@@ -23,7 +24,6 @@ from cofill.privacy._secure_releases import (
     Survivors,
 )
 from cofill.privacy._secure_sum import check_enough, check_roster
-from cofill.privacy._shamir import open_shares
 
 
 def make_rosters(
@@ -45,18 +45,15 @@ def make_rosters(
         raise DataError("a secure sum must have keys of 3 sites or more, got none")
     if threshold is None:
         threshold = min(2 * len(ordered) // 3 + 1, len(ordered))
-    rosters = tuple(
-        Roster(
-            sender=sender,
-            receiver=k.sender,
-            round=ordered[0].round,
-            keys=ordered,
-            threshold=threshold,
-        )
-        for k in ordered
+    first = Roster(
+        sender=sender,
+        receiver=ordered[0].sender,
+        round=ordered[0].round,
+        keys=ordered,
+        threshold=threshold,
     )
-    check_roster(rosters[0])
-    return rosters
+    check_roster(first)
+    return tuple(replace(first, receiver=k.sender) for k in ordered)
 
 
 def deliver_shares(sealed: Sequence[SealedShares], roster: Roster) -> tuple[SealedShares, ...]:

@@ -46,7 +46,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,8 @@ from cofill.errors import DataError, SettingError
 from cofill.privacy._checks import require_whole
 from cofill.privacy._events import Event
 from cofill.privacy._fixed_point import FixedPoint
-from cofill.privacy._masks import commit, expand_seed, pair_mask
+from cofill.privacy._masks import Entropy, commit, expand_seed, pair_mask, share_secret
+from cofill.privacy._release import Release
 from cofill.privacy._sealing import (
     MessageAddress,
     has_signed,
@@ -71,12 +72,12 @@ from cofill.privacy._secure_releases import (
     SealedShares,
     Survivors,
 )
-from cofill.privacy._shamir import Entropy, share_secret
 
-_LEAST_SITES = 3
+_LEAST_SITES = 3  # of two, each would read the other's vector from the sum
 _SHARE = 33  # bytes of a number of the shares' field, which is just above 256 bits
 _BOX = 12 + 2 * _SHARE + 16  # two shares, with the nonce and the tag of a sealed message
 Stage = Literal["idle", "advertised", "shared", "masked", "revealed"]
+_Message = TypeVar("_Message", bound=Release)
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,10 @@ class Member:
                 f"{stage}; it has {self.stage}"
             )
 
+    def _message(self, kind: type[_Message], **fields: Any) -> _Message:
+        """Return a message of this round to the coordinator."""
+        return kind(sender=self.name, receiver=self.coordinator, round=self.round, **fields)
+
     def _address(self, sender: str, receiver: str) -> MessageAddress:
         return MessageAddress("secure sum", self.round, sender, receiver)
 
@@ -158,10 +163,8 @@ def advertise_keys(member: Member, number: int) -> tuple[Member, PublicKeys]:
         roster=None,
         received={},
     )
-    keys = PublicKeys(
-        sender=member.name,
-        receiver=member.coordinator,
-        round=number,
+    keys = begun._message(
+        PublicKeys,
         seal_key=sealing_public_key(begun.seal_secret),
         mask_key=sealing_public_key(begun.mask_secret),
     )
@@ -196,13 +199,7 @@ def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]
         if keys.sender != member.name
     }
     shared = replace(member, stage="shared", roster=roster, own_shares=shares_of[member.name])
-    return shared, SealedShares(
-        sender=member.name,
-        receiver=member.coordinator,
-        round=roster.round,
-        boxes=boxes,
-        commitment=commit(member.own_mask),
-    )
+    return shared, member._message(SealedShares, boxes=boxes, commitment=commit(member.own_mask))
 
 
 def mask_vector(
@@ -226,7 +223,8 @@ def mask_vector(
         How many individuals it was made from, and its cost where it has noise.
     """
     member._require_stage("shared", delivered.round, "mask")
-    roster = _roster_of(member)
+    roster = member.roster
+    assert roster is not None  # noqa: S101  (its stage says that it has shared)
     peers = {keys.sender: keys for keys in roster.keys if keys.sender != member.name}
     strangers = set(delivered.boxes) - set(peers)
     if strangers:
@@ -245,25 +243,13 @@ def mask_vector(
             sender_key=peers[name].seal_key,
             limit=_BOX,
         )
-        received[name] = (
-            int.from_bytes(content[:_SHARE], "big"),
-            int.from_bytes(content[_SHARE:], "big"),
-        )
-        words = words + pair_mask(
-            member.mask_secret,
-            peers[name].mask_key,
-            member.round,
-            len(words),
-            subtract=member.name > name,
-        )
-    return replace(member, stage="masked", received=received), MaskedVector(
-        sender=member.name,
-        receiver=member.coordinator,
-        round=member.round,
-        words=words,
-        rows=rows,
-        event=event,
-    )
+        parts = content[:_SHARE], content[_SHARE:]
+        received[name] = int.from_bytes(parts[0], "big"), int.from_bytes(parts[1], "big")
+        keys = member.mask_secret, peers[name].mask_key
+        # The later name subtracts what the earlier one adds, so that both agree without a message.
+        words = words + pair_mask(*keys, member.round, len(words), subtract=member.name > name)
+    masked = replace(member, stage="masked", received=received)
+    return masked, member._message(MaskedVector, words=words, rows=rows, event=event)
 
 
 def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares]:
@@ -286,11 +272,10 @@ def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, Reveale
             f"site {member.name!r} is said to have dropped out and reveals nothing in round "
             f"{member.round}"
         )
-    check_enough(len(stayed), _roster_of(member), "have stayed")
-    revealed = RevealedShares(
-        sender=member.name,
-        receiver=member.coordinator,
-        round=member.round,
+    assert member.roster is not None  # noqa: S101  (its stage says that it has shared)
+    check_enough(len(stayed), member.roster, "have stayed")
+    revealed = member._message(
+        RevealedShares,
         own_masks={n: seed for n, (seed, _) in member.received.items() if n in stayed},
         mask_keys={n: key for n, (_, key) in member.received.items() if n not in stayed},
     )
@@ -303,6 +288,7 @@ def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, Reveale
 def check_roster(roster: Roster) -> None:
     """Raise unless a roster has enough different sites and keys of its round, and its threshold."""
     names = [keys.sender for keys in roster.keys]
+    # In order, because a site's position on the roster says which share of a secret it holds.
     if len(names) < _LEAST_SITES or len(set(names)) != len(names) or names != sorted(names):
         raise DataError(
             f"a secure sum must have keys of {_LEAST_SITES} sites or more, each once and in order, "
@@ -350,8 +336,3 @@ def _check_keys(member: Member, roster: Roster) -> None:
 def _signed_part(keys: PublicKeys) -> bytes:
     named = b"cofill keys\0" + keys.sender.encode() + b"\0%d\0" % keys.round
     return named + keys.seal_key + keys.mask_key
-
-
-def _roster_of(member: Member) -> Roster:
-    assert member.roster is not None  # noqa: S101  (its stage says that it has shared)
-    return member.roster

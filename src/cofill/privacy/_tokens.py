@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 _BYTES = 16
-_MANY = 10_000
+_MANY = 10_000  # tokens from which their order is worth remembering
 _ORDERS: dict[int, tuple[weakref.ref[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {}
 
 

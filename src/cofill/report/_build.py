@@ -40,6 +40,7 @@ SECTIONS: tuple[SectionMaker, ...] = (
 )
 """Between the summary and what is not shown; each returns None where its records are missing."""
 
+# What a section raises over a record that lacks a field, or has one of another type.
 _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 
 

@@ -21,7 +21,9 @@ from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
 from cofill.report._progress import FILE, read_progress
 
 _NAMES = {FILE, "run.json", "ledger.jsonl", "kit.json"}
+# Keys, sealed messages and the engine's own files: nothing to show, and many files to walk.
 _SKIPPED = {"mail", "sent", "startup", "local", "transfer", "storage", "results"}
+# Files are read while they are written, and by a version that may not have written them.
 _BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, CofillError)
 _DEEPEST, _SHOWN, _LINES = 6, 20, 2000
 _MOST_CHARACTERS = 300

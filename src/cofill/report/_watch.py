@@ -94,13 +94,13 @@ class WatchServer(ThreadingHTTPServer):
         the address, which is then part of `url`.
     """
 
-    daemon_threads = True
+    daemon_threads = True  # a reader that stays connected must not keep the command from ending
 
     def __init__(self, folder: Path | str, host: str = "127.0.0.1", port: int = 0) -> None:
         self.follower = Follower(folder)
         self.token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
         self.page = live_page(self.follower.folder.name).html().encode()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # all readers share one follower, which keeps state
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
