@@ -414,7 +414,7 @@ def test_values_beyond_the_range_are_refused_without_being_shown(value):
 
 def test_any_threshold_of_shares_opens_a_secret_and_fewer_do_not():
     secret = bytes(range(32))
-    shares = share_secret(secret, places=7, threshold=4, entropy=fixed("a"))
+    shares = share_secret(secret, positions=7, threshold=4, entropy=fixed("a"))
     rng = np.random.default_rng(0)
     for _ in range(10):
         places = rng.choice(7, size=4, replace=False)
@@ -422,7 +422,7 @@ def test_any_threshold_of_shares_opens_a_secret_and_fewer_do_not():
     with pytest.raises(DataError, match="must be opened by 4 shares, got 3"):
         open_shares({1: shares[0], 2: shares[1], 3: shares[2]}, 4)
     # With one share too few, every secret is possible: some fourth share leads to it.
-    other = share_secret(secret, places=7, threshold=4, entropy=fixed("b"))
+    other = share_secret(secret, positions=7, threshold=4, entropy=fixed("b"))
     assert set(shares).isdisjoint(other)
     three = {place: shares[place - 1] for place in (1, 2, 3)}
     with suppress(DataError):
@@ -433,5 +433,5 @@ def test_the_field_is_a_prime_that_holds_every_secret():
     assert PRIME > 2**256
     assert all(pow(base, PRIME - 1, PRIME) == 1 for base in (2, 3, 5, 7, 11))
     top = b"\xff" * 32
-    shares = share_secret(top, places=3, threshold=2)
+    shares = share_secret(top, positions=3, threshold=2)
     assert open_shares({1: shares[0], 3: shares[2]}, 2) == top

@@ -215,7 +215,7 @@ def _cache() -> Finding:
 
 
 def _writable(folder: Path) -> bool:
-    """Say whether a file can be made in a folder, or in the nearest one above that exists."""
+    """Return whether a file can be made in a folder, or in the nearest one above that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -226,7 +226,7 @@ def _writable(folder: Path) -> bool:
 
 
 def _port(port: int) -> Finding:
-    """Say whether a coordinator could listen here."""
+    """Return whether a coordinator could listen here."""
     with socket.socket() as listener:
         if os.name == "posix":  # as servers do: a port that was just closed is free
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

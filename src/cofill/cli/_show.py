@@ -81,7 +81,7 @@ def entry_lines(
 
 @contextmanager
 def progress_line(quiet: bool, run: Path | None = None) -> Iterator[ReportProgress]:
-    """Give a function ``report_progress(what, share)`` that moves a bar with the time left.
+    """Yield a function ``report_progress(what, share)`` that moves a bar with the time left.
 
     It also writes to the progress file in the folder `run`, for `cofill watch`.
     """

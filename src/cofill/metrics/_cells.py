@@ -11,7 +11,7 @@ def require_same_shape(
     guess: Shaped[np.ndarray, "..."],
     names: tuple[str, str] = ("truth", "guess"),
 ) -> None:
-    """Refuse two arrays that NumPy would silently stretch to fit each other."""
+    """Raise a `DataError` for arrays of two shapes, which NumPy might silently stretch to one."""
     if truth.shape != guess.shape:
         raise DataError(
             f"{names[0]} and {names[1]} must have the same shape, "

@@ -122,7 +122,7 @@ class ResultRecord:
         return np.array([math.nan if v is None else v for v in known[key]], dtype=np.float64)
 
     def to_json(self) -> str:
-        """Write the record as JSON text, with its summary."""
+        """Return the record as JSON text, with its summary."""
         body: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         body |= {f.name: getattr(self, f.name) for f in fields(self)}
         body["values"] = plain(self.values, "values")
@@ -131,7 +131,7 @@ class ResultRecord:
 
     @classmethod
     def from_json(cls, text: str) -> "ResultRecord":
-        """Read a record from JSON text; StoreError when it is damaged, foreign or too new."""
+        """Return the record in a JSON text; StoreError when it is damaged, foreign or too new."""
         return _parse(text, "the text")
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -146,7 +146,7 @@ class ResultRecord:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "ResultRecord":
-        """Read a record from a file; StoreError when it is missing, damaged, foreign or too new."""
+        """Return the record in a file; StoreError when missing, damaged, foreign or too new."""
         name = repr(os.fspath(path))
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -160,7 +160,7 @@ class ResultRecord:
 
 
 def result_key(method: str, metric: str, where: str) -> str:
-    """Join the three parts of a figure's name, each neither empty nor with a "/" inside.
+    """Return a figure's name from its three parts, each neither empty nor with a "/" inside.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def checked_value(key: str, value: Any) -> float | None:
 
 
 def _with_all(values: Mapping[str, list[Any]]) -> dict[str, list[float | None]]:
-    """Add to each method and metric that has no `all` the mean of its parts."""
+    """Return the values, with the mean of the parts for each method and metric without `all`."""
     groups: dict[str, dict[str, list[float | None]]] = {}
     for key, series in values.items():
         figure, _, where = key.rpartition("/")

@@ -136,7 +136,7 @@ def _show_published(figure: Published | None) -> str:
 
 
 def _show(mean: int | float | None, std: int | float | None) -> str:
-    """Two digits of the spread decide the digits of the mean; without a spread, four of its own."""
+    """Return mean ± std to two digits of the spread, or the mean alone to four digits."""
     if mean is None or math.isnan(mean):
         return "–"
     if math.isinf(mean):
@@ -148,7 +148,7 @@ def _show(mean: int | float | None, std: int | float | None) -> str:
 
 
 def _decimals(value: int | float, significant: int) -> int:
-    """Decimals that show so many significant digits, from 0 to 6."""
+    """Return the decimals that show so many significant digits, from 0 to 6."""
     if value == 0:
         return significant - 1
     return min(max(significant - 1 - math.floor(math.log10(abs(value))), 0), 6)

@@ -113,7 +113,7 @@ class FusionProblem:
 @storable
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """A learned fusion.
+    """A fitted fusion: ridge regression and networks, blended for each output.
 
     Attributes
     ----------

@@ -156,6 +156,6 @@ def spectrum(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _nearest_semidefinite(matrix: np.ndarray) -> np.ndarray:
-    """Pairwise estimates need not fit together; drop the negative directions."""
+    """Return the matrix without negative directions: pairwise estimates need not fit together."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 0.0)) @ vectors.T

@@ -131,7 +131,7 @@ def group_tasks(tasks: Sequence[Task], loss: Loss, settings: TrainSettings) -> l
 
 
 def _take_apart(tasks: Sequence[Task], settings: TrainSettings) -> list[_HostTask]:
-    forms, thetas = _initial(tasks)
+    initial = _initial(tasks)
     parts = []
     for position, task in enumerate(tasks):
         name = task.name or position
@@ -151,38 +151,30 @@ def _take_apart(tasks: Sequence[Task], settings: TrainSettings) -> list[_HostTas
         if held_out:
             order = np.random.default_rng(key ^ VALIDATION).permutation(task.rows)
         training, validation = np.sort(order[held_out:]), np.sort(order[:held_out])
-        parts.append(
-            _HostTask(
-                position,
-                forms[position],
-                thetas[position],
-                task,
-                training,
-                validation,
-                key ^ TRAINING,
-            )
-        )
+        start = initial[position]
+        parts.append(_HostTask(position, *start, task, training, validation, key ^ TRAINING))
     return parts
 
 
-def _initial(tasks: Sequence[Task]) -> tuple[list[Form], list[np.ndarray]]:
+def _initial(tasks: Sequence[Task]) -> dict[int, tuple[Form, np.ndarray]]:
+    """Return each task's form and initial parameters, by position."""
     # Networks of one recipe are made in one compiled call: eagerly, 450 take longer than training.
-    forms: list[Any] = [None] * len(tasks)
-    thetas: list[Any] = [None] * len(tasks)
+    initial: dict[int, tuple[Form, np.ndarray]] = {}
     by_recipe: dict[Recipe, list[int]] = {}
     for position, task in enumerate(tasks):
         if isinstance(task.network, Recipe):
             by_recipe.setdefault(task.network, []).append(position)
         else:
-            forms[position] = form_of(task.network)
-            thetas[position] = np.asarray(flatten_network(task.network))
+            theta = np.asarray(flatten_network(task.network))
+            initial[position] = form_of(task.network), theta
     for recipe, positions in by_recipe.items():
         form = form_of(jax.eval_shape(recipe, jax.random.PRNGKey(0)))
         keys = np.stack([key_words(tasks[position].key) for position in positions])
         stack = np.asarray(_initial_stack(recipe, keys))
-        for row, position in enumerate(positions):
-            forms[position], thetas[position] = form, stack[row]
-    return forms, thetas
+        initial |= {
+            position: (form, theta) for position, theta in zip(positions, stack, strict=True)
+        }
+    return initial
 
 
 @jax.jit(static_argnums=0)

@@ -208,7 +208,7 @@ def layout_of(x_axis: str, y_axis: str, *, legend: bool = False) -> Figure:
 
 
 def plain_words(text: str) -> str:
-    """Keep words from being read as the little markup that plotly knows."""
+    """Return words in which plotly finds none of the little markup that it knows."""
     return escape(text, quote=False)
 
 

@@ -135,7 +135,7 @@ class Page:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Forbid every request and every script but those of the page.
+    """Return a policy that forbids every request, and every script but the page's own.
 
     Styles are allowed inline because plots are placed by style attributes.
     """

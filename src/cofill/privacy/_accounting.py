@@ -174,7 +174,7 @@ def noise_for(
 def resolve_relation(
     events: Iterable[Event], neighbours: Neighbours | None, unit: Unit | None
 ) -> tuple[Neighbours, Unit]:
-    """Return what is to be hidden: as asked for, else the strongest that all events speak of."""
+    """Return neighbours and unit as asked for, else the strongest that all events speak of."""
     parts: list[Any] = [part for event in events for part in event.parts()]
     if unit is None:
         unit = "site" if parts and all(p.unit == "site" for p in parts) else "record"
@@ -245,7 +245,7 @@ def _curve(
 
 
 def _single_gaussian(parts: tuple[Any, ...], neighbours: Neighbours) -> float | None:
-    """Return the one Gaussian mechanism that many unsampled ones are, as a noise multiplier."""
+    """Return the noise of the one Gaussian release that all parts amount to; None if there is none."""
     inverse = []
     for part in parts:
         if isinstance(part, GaussianEvent):
@@ -322,7 +322,7 @@ def _compose_losses(parts: tuple[Any, ...], neighbours: Neighbours, grid: float)
 
 
 def _loss_range(part: Any) -> float:
-    """Return about how far the losses of a mechanism's composition are spread."""
+    """Return roughly the spread of the privacy losses of a mechanism's composition."""
     times = part.times
     if isinstance(part, LaplaceEvent):
         return 2 * min(times, 20 * math.sqrt(times)) / part.noise_multiplier

@@ -87,7 +87,7 @@ class NoisyMean(Release):
 
 @dataclass(frozen=True)
 class MeanDefence:
-    """Bounds, noise and what is to be hidden.
+    """Settings of a noisy mean: the bounds of records, the noise, and what is to be hidden.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def _exact_sum(bounds: Bounds, rows: np.ndarray) -> np.ndarray:
 
 
 def _weigh_count(norm: Norm, width: int) -> tuple[float, float]:
-    """Return the weight λ of the number of rows beside the unit sum, and both's sensitivity.
+    """Return the weight λ of the number of rows beside the unit sum, and their joint sensitivity.
 
     The sum gets noise joint · reach a coordinate, the number joint / λ, where joint is the norm of
     (1, λ); the mean's squared error joint² (d + 1/λ²) is least at λ = d^(−1/4) with the L2 norm and

@@ -54,7 +54,7 @@ def noise_generator(rng: Source) -> np.random.Generator:
 
 
 def noise_step(scale: float, least: float) -> float:
-    """Return the power of two, at least the least one, that is 2^30 to 2^31 times finer than noise.
+    """Return the power of two that is 2^30 to 2^31 times finer than the noise, or the least step.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class SiteNoise:
     def add_to_sum(
         self, total: Float[np.ndarray, " size"], *, rng: Source = None
     ) -> Float[np.ndarray, " size"]:
-        """Return a sum of clipped updates with all of the noise, added by who made the sum."""
+        """Return a sum of clipped updates with all of the noise, for whoever computes the sum."""
         return self._noised(total, 1.0, noise_generator(rng))
 
     def _noised(

@@ -53,7 +53,7 @@ _LEAK_HINTS = {
 
 
 def attacks(records: Records) -> Section | None:
-    """Return the facts of every attack on a mean that were kept as JSON."""
+    """Return what every attack on a released mean guessed, beside floor and ceiling."""
     return headed_section(
         "What a released mean gave away",
         "attacks",
