@@ -245,7 +245,7 @@ def _curve(
 
 
 def _single_gaussian(parts: tuple[Any, ...], neighbours: Neighbours) -> float | None:
-    """Return the noise of the one Gaussian release that all parts amount to; None if there is none."""
+    """Return the noise of the one Gaussian release that all parts amount to, if there is one."""
     inverse = []
     for part in parts:
         if isinstance(part, GaussianEvent):

@@ -44,7 +44,7 @@ What it does not protect against:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -55,7 +55,6 @@ from cofill.privacy._checks import require_whole
 from cofill.privacy._events import Event
 from cofill.privacy._fixed_point import FixedPoint
 from cofill.privacy._masks import Entropy, commit, expand_seed, pair_mask, share_secret
-from cofill.privacy._release import Release
 from cofill.privacy._sealing import (
     MessageAddress,
     has_signed,
@@ -77,7 +76,7 @@ _LEAST_SITES = 3  # of two, each would read the other's vector from the sum
 _SHARE = 33  # bytes of a number of the shares' field, which is just above 256 bits
 _BOX = 12 + 2 * _SHARE + 16  # two shares, with the nonce and the tag of a sealed message
 Stage = Literal["idle", "advertised", "shared", "masked", "revealed"]
-_Message = TypeVar("_Message", bound=Release)
+_Message = TypeVar("_Message")
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class Member:
                 f"{stage}; it has {self.stage}"
             )
 
-    def _message(self, kind: type[_Message], **fields: Any) -> _Message:
+    def _message(self, kind: Callable[..., _Message], **fields: Any) -> _Message:
         """Return a message of this round to the coordinator."""
         return kind(sender=self.name, receiver=self.coordinator, round=self.round, **fields)
 
