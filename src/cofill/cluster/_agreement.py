@@ -16,6 +16,7 @@ from cofill.cluster._parties import (
     UnscaledClusterSite,
     received_sums,
 )
+from cofill.cluster._rows import describe_kinds
 from cofill.cluster._scale import Scaling, combine_sums, sum_columns
 from cofill.errors import DataError
 from cofill.privacy import ColumnScales
@@ -44,7 +45,8 @@ def _agree_on_columns(
     coordinator: UnscaledClusterCoordinator, inbox: Inbox
 ) -> tuple[ClusterCoordinator, Outbox]:
     columns = agree_on_columns(coordinator.sites, coordinator.view_order, inbox)
-    return coordinator.with_columns(views_with_columns({}, columns[0])), columns
+    kinds = describe_kinds(views_with_columns({}, columns[0]))
+    return coordinator.with_kinds(kinds), columns
 
 
 def _measure(site: UnscaledClusterSite | ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from cofill.cluster._kmeans_settings import KMeansSettings
-from cofill.cluster._rows import ColumnKinds, SiteRows, describe_kinds, read_rows
+from cofill.cluster._rows import ColumnKinds, SiteRows, read_rows
 from cofill.cluster._scale import Scaling, choose_scale
 from cofill.errors import DataError
 from cofill.privacy import GroupSums, Ledger, ModelWeights, Release
@@ -124,10 +124,6 @@ class UnscaledClusterCoordinator:
     settings: KMeansSettings
     scale: str
     seed: int
-
-    def with_columns(self, views: MultiView) -> ClusterCoordinator:
-        """Return the coordinator with the columns of views, whose rows it does not look at."""
-        return self.with_kinds(describe_kinds(views))
 
     def with_kinds(self, kinds: ColumnKinds) -> ClusterCoordinator:
         """Return the coordinator of columns of these kinds."""
