@@ -15,6 +15,10 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
+from cofill.attack import Likelihood, Noise
+from cofill.attack._inputs import ReleasedMean
+from cofill.attack._likelihood import fit_logistic
+from cofill.attack._spread import measure_spread
 from cofill.errors import SettingError
 from cofill_papers._behaviour import behaviour
 
@@ -255,3 +259,20 @@ class TestGenerator:
         start = time.perf_counter()
         behaviour(key=0)
         assert time.perf_counter() - start < 1  # 0.03 s
+
+
+def test_a_mean_that_is_off_costs_the_likelihood_little():
+    records, truth = behaviour(5000, key=0)
+    records = records.astype(float)
+    mean = records[truth].mean(axis=0)
+    mean[27] -= 0.1  # of a field that 15 % of the positives use, and hardly any negative
+    some = np.random.default_rng(0).permutation(len(truth))[:1000]
+    released = {"mean": mean, "prior": 0.5}
+    plain = fit_logistic(records[some], measure_spread(records[some]), ReleasedMean(**released))
+    wrong = plain.logits(records[some]) > 0
+    assert wrong.mean() > 0.6  # a few large groups of equal records went over together
+    attack = Likelihood().fit(records[some], **released)
+    assert abs(attack.labels_.mean() - 0.5) < 0.05
+    assert (attack.labels_ == truth[some]).mean() > (wrong == truth[some]).mean() + 0.01
+    sized = Likelihood().fit(records[some], **released, noise=Noise("unknown", 0.01))
+    assert abs(sized.labels_.mean() - 0.5) < 0.05

@@ -1,10 +1,10 @@
 """Named implementations of one interface: cofill's own and those that other packages install.
 
 Each registry has an entry-point group (``cofill.methods``, ``cofill.attacks``, ``cofill.sources``,
-``cofill.strategies``, ``cofill.learners``, ``cofill.auditors``, ``cofill.protocols``). A package
-that declares an entry point in such a group is found when it is installed, with no change to
-cofill; ``docs/how-to/extend.md`` shows how. Implementations are imported when they are used, so
-that listing names costs nothing.
+``cofill.strategies``, ``cofill.learners``, ``cofill.auditors``, ``cofill.protocols``,
+``cofill.datasets``). A package that declares an entry point in such a group is found when it is
+installed, with no change to cofill; ``docs/how-to/extend.md`` shows how. Implementations are
+imported when they are used, so that listing names costs nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Entry:
     target
         The implementation, or ``"module:attribute"`` from which it is imported when used.
     summary
-        One line for lists and help; of a plug-in, the first line of its docstring.
+        One line for lists and help; of a plug-in, its ``description`` if it has one, else the first
+        line of its docstring.
     package
         The distribution that brings it.
     facts
@@ -135,6 +136,11 @@ class Registry:
         """All names, cofill's first."""
         return tuple(dict.fromkeys([*self._entries, *self._plugins]))
 
+    @property
+    def packages(self) -> frozenset[str]:
+        """Distributions that bring plug-ins; none of them is imported."""
+        return frozenset(map(_package_of, self._plugins.values()))
+
     def find(self, name: str) -> Entry:
         """Return an entry, or raise a `SettingError` that has the nearest name."""
         if name in self._entries:
@@ -157,7 +163,8 @@ class Registry:
                 f"the {self.noun} {name!r} of {package} cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or remove that package"
             ) from None
-        summary = (getdoc(implementation) or "").partition("\n")[0].rstrip(".")
+        words = getattr(implementation, "description", None) or getdoc(implementation) or ""
+        summary = str(words).partition("\n")[0].rstrip(".")
         known = {fact: getattr(implementation, fact, None) for fact in self._facts}
         facts = {fact: value for fact, value in known.items() if value is not None}
         return Entry(name, implementation, summary, package, facts)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 
 import jax
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import cofill
 from cofill.cli import _doctor
 from cofill.cli._app import run
+from cofill.views import datasets
 
 
 def ask_doctor(capsys):
@@ -23,6 +25,8 @@ def finding_of(by_what, what):
 
 
 def test_a_sound_machine_is_told_so(capsys, monkeypatch, tmp_path):
+    absent = replace(datasets()[0], name="absent", locate=lambda: None)
+    monkeypatch.setattr("cofill.views.datasets", lambda: (*datasets(), absent))
     monkeypatch.setenv("COFILL_DATA", str(tmp_path))
     monkeypatch.setenv("COFILL_CACHE", str(tmp_path / "not" / "yet"))
     code, by_what = ask_doctor(capsys)
@@ -37,7 +41,7 @@ def test_a_sound_machine_is_told_so(capsys, monkeypatch, tmp_path):
     assert not (tmp_path / "not").exists()  # it looks and leaves nothing behind
     sets = [f for (what, _), f in by_what.items() if what == "data sets"]
     assert "wdbc" in sets[0]["found"]
-    assert "mnist" in sets[1]["found"]
+    assert "absent" in sets[1]["found"]
     assert "datasets fetch" in sets[1]["todo"]
     assert all(f["todo"] for f in by_what.values() if f["state"] == "problem")
 

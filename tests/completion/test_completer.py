@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from cofill.completion import METHODS, Completed, evaluate, make, methods, with_intervals
 from cofill.completion._intervals import conformal_radius
 from cofill.errors import DataError, SettingError
-from cofill.views import MultiView, View, drop_rows, load
+from cofill.views import Feature, Kind, MultiView, View, drop_rows
 
 
 def linked(n: int = 400, noise: float = 0.0, seed: int = 0) -> MultiView:
@@ -114,20 +114,14 @@ def test_evaluation_ranks_methods_and_counts_the_parts():
 
 
 def test_evaluation_of_coded_cells_is_accuracy():
-    frames = load("credit").views if _has_credit() else None
-    if frames is None:
-        pytest.skip("the credit data are not here (COFILL_DATA)")
-    some = frames.take(np.arange(frames.n_individuals) < 400)
-    record = evaluate(some, {"mean": lambda s: make("mean")}, seeds=[0])
-    assert 0 < record.summary["mean/accuracy/demo"]["mean"] < 1
-
-
-def _has_credit() -> bool:
-    try:
-        load("credit")
-    except DataError:
-        return False
-    return True
+    rng = np.random.default_rng(0)
+    kinds = Feature("housing", Kind.CATEGORICAL, categories=("own", "rent", "other"))
+    coded = rng.choice(3, size=(400, 1), p=[0.6, 0.3, 0.1]).astype(float)
+    numbers = View("bills", np.arange(400), rng.normal(size=(400, 2)))
+    views = MultiView([View("clients", np.arange(400), coded, [kinds]), numbers])
+    record = evaluate(views, {"mean": lambda s: make("mean")}, seeds=[0])
+    assert record.summary["mean/accuracy/clients"]["mean"] == pytest.approx(0.6, abs=0.1)
+    assert "mean/accuracy/bills" not in record.summary
 
 
 @pytest.mark.parametrize(

@@ -1,45 +1,30 @@
-"""Data sets: embedded ones need no folder, the others are found, checked, fetched, or missed."""
+"""Data sets: the embedded ones need no folder; packages add others; unknown names say so."""
 
-import os
-import time
+import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from urllib.error import URLError
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.ndimage import grey_dilation
 
-from cofill.errors import DataError, SettingError
+from cofill.errors import SettingError
 from cofill.paths import data_folder
-from cofill.views import _fetch
-from cofill.views._datasets import datasets, edges, load
-from cofill.views._feature import Kind
-from cofill.views._fetch import fetch
+from cofill.views._datasets import (
+    DATASETS,
+    DatasetInfo,
+    datasets,
+    edges,
+    fetch,
+    load,
+    make_dataset,
+    papers_hint,
+)
 
-FOLDER = Path(os.environ.get("COFILL_DATA") or Path(__file__).parents[3] / "shared" / "data")
-
-
-@pytest.fixture
-def folder(monkeypatch):
-    if not FOLDER.is_dir():
-        pytest.skip(f"no data folder: {FOLDER} is not there, set COFILL_DATA")
-    monkeypatch.setenv("COFILL_DATA", str(FOLDER))
-    return FOLDER
+EMBEDDED = ["wdbc", "digits", "cube"]
 
 
-@pytest.fixture
-def empty(monkeypatch, tmp_path):
-    """A data folder of the test's own, with nothing in it."""
-    monkeypatch.setenv("COFILL_DATA", str(tmp_path / "data"))
-    return tmp_path / "data"
-
-
-def need(folder, file):
-    if not (folder / file).exists():
-        pytest.skip(f"{file} is not in {folder}")
-
-
-@pytest.mark.usefixtures("empty")
 class TestEmbedded:
     def test_wdbc(self):
         data = load("wdbc")
@@ -71,16 +56,14 @@ class TestEmbedded:
         assert not load("cube", key=4).views.same_as(data.views)
 
     def test_listing(self):
-        found = {d.name: d for d in datasets()}
-        embedded = ["wdbc", "digits", "cube"]
-        assert [n for n, d in found.items() if d.is_here] == embedded
-        assert found["mnist"].where == "not here"
-        for name in embedded:
-            views = load(name).views
-            assert (views.names, views.n_individuals) == (
-                found[name].views,
-                found[name].individuals,
-            )
+        by_name = {d.name: d for d in datasets()}
+        assert list(by_name)[:3] == EMBEDDED
+        for name in EMBEDDED:
+            info, data = by_name[name], load(name)
+            assert (info.where, info.is_here) == ("embedded", True)
+            assert data.views.names == info.views
+            assert data.views.n_individuals == info.individuals
+            assert data.source == info.source
 
 
 def test_edges_are_dilation_minus_image():
@@ -89,81 +72,89 @@ def test_edges_are_dilation_minus_image():
     np.testing.assert_array_equal(edges(images), grown - images)
 
 
-FILE_SETS = [d for d in datasets() if d.where != "embedded"]
-
-
-@pytest.mark.parametrize("info", FILE_SETS, ids=lambda d: d.name)
-def test_file_sets_are_what_the_listing_says(info, folder):
-    need(folder, "mnist" if info.name == "mnist" else _fetch.FILES[info.name])
-    data = load(info.name)
-    assert data.views.names == info.views
-    assert data.views.n_individuals == info.individuals - 10_000 * (info.name == "mnist")
-    assert data.labels.shape == data.views.ids.shape
-    assert np.array_equal(np.unique(data.labels), np.arange(len(data.class_names)))
-    assert all(m.shape == data.labels.shape for m in data.splits.values())
-    assert next(d for d in datasets() if d.name == info.name).where.startswith(str(folder))
-
-
-def test_mnist(folder):
-    need(folder, "mnist")
-    start = time.perf_counter()
-    train = load("mnist")
-    assert time.perf_counter() - start < 10  # 1.3 s on two idle cores
-    assert train.labels[:5].tolist() == [5, 0, 4, 1, 9]
-    for view in train.views.values():
-        assert view.image_shape == (28, 28)
-        assert view.cells.dtype == np.float32
-        assert (view.cells.min(), view.cells.max()) == (0, 255)
-    few = load("mnist", part="test", limit=7)
-    assert few.labels.tolist() == [7, 2, 1, 0, 4, 1, 4]
-    assert few.views.n_individuals == 7
-
-
-def test_mfdd(folder):
-    need(folder, "mfeat.npz")
-    data = load("mfdd", mor=False)
-    widths = {n: v.n_features for n, v in data.views.items()}
-    assert widths == {"fou": 76, "fac": 216, "kar": 64, "pix": 240, "zer": 47}
-    assert data.views["pix"].image_shape == (16, 15)
-
-
-def test_madelon(folder):
-    need(folder, "madelon.npz")
-    data = load("madelon", key=1)
-    names = [n for v in data.views.values() for n in v.feature_names]
-    assert len(names) == len(set(names)) == 500
-    assert {v.n_features for v in data.views.values()} == {125}
-    assert data.split("train").views.n_individuals == 2000
-    assert data.split("valid").labels.shape == (600,)
-    assert (
-        data.views["part_1"].feature_names != load("madelon", key=2).views["part_1"].feature_names
+def _birds(*, limit=5):
+    cells = {"song": np.arange(8.0).reshape(4, 2)[:limit]}
+    mask = np.arange(min(4, limit)) < 2
+    return make_dataset(
+        "birds", cells, np.zeros(len(mask)), source="a wood", splits={"train": mask}
     )
-    with pytest.raises(SettingError, match="no part 'test'; its parts: 'train', 'valid'"):
-        data.split("test")
 
 
-def test_tcga_brca(folder):
-    need(folder, "tcga_brca_mixomics.npz")
-    data = load("tcga_brca")
-    assert len(data.views["protein"]) == 150
-    assert data.class_names == ("Basal", "Her2", "LumA")
-    assert data.views["mrna"].feature_names[0] == "RTN2"
-    assert data.split("train").views.is_complete
-    test = data.split("test").views
-    assert (test.n_individuals, len(test["protein"])) == (70, 0)
+BIRDS = DatasetInfo(
+    name="birds",
+    description="songs of birds",
+    individuals=4,
+    views=("song",),
+    source="a wood",
+    loader=_birds,
+    locate=lambda: data_folder() / "birds" if (data_folder() / "birds").exists() else None,
+    fetch=lambda folder: (folder or data_folder()) / "birds",
+)
 
 
-def test_credit(folder):
-    need(folder, "credit_default.npz")
-    views = load("credit").views
-    kinds = {f.name: f.kind for f in views["demo"].features}
-    assert kinds["SEX"] is Kind.BINARY
-    assert kinds["EDUCATION"] is kinds["MARRIAGE"] is Kind.CATEGORICAL
-    assert views["demo"].features[1].categories == (1, 2)
-    assert all(f.is_integer for f in views["bill_amt"].features)
-    with np.load(folder / "credit_default.npz") as raw:
-        sex = np.array(views["demo"].features[1].categories)[views["demo"].cells[:, 1].astype(int)]
-        assert np.array_equal(sex, raw["view_demo"][:, 1])
+@pytest.fixture
+def plugged(monkeypatch, tmp_path):
+    """Have two data sets of another package, of which one is broken, and no others."""
+    monkeypatch.setenv("COFILL_DATA", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "birdwatch", SimpleNamespace(BIRDS=BIRDS))
+    points = [EntryPoint(n, f"birdwatch:{n.upper()}", DATASETS.group) for n in ("birds", "bees")]
+    monkeypatch.setitem(DATASETS.__dict__, "_plugins", {p.name: p for p in points})
+    return tmp_path
+
+
+def test_a_package_adds_a_data_set(plugged):
+    assert load("birds").views.names == ("song",)
+    assert load("birds", limit=3).views.n_individuals == 3
+    assert load("birds").split("train").views.n_individuals == 2
+    with pytest.raises(SettingError, match="no part 'test'; its parts: 'train'"):
+        load("birds").split("test")
+    with pytest.raises(SettingError, match="'birds' has no option 'key'; its options: limit"):
+        load("birds", key=1)
+    listed = {d.name: d for d in datasets()}
+    assert list(listed) == [*EMBEDDED, "birds", "bees"]
+    assert listed["birds"].where == "not here"
+    (plugged / "birds").touch()
+    assert listed["birds"].where == str(plugged / "birds")
+    assert fetch("birds") == plugged / "birds"
+    assert fetch("birds", "/elsewhere") == Path("/elsewhere/birds")
+    assert DATASETS.find("birds").summary == "songs of birds"
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_broken_package_is_listed_with_the_reason():
+    bees = next(d for d in datasets() if d.name == "bees")
+    assert not bees.is_here
+    assert "cannot be loaded (AttributeError" in bees.description
+    with pytest.raises(SettingError, match=r"'bees' of .* cannot be loaded") as caught:
+        load("bees")
+    assert "cofill-papers" not in str(caught.value)  # it would not help
+
+
+@pytest.mark.usefixtures("plugged")
+def test_without_the_papers_an_unknown_name_says_how_to_install_them():
+    for use in (load, fetch):
+        with pytest.raises(
+            SettingError, match="there is no data set 'mnist'; there is 'wdbc'"
+        ) as caught:
+            use("mnist")
+        assert str(caught.value).endswith("install it by `pip install cofill-papers`")
+
+
+def test_with_the_papers_there_is_no_hint(monkeypatch):
+    monkeypatch.setattr(type(DATASETS), "packages", frozenset({"cofill-papers"}))
+    assert papers_hint() == ""
+    with pytest.raises(
+        SettingError, match="there is no data set 'iris'; there is 'wdbc'"
+    ) as caught:
+        load("iris")
+    assert "install" not in str(caught.value)
+
+
+def test_options_that_are_not_there_and_sets_without_a_file():
+    with pytest.raises(SettingError, match="'cube' has no option 'seed'; its options: key"):
+        load("cube", seed=1)
+    with pytest.raises(SettingError, match="can be fetched, got 'wdbc', which is embedded"):
+        fetch("wdbc")
 
 
 def test_the_folder_is_the_variable_else_the_cache(monkeypatch):
@@ -174,127 +165,3 @@ def test_the_folder_is_the_variable_else_the_cache(monkeypatch):
     assert data_folder() == Path("/caches/cofill/data")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert data_folder() == Path.home() / ".cache" / "cofill" / "data"
-
-
-@pytest.mark.parametrize("info", FILE_SETS, ids=lambda d: d.name)
-def test_a_missing_file_says_where_it_was_looked_for_and_what_to_do(info, empty):
-    with pytest.raises(DataError) as caught:
-        load(info.name)
-    message = str(caught.value)
-    assert "is missing, looked for in " + str(empty) in message
-    assert "set COFILL_DATA" in message
-    assert (f"cofill datasets fetch {info.name}" in message) != (info.name in _fetch.ELSEWHERE)
-
-
-def test_unknown_names_and_options():
-    with pytest.raises(SettingError, match=r"no data set 'wine'; there is 'wdbc'"):
-        load("wine")
-    with pytest.raises(SettingError, match="'cube' has no option 'seed'; its options: key"):
-        load("cube", seed=1)
-    with pytest.raises(SettingError, match="part must be 'train' or 'test', got 'valid'"):
-        load("mnist", part="valid")
-
-
-SIZES = {554: (70_000, 784), 1485: (2_600, 500), 42477: (30_000, 23)}
-SIZES |= {_fetch._MFEAT_IDS[v]: (2_000, w) for v, w in _fetch._MFEAT_WIDTHS.items()}
-
-
-def fake_openml(*, data_id, as_frame, return_X_y, cache, n_retries, parser):
-    """Answer as scikit-learn's fetch_openml does: cells as floats, classes as text."""
-    assert (as_frame, return_X_y, cache) == (False, True, False)
-    n, d = SIZES[data_id]
-    cells = np.zeros((n, d), dtype=np.float32)
-    cells[:, :3] = np.random.default_rng(data_id).integers(1, 7, (n, 3))
-    classes = {554: range(10), 1485: [1, 2], 42477: [0, 1]}.get(data_id, range(1, 11))
-    return cells, np.resize(np.array([str(c) for c in classes], dtype=object), n)
-
-
-@pytest.mark.parametrize("name", ["mnist", "mfdd", "madelon", "credit"])
-def test_fetching_and_loading_again(name, empty):
-    path = fetch(name, openml=fake_openml)
-    assert path == empty / _fetch.FILES[name]
-    assert sorted(p.name for p in empty.iterdir()) == [path.name, path.name + ".sha256"]
-    data = load(name)
-    info = next(d for d in datasets() if d.name == name)
-    assert data.views.names == info.views
-    assert np.array_equal(np.unique(data.labels), np.arange(len(data.class_names)))
-    written = path.stat().st_mtime_ns
-    assert fetch(name, openml=_no_network) == path  # it is there and sound: nothing to fetch
-    assert path.stat().st_mtime_ns == written
-
-
-def test_official_mnist_files_are_enough(folder):
-    need(folder, "mnist")
-    assert fetch("mnist", folder, openml=_no_network) == folder / "mnist"
-
-
-def _no_network(**_):
-    raise URLError("no route")
-
-
-def test_no_network_is_one_sentence_and_leaves_nothing(empty):
-    with pytest.raises(DataError, match=r"could not be fetched from OpenML \(URLError\); check"):
-        fetch("madelon", openml=_no_network)
-    assert not empty.exists()
-
-
-def test_a_changed_set_on_openml_is_refused(empty):
-    with pytest.raises(DataError, match="must have 2,600 rows and 500 columns, got 2 × 3"):
-        fetch("madelon", openml=lambda **_: (np.zeros((2, 3)), ["1", "2"]))
-
-    def shuffled(**asked):
-        cells, classes = fake_openml(**asked)
-        return cells, classes[::-1] if asked["data_id"] == _fetch._MFEAT_IDS["kar"] else classes
-
-    with pytest.raises(DataError, match=r"view 'kar'\) must have its rows in the order"):
-        fetch("mfdd", openml=shuffled)
-    assert not empty.exists()
-
-
-def test_an_interrupted_write_leaves_nothing(empty, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(DataError, match=r"the disk is full; .*; choose a folder"):
-        fetch("madelon", openml=fake_openml)
-    assert list(empty.iterdir()) == []
-
-
-def test_a_tampered_file_is_refused_and_fetched_again(empty):
-    path = fetch("madelon", openml=fake_openml)
-    whole = path.read_bytes()
-    with np.load(path) as stored:
-        changed = {k: stored[k] for k in stored.files}
-    changed["y"] = 1 - changed["y"]
-    np.savez_compressed(path, **changed)
-    with pytest.raises(DataError, match=r"damaged or was changed \(its SHA-256 is not the one in"):
-        load("madelon")
-    assert fetch("madelon", openml=fake_openml).read_bytes()[:100] == whole[:100]
-    load("madelon")
-
-
-def test_files_that_are_no_data(empty):
-    empty.mkdir()
-    (empty / "scene15.npz").write_bytes(b"PK\x03\x04 not a zip")
-    with pytest.raises(DataError, match=r"not a readable \.npz of arrays"):
-        load("scene15")
-    np.savez(empty / "scene15.npz", y=np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"not a readable \.npz of arrays"):
-        load("scene15")
-    np.savez(empty / "scene15.npz", z=np.zeros(3))
-    with pytest.raises(DataError, match="must hold the array 'view_v1_20', got z"):
-        load("scene15")
-    (empty / "mnist").mkdir()
-    (empty / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"tampered")
-    with pytest.raises(DataError, match="its MD5 is not the official one"):
-        load("mnist")
-
-
-def test_sets_openml_does_not_hold():
-    for name, where in _fetch.ELSEWHERE.items():
-        with pytest.raises(DataError, match="is not on OpenML") as caught:
-            fetch(name)
-        assert where in str(caught.value)
-    with pytest.raises(SettingError, match="name must be a data set that can be fetched"):
-        fetch("wdbc")

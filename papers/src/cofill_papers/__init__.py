@@ -18,6 +18,8 @@
                    the experiments on rows at many sites, in the same parts
     _leak_experiments, _leak_pictures
                    what codes give away, and what each defence costs
+    _datasets, _fetch
+                   the data sets that are read from files, and how to get the files
     _write         record, page and pictures of a result
     _draw          bars, lines, heat maps, images and maps of points, with matplotlib
     _command       `cofill reproduce`

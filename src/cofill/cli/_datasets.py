@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +27,13 @@ def list_datasets(as_json: AsJson = False) -> None:
         for entry in entries:
             typer.echo(f"{entry.name:<{width}}  {entry.where}")
             typer.echo(f"{'':<{width}}  {entry.description}")
+        if hint := views.papers_hint():
+            typer.echo(hint)
 
-    print_result(lambda: [asdict(e) for e in entries], show, as_json=as_json)
+    keys = ("name", "description", "individuals", "views", "where")
+    print_result(
+        lambda: [{key: getattr(e, key) for key in keys} for e in entries], show, as_json=as_json
+    )
 
 
 @datasets.command()

@@ -25,9 +25,8 @@ _ELSEWHERE = {"reproduce": "cofill-papers"}
 REGISTRIES = (
     "cofill.completion:METHODS",
     "cofill.views:SOURCES",
+    "cofill.views:DATASETS",
     "cofill.protocol:PROTOCOLS",
-    "cofill.federate:STRATEGIES",
-    "cofill.federate:LEARNERS",
     "cofill.federate:STRATEGIES",
     "cofill.federate:LEARNERS",
     "cofill.attack:MEAN_ATTACKS",

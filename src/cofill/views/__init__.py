@@ -1,8 +1,17 @@
 """The data: views, ids, cell kinds, scaling, missingness, partitions, readers, data sets."""
 
-from cofill.views._datasets import Dataset, DatasetInfo, datasets, edges, load
+from cofill.views._datasets import (
+    DATASETS,
+    Dataset,
+    DatasetInfo,
+    datasets,
+    edges,
+    fetch,
+    load,
+    make_dataset,
+    papers_hint,
+)
 from cofill.views._feature import Feature, Kind
-from cofill.views._fetch import fetch
 from cofill.views._frames import ColumnRules, read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key, stream
 from cofill.views._missing import drop_cells, drop_rows
@@ -22,6 +31,7 @@ from cofill.views._sql import check_new_tables, write_sql
 from cofill.views._view import View
 
 __all__ = [
+    "DATASETS",
     "SOURCES",
     "AbstractSourceForm",
     "ColumnRules",
@@ -47,7 +57,9 @@ __all__ = [
     "is_url",
     "is_writable",
     "load",
+    "make_dataset",
     "pair_up",
+    "papers_hint",
     "read_ids",
     "read_views",
     "stream",

@@ -1,7 +1,7 @@
-"""The data sets of the papers and a few more, as views with labels.
+"""Data sets as views with labels: three that cofill brings, and those of installed packages.
 
-Three are embedded (``wdbc``, ``digits``, ``cube``) and need no file; the others are read from the
-data folder (see `data_folder`).
+``wdbc``, ``digits`` and ``cube`` need no file. Another package adds a data set by an entry point of
+the group ``cofill.datasets`` that loads a `DatasetInfo`; cofill-papers brings those of the papers.
 """
 
 from __future__ import annotations
@@ -9,22 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from cofill.errors import DataError, SettingError
-from cofill.paths import data_folder
-from cofill.registry import suggest
-from cofill.views._feature import Feature, Kind
-from cofill.views._fetch import FILES, read_idx, read_npz
+from cofill.errors import SettingError
+from cofill.registry import Registry
+from cofill.views._feature import Feature
 from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
 from cofill.views._view import View
 
-__all__ = ["Dataset", "DatasetInfo", "datasets", "edges", "load"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "DatasetInfo",
+    "datasets",
+    "edges",
+    "fetch",
+    "load",
+    "make_dataset",
+    "papers_hint",
+]
+
+DATASETS = Registry("cofill.datasets", "data set")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,15 +79,44 @@ class Dataset:
         return replace(self, views=self.views.take(mask), labels=self.labels[mask], splits={})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatasetInfo:
-    """A line of `datasets`: what there is, and where (embedded, a path, or not here)."""
+    """An entry of `DATASETS`: what a data set is, where it lies, and how to load and fetch it.
+
+    Parameters
+    ----------
+    name
+        The name it is registered under.
+    description
+        One line about the individuals and the views.
+    individuals
+        How many there are.
+    views
+        Names of the views.
+    source
+        Where the data come from.
+    loader
+        Returns the data; its keyword arguments are the options of `load`.
+    locate
+        Returns the file or folder that `loader` would read, None where it is missing; left out
+        when the data are embedded.
+    fetch
+        Downloads the data into a folder (None: the data folder) and returns where they are.
+    """
 
     name: str
     description: str
     individuals: int
     views: tuple[str, ...]
-    where: str
+    source: str
+    loader: Callable[..., Dataset]
+    locate: Callable[[], Path | None] | None = None
+    fetch: Callable[[Path | None], Path] | None = None
+
+    @property
+    def where(self) -> str:
+        """``"embedded"``, the path of the data, or ``"not here"``."""
+        return "embedded" if self.locate is None else str(self.locate() or "not here")
 
     @property
     def is_here(self) -> bool:
@@ -92,9 +132,9 @@ def load(name: str, **options: Any) -> Dataset:
     name
         One of `datasets`.
     options
-        ``cube``: `key`. ``madelon``: `key` (which features go to which view). ``mnist``: `part`
-        (``"train"`` or ``"test"``) and `limit` (the first so many). ``mfdd``: `mor` (False leaves
-        the view out that the paper does not name).
+        Those of the data set. ``cube``: `key`. Of cofill-papers, ``madelon``: `key` (which features
+        go to which view); ``mnist``: `part` (``"train"`` or ``"test"``) and `limit` (the first so
+        many); ``mfdd``: `mor` (False leaves the view out that the paper does not name).
 
     Examples
     --------
@@ -108,9 +148,7 @@ def load(name: str, **options: Any) -> Dataset:
     >>> load("cube", key=1).views["along_z"].feature_names
     ('x', 'y')
     """
-    if name not in _CATALOGUE:
-        raise SettingError(f"there is no data set {name!r}; {suggest(name, _CATALOGUE)}")
-    loader = _CATALOGUE[name].loader
+    loader = _find(name).loader
     for option in options:
         if option not in signature(loader).parameters:
             known = ", ".join(signature(loader).parameters) or "none"
@@ -118,8 +156,18 @@ def load(name: str, **options: Any) -> Dataset:
     return loader(**options)
 
 
+def fetch(name: str, folder: str | Path | None = None) -> Path:
+    """Download a data set into a folder (the data folder when left out); return where it is."""
+    info = _find(name)
+    if info.fetch is None:
+        raise SettingError(
+            f"name must be a data set that can be fetched, got {name!r}, which is {info.where}"
+        )
+    return info.fetch(None if folder is None else Path(folder))
+
+
 def datasets() -> tuple[DatasetInfo, ...]:
-    """List the data sets: embedded ones first, then those of the data folder.
+    """List the data sets: embedded ones first, then those of installed packages.
 
     Examples
     --------
@@ -127,9 +175,38 @@ def datasets() -> tuple[DatasetInfo, ...]:
     ['wdbc', 'digits', 'cube']
     """
     return tuple(
-        DatasetInfo(name, e.description, e.individuals, e.views, _where(name))
-        for name, e in _CATALOGUE.items()
+        # One broken package must not take the list away; loading its set raises the reason.
+        DatasetInfo(
+            name=entry.name,
+            description=entry.summary,
+            individuals=0,
+            views=(),
+            source=entry.package,
+            loader=entry.load,
+            locate=lambda: None,
+        )
+        if entry.is_broken
+        else entry.load()
+        for entry in DATASETS
     )
+
+
+def papers_hint() -> str:
+    """Return how to install the papers' data sets, or nothing where they are installed."""
+    if "cofill-papers" in DATASETS.packages:
+        return ""
+    return (
+        "the papers' data sets (MNIST among them) come with the distribution cofill-papers; "
+        "install it by `pip install cofill-papers`"
+    )
+
+
+def _find(name: str) -> DatasetInfo:
+    try:
+        return DATASETS.load(name)
+    except SettingError as error:
+        hint = "" if name in DATASETS.names else papers_hint()
+        raise SettingError(f"{error}; {hint}" if hint else str(error)) from None
 
 
 def edges(images: UInt8[np.ndarray, "n height width"]) -> UInt8[np.ndarray, "n height width"]:
@@ -153,123 +230,35 @@ def edges(images: UInt8[np.ndarray, "n height width"]) -> UInt8[np.ndarray, "n h
     return grown
 
 
-def _wdbc() -> Dataset:
-    from sklearn.datasets import load_breast_cancer
-
-    raw: Any = load_breast_cancer()
-    names = [str(n).removeprefix("mean ") for n in raw.feature_names[:10]]
-    cells = {v: raw.data[:, 10 * k : 10 * k + 10] for k, v in enumerate(("mean", "error", "worst"))}
-    return _dataset("wdbc", cells, raw.target, raw.target_names, dict.fromkeys(cells, names))
-
-
-def _digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    raw: Any = load_digits()
-    images = raw.images.astype(np.uint8)
-    return _dataset("digits", {"image": images, "edge": edges(images)}, raw.target)
-
-
-def _cube(*, key: Key = 0) -> Dataset:
-    """1000 points around the origin and the three unit vectors, seen along each axis."""
-    labels = np.repeat(np.arange(4), 250)
-    centers = np.vstack([np.zeros(3), np.eye(3)])
-    points = centers[labels] + stream(key, "cube").normal(scale=0.1, size=(1000, 3))
-    seen = {"along_x": ["y", "z"], "along_y": ["x", "z"], "along_z": ["x", "y"]}
-    cells = {v: points[:, ["xyz".index(c) for c in names]] for v, names in seen.items()}
-    return _dataset("cube", cells, labels, ("origin", "x", "y", "z"), seen)
-
-
-def _mnist(*, part: str = "train", limit: int | None = None) -> Dataset:
-    if part not in ("train", "test"):
-        raise SettingError(f"part must be 'train' or 'test', got {part!r}")
-    if limit is not None and limit < 1:
-        raise SettingError(f"limit must be at least 1, got {limit}")
-    folder = data_folder()
-    if (folder / "mnist").is_dir() or not (folder / FILES["mnist"]).is_file():
-        stem = folder / "mnist" / ("train" if part == "train" else "t10k")
-        images = read_idx(stem.with_name(f"{stem.name}-images-idx3-ubyte.gz"), limit=limit)
-        labels = read_idx(stem.with_name(f"{stem.name}-labels-idx1-ubyte.gz"), limit=limit)
-    else:
-        stored = _Arrays("mnist")
-        rows = slice(0, 60_000) if part == "train" else slice(60_000, None)
-        images = stored["view_image"][rows][:limit].reshape(-1, 28, 28)
-        labels = stored["y"][rows][:limit]
-    return _dataset("mnist", {"image": images, "edge": edges(images)}, labels)
-
-
-def _mfdd(*, mor: bool = True) -> Dataset:
-    stored = _Arrays("mfdd")
-    names = [n for n in _CATALOGUE["mfdd"].views if mor or n != "mor"]
-    cells = {n: stored[f"view_{n}"] for n in names}
-    return _dataset("mfdd", {**cells, "pix": cells["pix"].reshape(-1, 16, 15)}, stored["y"])
-
-
-def _madelon(*, key: Key = 0) -> Dataset:
-    stored = _Arrays("madelon")
-    cells = np.concatenate([stored["view_all"], stored["view_all_valid"]])
-    labels = np.concatenate([stored["y"], stored["y_valid"]])
-    order = stream(key, "madelon").permutation(cells.shape[1])
-    parts = {f"part_{k + 1}": np.sort(order[125 * k : 125 * k + 125]) for k in range(4)}
-    features = {
-        n: [Feature(f"f{c}", dtype="uint16") for c in columns] for n, columns in parts.items()
-    }
-    train = np.arange(len(cells)) < len(stored["view_all"])
-    return _dataset(
-        "madelon",
-        {n: cells[:, columns] for n, columns in parts.items()},
-        labels,
-        ("-1", "+1"),
-        features,
-        splits={"train": train, "valid": ~train},
-    )
-
-
-def _scene15() -> Dataset:
-    stored = _Arrays("scene15")
-    cells = {f"descriptor_{w}": stored[f"view_v{k}_{w}"] for k, w in ((1, 20), (2, 59), (3, 40))}
-    return _dataset("scene15", cells, stored["y"])
-
-
-def _tcga_brca() -> Dataset:
-    stored = _Arrays("tcga_brca")
-    names = _CATALOGUE["tcga_brca"].views
-    test = stored["is_test"].astype(bool)
-    return _dataset(
-        "tcga_brca",
-        {n: stored[f"view_{n}"] for n in names},
-        stored["y"],
-        stored["class_names"],
-        {n: [Feature(str(c), dtype="float") for c in stored[f"names_{n}"]] for n in names},
-        splits={"train": ~test, "test": test},
-    )
-
-
-def _credit() -> Dataset:
-    stored = _Arrays("credit")
-    cells, features = {}, {}
-    for name in _CATALOGUE["credit"].views:
-        cells[name] = stored[f"view_{name}"].copy()
-        features[name] = [Feature(str(c), dtype="int64") for c in stored[f"names_{name}"]]
-    for k, feature in enumerate(features["demo"]):
-        if feature.name in ("SEX", "EDUCATION", "MARRIAGE"):
-            values, codes = np.unique(cells["demo"][:, k], return_inverse=True)
-            kind = Kind.BINARY if len(values) == 2 else Kind.CATEGORICAL
-            categories = tuple(int(v) for v in values)
-            features["demo"][k] = replace(feature, kind=kind, categories=categories)
-            cells["demo"][:, k] = codes
-    return _dataset("credit", cells, stored["y"], ("paid", "default"), features)
-
-
-def _dataset(
+def make_dataset(
     name: str,
     cells: Mapping[str, np.ndarray],
     labels: np.ndarray,
+    *,
+    source: str,
     class_names: Any = None,
     features: Mapping[str, Any] | None = None,
     splits: Mapping[str, np.ndarray] | None = None,
 ) -> Dataset:
-    """Put a data set together; arrays of more than two axes become images."""
+    """Return a `Dataset` of arrays whose rows are the same individuals in every view.
+
+    Parameters
+    ----------
+    name
+        The data set's name.
+    cells
+        Rows of each view; an array of more than two axes becomes images.
+    labels
+        Class of each row, from 0.
+    source
+        Where the data come from.
+    class_names
+        What the classes are called; their numbers when left out.
+    features
+        Names or `Feature` objects of each view's columns; numbered when left out.
+    splits
+        Masks over the rows, by the name of the official part.
+    """
     views = []
     for view, array in cells.items():
         columns = features[view] if features else None
@@ -285,104 +274,72 @@ def _dataset(
         views=MultiView(views),
         labels=classes,
         class_names=tuple(str(c) for c in names),
-        source=_CATALOGUE[name].source,
+        source=source,
         splits=MappingProxyType(dict(splits or {})),
     )
 
 
-class _Arrays(dict[str, np.ndarray]):
-    """The arrays of a set's file; one that is asked for and not there is a `DataError`."""
+def _wdbc() -> Dataset:
+    from sklearn.datasets import load_breast_cancer
 
-    def __init__(self, name: str) -> None:
-        self._path = data_folder() / FILES[name]
-        super().__init__(read_npz(name, self._path))
-
-    def __missing__(self, array: str) -> np.ndarray:
-        raise DataError(
-            f"{self._path} must hold the array {array!r}, got {', '.join(self) or 'none'}; put the "
-            "right file in its place"
-        )
-
-
-def _where(name: str) -> str:
-    if name not in FILES:
-        return "embedded"
-    folder = data_folder()
-    candidates = [*([folder / "mnist"] if name == "mnist" else []), folder / FILES[name]]
-    return next((str(path) for path in candidates if path.exists()), "not here")
+    raw: Any = load_breast_cancer()
+    names = [str(n).removeprefix("mean ") for n in raw.feature_names[:10]]
+    cells = {v: raw.data[:, 10 * k : 10 * k + 10] for k, v in enumerate(("mean", "error", "worst"))}
+    return make_dataset(
+        "wdbc",
+        cells,
+        raw.target,
+        source=_WDBC.source,
+        class_names=raw.target_names,
+        features=dict.fromkeys(cells, names),
+    )
 
 
-@dataclass(frozen=True)
-class _Entry:
-    loader: Callable[..., Dataset]
-    description: str
-    individuals: int
-    views: tuple[str, ...]
-    source: str
+def _digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    raw: Any = load_digits()
+    images = raw.images.astype(np.uint8)
+    views = {"image": images, "edge": edges(images)}
+    return make_dataset("digits", views, raw.target, source=_DIGITS.source)
 
 
-_CATALOGUE: Mapping[str, _Entry] = {
-    "wdbc": _Entry(
-        _wdbc,
-        "cell nuclei of breast masses: mean, standard error and worst of ten measures",
-        569,
-        ("mean", "error", "worst"),
-        "Wisconsin Diagnostic Breast Cancer (UCI), with scikit-learn",
-    ),
-    "digits": _Entry(
-        _digits,
-        "handwritten digits, 8×8, and their edges",
-        1_797,
-        ("image", "edge"),
-        "Optical Recognition of Handwritten Digits, test part (UCI), with scikit-learn",
-    ),
-    "cube": _Entry(
-        _cube,
-        "four clusters in space, seen along each axis",
-        1_000,
-        ("along_x", "along_y", "along_z"),
-        "generated as in section V-A of the Cooperative Reconstruction System",
-    ),
-    "mnist": _Entry(
-        _mnist,
-        "handwritten digits, 28×28, and their edges (60,000 train, 10,000 test)",
-        70_000,
-        ("image", "edge"),
-        "MNIST (LeCun, Cortes, Burges); OpenML 554",
-    ),
-    "mfdd": _Entry(
-        _mfdd,
-        "handwritten digits by six feature sets",
-        2_000,
-        ("fou", "fac", "kar", "pix", "zer", "mor"),
-        "Multiple Features (UCI); OpenML 12, 14, 16, 18, 22, 40979",
-    ),
-    "madelon": _Entry(
-        _madelon,
-        "twenty informative features among 480 probes, in four random views",
-        2_600,
-        ("part_1", "part_2", "part_3", "part_4"),
-        "Madelon (NIPS 2003 challenge, UCI); OpenML 1485",
-    ),
-    "scene15": _Entry(
-        _scene15,
-        "photographs of fifteen kinds of scene by three descriptors",
-        4_485,
-        ("descriptor_20", "descriptor_59", "descriptor_40"),
-        "Scene-15, as in github.com/XLearning-SCU/2021-CVPR-Completer",
-    ),
-    "tcga_brca": _Entry(
-        _tcga_brca,
-        "breast cancers by gene, microRNA and protein; protein really missing for 70",
-        220,
-        ("mrna", "mirna", "protein"),
-        "TCGA, as in the R package mixOmics (breast.TCGA)",
-    ),
-    "credit": _Entry(
-        _credit,
-        "credit card clients by demographics, payment status, bills and payments",
-        30_000,
-        ("demo", "pay_status", "bill_amt", "pay_amt"),
-        "Default of Credit Card Clients (UCI); OpenML 42477",
-    ),
-}
+def _cube(*, key: Key = 0) -> Dataset:
+    """1000 points around the origin and the three unit vectors, seen along each axis."""
+    labels = np.repeat(np.arange(4), 250)
+    centers = np.vstack([np.zeros(3), np.eye(3)])
+    points = centers[labels] + stream(key, "cube").normal(scale=0.1, size=(1000, 3))
+    seen = {"along_x": ["y", "z"], "along_y": ["x", "z"], "along_z": ["x", "y"]}
+    cells = {v: points[:, ["xyz".index(c) for c in names]] for v, names in seen.items()}
+    names = ("origin", "x", "y", "z")
+    return make_dataset(
+        "cube", cells, labels, source=_CUBE.source, class_names=names, features=seen
+    )
+
+
+_WDBC = DatasetInfo(
+    name="wdbc",
+    description="cell nuclei of breast masses: mean, standard error and worst of ten measures",
+    individuals=569,
+    views=("mean", "error", "worst"),
+    source="Wisconsin Diagnostic Breast Cancer (UCI), with scikit-learn",
+    loader=_wdbc,
+)
+_DIGITS = DatasetInfo(
+    name="digits",
+    description="handwritten digits, 8×8, and their edges",
+    individuals=1_797,
+    views=("image", "edge"),
+    source="Optical Recognition of Handwritten Digits, test part (UCI), with scikit-learn",
+    loader=_digits,
+)
+_CUBE = DatasetInfo(
+    name="cube",
+    description="four clusters in space, seen along each axis",
+    individuals=1_000,
+    views=("along_x", "along_y", "along_z"),
+    source="generated as in section V-A of the Cooperative Reconstruction System",
+    loader=_cube,
+)
+for _info in (_WDBC, _DIGITS, _CUBE):
+    DATASETS.add(_info.name, _info, _info.description)

@@ -1,4 +1,4 @@
-"""The data folder: where data sets lie, whether they are sound, and how to get them."""
+"""The files of the papers' data sets: their names, checks when read, and downloads from OpenML."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from cofill.errors import DataError, SettingError, StoreError
+from cofill.errors import DataError, StoreError
 from cofill.files import write_atomically
 from cofill.paths import data_folder
 
-__all__ = ["fetch", "read_idx", "read_npz"]
+__all__ = ["ELSEWHERE", "FILES", "fetch", "read_idx", "read_npz"]
 
 # Where the sets that OpenML does not hold, or not in this form, come from.
 ELSEWHERE: Mapping[str, str] = {
@@ -90,7 +90,7 @@ def read_idx(path: Path, *, limit: int | None = None) -> np.ndarray:
         return np.frombuffer(file.read(int(np.prod(shape))), dtype=np.uint8).reshape(shape)
 
 
-def fetch(name: str, folder: str | Path | None = None, *, openml: OpenML | None = None) -> Path:
+def fetch(name: str, folder: Path | None = None, *, openml: OpenML | None = None) -> Path:
     """Download a data set through OpenML into the data folder, and seal it with a checksum.
 
     A file that is there and sound is left as it is. The file appears under its name only when it
@@ -99,7 +99,7 @@ def fetch(name: str, folder: str | Path | None = None, *, openml: OpenML | None 
     Parameters
     ----------
     name
-        A name of `datasets` that is not embedded.
+        A name of `FILES`.
     folder
         Where to put it; `data_folder` when left out.
     openml
@@ -115,10 +115,7 @@ def fetch(name: str, folder: str | Path | None = None, *, openml: OpenML | None 
             f"data set {name!r} is not on OpenML; {ELSEWHERE[name]}: store it as {FILES[name]} "
             "(arrays view_<name> and y) in the folder that COFILL_DATA names"
         )
-    if name not in FILES:
-        known = ", ".join(repr(n) for n in FILES if n not in ELSEWHERE)
-        raise SettingError(f"name must be a data set that can be fetched ({known}), got {name!r}")
-    path = (data_folder() if folder is None else Path(folder)) / FILES[name]
+    path = (data_folder() if folder is None else folder) / FILES[name]
     official = path.with_name("mnist")
     if name == "mnist" and all((official / file).is_file() for file in _IDX_MD5):
         return official
