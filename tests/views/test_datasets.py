@@ -137,14 +137,14 @@ def test_without_the_papers_an_unknown_name_says_how_to_install_them():
             SettingError, match="there is no data set 'mnist'; there is 'wdbc'"
         ) as caught:
             use("mnist")
-        assert str(caught.value).endswith("install it by `pip install cofill-papers`")
+        assert str(caught.value).endswith("install it by `pip install cofill-papers`)")
 
 
 def test_with_the_papers_there_is_no_hint(monkeypatch):
     monkeypatch.setattr(type(DATASETS), "packages", frozenset({"cofill-papers"}))
     assert papers_hint() == ""
     with pytest.raises(
-        SettingError, match="there is no data set 'iris'; there is 'wdbc'"
+        SettingError, match="there is no data set 'iris'; did you mean 'digits'"
     ) as caught:
         load("iris")
     assert "install" not in str(caught.value)

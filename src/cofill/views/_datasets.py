@@ -206,7 +206,7 @@ def _find(name: str) -> DatasetInfo:
         return DATASETS.load(name)
     except SettingError as error:
         hint = "" if name in DATASETS.names else papers_hint()
-        raise SettingError(f"{error}; {hint}" if hint else str(error)) from None
+        raise SettingError(f"{error} ({hint})" if hint else str(error)) from None
 
 
 def edges(images: UInt8[np.ndarray, "n height width"]) -> UInt8[np.ndarray, "n height width"]:
