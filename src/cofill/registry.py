@@ -163,8 +163,10 @@ class Registry:
                 f"the {self.noun} {name!r} of {package} cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or remove that package"
             ) from None
-        words = getattr(implementation, "description", None) or getdoc(implementation) or ""
-        summary = str(words).partition("\n")[0].rstrip(".")
+        # The docstring of an object that is not a class or function is that of its class.
+        description = getattr(implementation, "description", None)
+        words = description if isinstance(description, str) else getdoc(implementation) or ""
+        summary = words.partition("\n")[0].rstrip(".")
         known = {fact: getattr(implementation, fact, None) for fact in self._facts}
         facts = {fact: value for fact, value in known.items() if value is not None}
         return Entry(name, implementation, summary, package, facts)
