@@ -144,7 +144,7 @@ def test_strategies_are_compared_on_skewed_sites(tiny):
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(SettingError, match="no method 'mwm' in fed-vigan; there is fed-faithful"):
+    with pytest.raises(SettingError, match="no method 'mwm' in fed-vigan; there is 'fed-faithful'"):
         run_experiment("fed-vigan", quick=True, methods=["mwm"])
 
 

@@ -88,4 +88,4 @@ def test_the_command_refuses_records_of_other_simulated_means(tmp_path, mean, co
     )
     assert done.returncode == code, done.stderr
     assert (tmp_path / "whole.json").exists() == (code == 0)
-    assert ("other simulated means of 'mnist'" in done.stderr) == (code == 2)
+    assert ("different simulated means of 'mnist'" in done.stderr) == (code == 2)
