@@ -287,7 +287,8 @@ def test_groups_of_digits_are_better_than_k_means_and_no_label_is_used(digits):
     assert accuracy > clustering_accuracy(labels, pooled) + 0.02
     np.testing.assert_array_equal(model.predict(sites)["site_1"], model.labels_by_site_["site_1"])
     assert model.restart_ == int(np.nanargmin(model.history_[-1]))
-    assert {e.kind for e in model.ledger_} == {"group-sums", "model", "update"}
+    sent = {"group-sums", "column-scales", "model", "update"}
+    assert {e.kind for e in model.ledger_} == sent
     cells = np.concatenate([views_of_site["image"].cells for views_of_site in sites.values()])
     largest = np.bincount(model.labels_).argmax()
     np.testing.assert_allclose(
