@@ -3,18 +3,20 @@
 import numpy as np
 import pytest
 
-from cofill.attack import MatchingSettings
-from cofill.audit import AUDITORS, Evidence, UpdateAuditSettings, audit_ledger, evidence_of
+from cofill.audit import AUDITORS, Evidence, audit_ledger, not_attacked
 from cofill.errors import DataError, SettingError
 from cofill.privacy import (
+    BlindedIds,
     Box,
     Codes,
     CodeSpec,
     ColumnSummary,
     Gate,
+    GroupSums,
     Ledger,
     LedgerEntry,
     MeanDefence,
+    blind,
     release_types,
 )
 from cofill.views import View
@@ -28,10 +30,10 @@ def entry(kind, *, sender="lab", receiver="ward", individuals=50, **facts):
 
 
 def test_every_declared_type_of_release_has_an_auditor():
-    assert set(AUDITORS) == set(release_types())
+    assert set(AUDITORS.names) == set(release_types())
 
 
-@pytest.mark.parametrize("kind", sorted(AUDITORS))
+@pytest.mark.parametrize("kind", sorted(AUDITORS.names))
 def test_without_rows_every_type_is_attacked_or_says_why_not(kind):
     audit = audit_ledger(Ledger([entry(kind, columns=3, smallest_count=50)]))
     (release,) = audit.releases
@@ -46,6 +48,13 @@ def test_an_unknown_type_fails_the_audit():
     ledger = Ledger([entry("codes"), entry("telepathy")])
     with pytest.raises(DataError, match=r"'telepathy'.*the audit fails"):
         audit_ledger(ledger)
+
+
+def test_a_new_type_needs_one_auditor_only(monkeypatch):
+    monkeypatch.setattr(AUDITORS, "_entries", dict(AUDITORS._entries))
+    AUDITORS.add("telepathy", not_attacked("thoughts", "nobody can read them"))
+    (release,) = audit_ledger(Ledger([entry("telepathy")])).releases
+    assert (release.individual, release.reason) == ("not attacked", "nobody can read them")
 
 
 def test_an_empty_ledger_is_refused():
@@ -79,36 +88,78 @@ def test_ledgers_of_several_sites_are_one_audit():
 
 
 def test_a_range_gives_two_cells_of_every_column_away():
-    ledger = Ledger()
-    columns = {"a": np.vstack([np.full((1, 4), 40.0), np.zeros((4, 4))])}
+    columns = {"a": np.array([[40.0] * 4, [1] * 4, [9] * 4, [0] * 4, [2] * 4])}
     summary = ColumnSummary(sender="lab", receiver="ward", columns=columns, rows=40)
+    ledger = Ledger()
     Gate(ledger).pass_on(summary, "send")
-    (release,) = audit_ledger(ledger).releases
-    assert release.leaks[0].attack == pytest.approx(2 / 40)
-    assert release.individual == "small"
+    for evidence in (Evidence(), Evidence(sent=(summary,))):
+        (release,) = audit_ledger(ledger, evidence).releases
+        assert release.leaks[0].attack == pytest.approx(2 / 40)
+        assert release.individual == "small"
+
+
+def test_of_a_column_of_three_values_the_mean_gives_the_third_away():
+    columns = {"a": np.array([[3.0, 40, 40], [1, 1, 0], [9, 9, 0], [0, 0, 0], [2, 2, 0]])}
+    summary = ColumnSummary(sender="lab", receiver="ward", columns=columns, rows=40)
+    evidence = Evidence(sent=(summary,))
+    (release,) = audit_ledger(Ledger([entry("column-summary")]), evidence).releases
+    # Three cells, two cells, and none of the column without a range.
+    assert release.leaks[0].attack == pytest.approx((3 + 2) / 83)
+
+
+def sums(counts, number=1):
+    return GroupSums(
+        sender="lab",
+        receiver="ward",
+        round=number,
+        sums=np.ones((len(counts), 2)),
+        counts=np.array(counts, float),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rounds", "share", "verdict"),
+    [([[20, 20]], 0.0, "none seen"), ([[20, 20], [1, 1, 38], [40, 0]], 2 / 40, "small")],
+)
+def test_a_group_of_one_person_is_a_row(rounds, share, verdict):
+    sent = tuple(sums(counts, number) for number, counts in enumerate(rounds))
+    (release,) = audit_ledger(Ledger([entry("group-sums")]), Evidence(sent=sent)).releases
+    assert release.leaks[0].attack == pytest.approx(share)
+    assert release.individual == verdict
+
+
+def test_people_are_told_by_a_mean_with_little_noise_and_not_with_much():
+    rows = {name: RNG.normal(size=(30, 200)) for name in ("lab", "ward")}
+    held = {
+        name: {"blood": View("blood", np.arange(30) + 100 * k, cells)}
+        for k, (name, cells) in enumerate(rows.items())
+    }
+    verdicts = []
+    for cost in (1e6, 0.01):
+        mean = MeanDefence(Box(-4.0, 4.0), cost).release(
+            rows["lab"], sender="lab", receiver="ward", rng=0
+        )
+        ledger = Ledger()
+        Gate(ledger).pass_on(mean, "send")
+        (release,) = audit_ledger(ledger, Evidence(sent=(mean,), held=held)).releases
+        verdicts.append(release.individual)
+    assert verdicts[0] in ("considerable", "near-total")
+    assert verdicts[1] == "none seen"
 
 
 def test_ids_are_confirmed_with_the_secret_and_not_without():
-    own = View("lab", np.arange(40), RNG.normal(size=(40, 2)))
-    other = View("ward", np.arange(20, 90), RNG.normal(size=(70, 2)))
-    evidence = Evidence(views={"lab": own, "ward": other})
-    (release,) = audit_ledger(Ledger([entry("blinded-ids", individuals=40)]), evidence).releases
+    lab = View("lab", np.arange(40), RNG.normal(size=(40, 2)))
+    ward = View("ward", np.arange(20, 90), RNG.normal(size=(70, 2)))
+    tokens = blind(lab.ids, b"agreed")
+    sent = (BlindedIds(sender="lab", receiver="ward", tokens=tokens, purpose="present"),)
+    evidence = Evidence(sent=sent, secrets={"lab": b"agreed"}, views={"lab": lab, "ward": ward})
+    ledger = Ledger([entry("blinded-ids", individuals=40)])
+    (release,) = audit_ledger(ledger, evidence).releases
     inside, outside = release.leaks
     assert (inside.attack, inside.sizes["candidates"]) == (1.0, 90)
     assert outside.attack == 0.0
     assert not outside.excludes_floor()
     assert release.individual == "near-total"
-
-
-def test_updates_are_attacked_on_the_owners_rows():
-    quick = UpdateAuditSettings(
-        widths=(3,), trials=4, rows=1, steps=1, matching=MatchingSettings(starts=1, steps=20)
-    )
-    own = View("lab", np.arange(60), RNG.normal(size=(60, 4)))
-    evidence = evidence_of({"lab": own}, updates=quick)
-    (release,) = audit_ledger(Ledger([entry("update", individuals=1)]), evidence).releases
-    assert release.individual == "near-total"
-    assert "stand-in" in release.notes[0]
 
 
 def test_codes_with_noise_state_what_the_noise_covers():

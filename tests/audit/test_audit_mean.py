@@ -122,7 +122,7 @@ def test_impossible_settings_are_refused():
         (RECORDS, LABELS | True, None, "true of some people and false of others"),
         (RECORDS * 0, LABELS, None, "must differ between people"),
         (RECORDS + 9, LABELS, None, "within the bounds must differ"),
-        (RECORDS, LABELS, np.arange(240) == 0, "the mean of one person is his record"),
+        (RECORDS, LABELS, np.arange(240) == 0, "the mean of one person is their record"),
     ],
 )
 def test_records_that_cannot_be_audited_are_refused(records, labels, contributed, message):

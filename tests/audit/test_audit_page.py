@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cofill.attack import DecoderSettings, share_leak
-from cofill.audit import Audit, AuditedRelease, CodeAuditSettings, Curve, audit_codes
-from cofill.audit._audit import joined
+from cofill.audit import Audit, AuditedRelease, CodeAuditSettings, audit_codes, join_audits
 from cofill.errors import SettingError
 from cofill.nets import FusionSettings
+from cofill.pages import Curve
 
 CANARY = 773_142.4242
 LINEAR = DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()), draws=200)
@@ -85,7 +85,7 @@ def test_audits_are_written_whole_or_not_at_all(audit, tmp_path, monkeypatch):
 
 
 def test_audits_can_be_joined(audit):
-    both = joined("two", [audit, audit], duration_s=3.0)
+    both = join_audits("two", [audit, audit], duration_s=3.0)
     assert (len(both.releases), len(both.curves), both.notes) == (2, 2, ("read this",))
     assert both.verdict == "near-total"
 

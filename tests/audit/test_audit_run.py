@@ -2,18 +2,19 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cofill.attack import DecoderSettings, LinkageSettings
 from cofill.audit import CodeAuditSettings, audit_run
-from cofill.audit._run import _beside
-from cofill.completion import CompletionJob, run_completion
-from cofill.cooperate import CooperativeReconstruction
+from cofill.audit._run import _other_ledgers
+from cofill.completion import CompletionFolder, CompletionJob, run_completion
 from cofill.errors import DataError, InputError, StoreError
 from cofill.nets import FusionSettings, TrainSettings
-from cofill.privacy import Ledger, LedgerEntry
+from cofill.privacy import Ledger, LedgerEntry, SentLog
+from cofill.protocol import FederationFolder
 from cofill.views import MultiView, to_table, write_table
 
 QUICK = CodeAuditSettings(
@@ -47,13 +48,13 @@ def run(tmp_path_factory):
     return place
 
 
-def test_a_completion_is_audited_with_the_very_encoders_of_the_run(run):
+def test_a_completion_is_audited_by_what_was_sent(run):
     audit = audit_run(run / "completed", codes=QUICK)
-    found = {(r.kind, r.sender): r for r in audit.releases}
-    assert set(found) == {(k, s) for k in ("codes", "blinded-ids") for s in ("clinic", "lab")}
-    codes = found["codes", "clinic"]
+    releases = {(r.kind, r.sender): r for r in audit.releases}
+    assert set(releases) == {(k, s) for k in ("codes", "blinded-ids") for s in ("clinic", "lab")}
+    codes = releases["codes", "clinic"]
     assert codes.individual == "near-total"
-    assert not any("not the very one" in note for note in codes.notes)
+    assert codes.notes == ()
     names = {leak.name for leak in codes.leaks}
     assert "code inversion, all pairs, beside lab's rows" in names
     assert "code inversion, 0 pairs" in names
@@ -63,6 +64,35 @@ def test_a_completion_is_audited_with_the_very_encoders_of_the_run(run):
     assert audit.notes == ()
 
 
+def replace_codes_by_noise(log: SentLog) -> None:
+    """Replace the codes in a log, as if noise had been sent."""
+    rng = np.random.default_rng(1)
+    for step in list(log):
+        releases = [
+            replace(r, codes=rng.normal(size=r.codes.shape)) if r.kind == "codes" else r
+            for r in step.releases
+        ]
+        log.write(step.number, step.step, releases)
+
+
+def test_what_is_attacked_is_what_was_sent(run, tmp_path):
+    changed = tmp_path / "completed"
+    shutil.copytree(run / "completed", changed)
+    replace_codes_by_noise(CompletionFolder(changed).sent)
+    for folder, verdicts in ((run / "completed", {"near-total"}), (changed, {"none seen"})):
+        codes = [r for r in audit_run(folder, codes=QUICK).releases if r.kind == "codes"]
+        assert {r.individual for r in codes} == verdicts
+
+
+def test_nothing_is_attacked_where_nothing_was_kept(run, tmp_path):
+    old = tmp_path / "completed"
+    shutil.copytree(run / "completed", old)
+    shutil.rmtree(old / "sent")
+    audit = audit_run(old, codes=QUICK)
+    assert audit.verdict == "not attacked"
+    assert all("kept no values" in r.reason for r in audit.releases)
+
+
 def test_an_attribute_is_inferred_when_asked_for(run):
     feature = people()["lab"].feature_names[0]
     audit = audit_run(run / "completed", codes=QUICK, attribute=("lab", feature))
@@ -70,13 +100,12 @@ def test_an_attribute_is_inferred_when_asked_for(run):
     assert f"inference of lab.{feature}, all pairs" in names
 
 
-def test_other_rows_than_the_runs_are_noticed(run, tmp_path):
-    views = people()
-    other = views["clinic"].with_rows(views["clinic"].ids, views["clinic"].cells * [1, 1, -1])
-    write_table(to_table(other), tmp_path / "other.csv")
-    audit = audit_run(run / "completed", views={"clinic": str(tmp_path / "other.csv")}, codes=QUICK)
+def test_people_without_a_row_are_counted(run, tmp_path):
+    clinic = people()["clinic"]
+    write_table(to_table(clinic.take(np.arange(60))), tmp_path / "fewer.csv")
+    audit = audit_run(run / "completed", views={"clinic": str(tmp_path / "fewer.csv")}, codes=QUICK)
     codes = next(r for r in audit.releases if (r.kind, r.sender) == ("codes", "clinic"))
-    assert any("not the very one" in note for note in codes.notes)
+    assert "60 have no row in the tables at hand" in codes.notes[0]
 
 
 def test_rows_that_are_gone_are_told_and_can_be_named_anew(run, tmp_path):
@@ -85,29 +114,22 @@ def test_rows_that_are_gone_are_told_and_can_be_named_anew(run, tmp_path):
     facts = json.loads((moved / "completion.json").read_text())
     facts["settings"]["sources"]["lab"] = "gone/elsewhere.csv"
     (moved / "completion.json").write_text(json.dumps(facts))
-    if (moved / "ledger.jsonl").exists():
-        audit = audit_run(moved, codes=QUICK)
-        lab = next(r for r in audit.releases if (r.kind, r.sender) == ("codes", "lab"))
-        assert lab.individual == "not attacked"
-        assert "--view lab=SOURCE" in lab.reason
-        assert any("--view lab=SOURCE" in note for note in audit.notes)
-    found = audit_run(moved, views={"lab": str(run / "lab.csv")}, codes=QUICK)
-    assert found.verdict == "near-total"
+    audit = audit_run(moved, codes=QUICK)
+    lab = next(r for r in audit.releases if (r.kind, r.sender) == ("codes", "lab"))
+    assert lab.individual == "not attacked"
+    assert "--view lab=SOURCE" in lab.reason
+    assert any("--view lab=SOURCE" in note for note in audit.notes)
+    audit = audit_run(moved, views={"lab": str(run / "lab.csv")}, codes=QUICK)
+    assert audit.verdict == "near-total"
     with pytest.raises(DataError, match="no view 'ward'"):
         audit_run(moved, views={"ward": "x.csv"})
 
 
-def test_a_run_whose_ledger_was_not_kept_is_made_anew_or_refused(run, tmp_path):
+def test_a_run_whose_ledger_was_not_kept_is_refused(run, tmp_path):
     moved = tmp_path / "completed"
     shutil.copytree(run / "completed", moved)
-    (moved / "ledger.jsonl").unlink(missing_ok=True)
-    audit = audit_run(moved, codes=QUICK)
-    assert {r.kind for r in audit.releases} == {"codes", "blinded-ids"}
-    assert "kept no ledger" in audit.notes[0]
-    facts = json.loads((moved / "completion.json").read_text())
-    facts["settings"]["sources"] = dict.fromkeys(facts["settings"]["sources"], "gone.csv")
-    (moved / "completion.json").write_text(json.dumps(facts))
-    with pytest.raises(DataError, match="keeps no ledger, and it cannot be made anew"):
+    (moved / "ledger.jsonl").unlink()
+    with pytest.raises(DataError, match="keeps no ledger of what left"):
         audit_run(moved, codes=QUICK)
 
 
@@ -117,7 +139,8 @@ def by_method(folder, method):
         "settings": {}, "seed": 0,
     }  # fmt: skip
     folder.mkdir()
-    (folder / "completion.json").write_text(json.dumps({"settings": settings}))
+    record = {"format": "cofill-completion", "version": 1, "settings": settings}
+    CompletionFolder(folder).write_record(record)
     return folder
 
 
@@ -129,34 +152,34 @@ def test_pooled_rows_are_a_total_leak_and_a_mean_alone_is_none(tmp_path):
 
 
 @pytest.fixture
-def federation(tmp_path):
-    """What a federation leaves: a ledger and a table at each site, the run's settings."""
+def federation(tmp_path, run):
+    """What a federation leaves: a ledger, what was sent and a table at each site."""
     views = people()
-    estimator = CooperativeReconstruction(**SHORT).fit(views)
-    settings = {
-        "seed": 0,
-        "alignment": "hash",
-        "fusion": {"hidden": []},
-        "encoder_training": {"epochs": 60, "learning_rate": 1e-2},
-    }
-    kit = {"federation": {"id_type": None, "sites": [{"views": [name]} for name in views]}}
+    folder = FederationFolder(tmp_path)
+    completed = CompletionFolder(run / "completed")
+    sites = [{"views": [name]} for name in views]
     for name in views:
-        home, site = tmp_path / "kits" / "sites" / name / "cofill", tmp_path / "sites" / name
-        home.mkdir(parents=True)
-        site.mkdir(parents=True)
-        own = [e for e in estimator.ledger_ if e.sender == name]
-        last = LedgerEntry("report", "figures", name, "coordinator", 120, 72, None, {})
-        offer = LedgerEntry("offer", "blinding-part", name, "x", 0, 32, None, {})
+        party = folder.party(name)
+        party.path.mkdir(parents=True)
+        folder.site(name).mkdir(parents=True)
         ledger = Ledger()
-        for one in (offer, *own, last):
-            ledger.write(one)
-        ledger.save(home / "ledger.jsonl")
-        (home / "kit.json").write_text(json.dumps(kit))
-        write_table(to_table(views[name]), site / f"{name}.parquet")
-        text = f'[views.{name}]\nsource = "{name}.parquet"\nid = "{views[name].id_name}"\n'
-        (site / "site.toml").write_text(text)
-    outcome = {"experiment": "cooperate", "settings": settings}
-    (tmp_path / "metrics.json").write_text(json.dumps(outcome))
+        ledger.write(LedgerEntry("offer", "blinding-part", name, "x", 0, 32, None, {}))
+        for entry in Ledger.load(completed.ledger):
+            if entry.sender == name:
+                ledger.write(replace(entry, chain=""))
+        ledger.write(LedgerEntry("report", "figures", name, "coordinator", 120, 72, None, {}))
+        ledger.save(party.ledger)
+        sent = party.run("20260101").sent
+        for step in completed.sent:
+            releases = [release for release in step.releases if release.sender == name]
+            sent.write(step.number, step.step, releases)
+        sent.write_secrets({name: completed.sent.secrets()[name]})
+        party.write_kit({"federation": {"id_type": None, "sites": sites}})
+        source = folder.site(name) / f"{name}.parquet"
+        write_table(to_table(views[name]), source)
+        text = f'[views.{name}]\nsource = "{source.name}"\nid = "{views[name].id_name}"\n'
+        folder.site_file(name).write_text(text)
+    folder.write_metrics({"experiment": "cooperate", "settings": {"seed": 0}})
     return tmp_path
 
 
@@ -165,17 +188,22 @@ def test_a_federation_is_audited_release_type_by_release_type(federation):
     kinds = {r.kind for r in audit.releases}
     assert kinds == {"codes", "blinded-ids", "figures", "blinding-part"}
     assert audit.verdict == "near-total"
-    codes = [r for r in audit.releases if r.kind == "codes"]
-    assert not any("not the very one" in note for r in codes for note in r.notes)
     assert all(r.leaks or r.reason for r in audit.releases)
+    assert all(r.leaks for r in audit.releases if r.kind == "codes")
 
 
 def test_a_sites_kit_alone_is_audited_as_far_as_it_goes(federation):
-    audit = audit_run(federation / "kits" / "sites" / "lab", codes=QUICK)
+    audit = audit_run(FederationFolder(federation).kit("lab"), codes=QUICK)
     assert {r.sender for r in audit.releases} == {"lab"}
     codes = next(r for r in audit.releases if r.kind == "codes")
     assert codes.individual == "not attacked"
     assert "rows of 'lab' were not given" in codes.reason
+
+
+def test_a_federation_without_its_outcome_says_what_it_lacks(federation):
+    FederationFolder(federation).metrics.unlink()
+    (note,) = audit_run(federation, codes=QUICK).notes
+    assert "settings are not in the folder" in note
 
 
 def test_an_unknown_type_in_a_federations_ledger_fails_the_audit(federation):
@@ -200,9 +228,9 @@ def test_folders_that_are_no_run_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"completion\.json"):
         audit_run(tmp_path)
     (tmp_path / "completion.json").write_text("{")
-    with pytest.raises(StoreError, match="readable JSON"):
+    with pytest.raises(StoreError, match="must be JSON"):
         audit_run(tmp_path)
-    (tmp_path / "completion.json").write_text("{}")
+    (tmp_path / "completion.json").write_text('{"format": "cofill-completion", "version": 1}')
     with pytest.raises(StoreError, match="no record of a completion"):
         audit_run(tmp_path)
 
@@ -217,12 +245,12 @@ def test_a_real_federation_is_audited_whole(tmp_path):
     assert audit.duration_s < 120
     codes = [r for r in audit.releases if r.kind == "codes"]
     assert len(codes) == 3
-    assert not any("not the very one" in note for r in codes for note in r.notes)
+    assert all(r.leaks for r in codes)
 
 
 def test_ledgers_of_other_runs_in_the_folder_are_named(tmp_path):
     for name in ("clinics", "completed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "ledger.jsonl").touch()
-    (note,) = _beside(tmp_path)
+    (note,) = _other_ledgers(tmp_path)
     assert f"cofill audit run {tmp_path / 'clinics'}" in note

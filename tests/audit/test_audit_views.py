@@ -7,9 +7,9 @@ import pytest
 
 from cofill.attack import DecoderSettings, invert_codes
 from cofill.audit import TrialSettings, ViewAuditSettings, audit_views
-from cofill.audit._code_trial import Told, attack_codes, told_by, trade_off
+from cofill.audit._code_trial import CodeRelease, align_codes, attack_codes, weigh_defences
 from cofill.audit._view_choice import choose, limits
-from cofill.audit._view_trial import Found, Trial, split_people
+from cofill.audit._view_trial import DefenceFigures, Trial, split_people
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
@@ -110,7 +110,7 @@ def test_nobody_both_chooses_and_is_reported_on():
 def test_codes_rows_and_ids_are_of_the_same_people():
     site = CooperativeReconstruction().start(views_of()).sites["lab"]
     site = site.with_(scaler=Scaler.fit(site.view))
-    told = told_by(site, site.tokens, site.view.cells)
+    told = align_codes(site, site.tokens, site.view.cells)
     at = site.view.positions(told.ids)
     assert not np.array_equal(at, np.arange(120))  # the order of tokens is another
     np.testing.assert_array_equal(told.codes, site.view.cells[at])
@@ -124,7 +124,7 @@ def test_a_pilots_people_are_in_neither_half(monkeypatch):
         "cofill.audit._view_trial.attack_codes",
         lambda told, settings, **rest: given.update(rest) or [],
     )
-    trial._attack(Told(np.zeros((96, 1)), np.zeros((96, 1)), ids), 4)
+    trial._attack(CodeRelease(np.zeros((96, 1)), np.zeros((96, 1)), ids), 4)
     first, second = given["parts"]
     assert sorted([*first, *second]) == list(range(76))
     assert {trial.chooses[one] for one in ids[20:][first].tolist()} == {True}
@@ -138,7 +138,7 @@ def test_many_people_take_one_turn():
 
 
 def found(leak, growth):
-    return Found(
+    return DefenceFigures(
         leak=leak, ends=(leak, leak), worst=leak, worst_view="lab", outside=leak, growth=growth,
         growth_ends=(growth, growth), inferred=0.0,
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_no_defence_is_advised_where_all_cost_too_much():
 
 def test_a_frontier_is_of_those_whom_nobody_beats():
     points = {"none": (0.9, 0.0), "a": (0.5, 0.1), "b": (0.5, 0.2), "c": (0.1, 0.6)}
-    assert trade_off(points, 0.2, 0.25).frontier == ("c", "a", "none")
+    assert weigh_defences(points, 0.2, 0.25).frontier == ("c", "a", "none")
 
 
 # --- attacks --------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_parts_are_judged_apart_by_decoders_of_all():
 
 
 def test_codes_that_are_the_same_for_everybody_leak_nothing():
-    told = Told(np.ones((50, 2)), RNG.normal(size=(50, 3)), np.arange(50))
+    told = CodeRelease(np.ones((50, 2)), RNG.normal(size=(50, 3)), np.arange(50))
     halves = attack_codes(told, LINEAR, parts=[np.arange(25), np.arange(25, 50)])
     assert [(half.r2, half.unique) for half in halves] == [(0.0, 0.0)] * 2
 

@@ -5,7 +5,7 @@ MNIST by view. The *leak* is what the attack `invert_codes` makes of the codes t
 the system learned: the mean R² over the features of the row behind a code, for an attacker with 10,
 100 or everybody else's pairs, whichever is most. The *utility* is the error of completed test rows
 in standardised units, against that without a defence. What is *inferred* is the share of a row that
-the codes of the other views tell, without its own (see `cofill.audit.inferred_by`).
+the codes of the other views tell, without its own (see `cofill.audit.inferred_share`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import numpy as np
 
 from cofill.attack import DecoderSettings
 from cofill.audit import (
-    Attacked,
-    Told,
+    AttackedCodes,
+    CodeRelease,
     TrialSettings,
     attack_codes,
-    codes_made,
-    codes_sent,
-    completed_rows,
-    error_of,
+    code_widths,
+    complete_held_out,
+    completion_error,
+    encode_views,
     fit_defended,
-    inferred_at,
-    inferred_by,
+    inferred_share,
+    least_inferred,
     least_leak,
     least_leaks,
-    trade_off,
-    widest,
+    sent_codes,
+    weigh_defences,
 )
 from cofill.completion import Progress
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
@@ -263,8 +263,8 @@ def _tried(
     grid = _grid(source)
     systems = fit_defended(held, grid, trial, lambda share: report_progress(share / 2))
     codes = {"paper": _paper_codes(repeat, source.architecture, trial)}
-    codes |= {name: codes_sent(system) for name, system in systems.items()}
-    widths = widest(list(codes.values()))
+    codes |= {name: sent_codes(system) for name, system in systems.items()}
+    widths = code_widths(list(codes.values()))
     results: dict[str, dict[str, float]] = {}
     for k, (name, by_view) in enumerate(codes.items()):
         report_progress((1 + k / len(codes)) / 2)
@@ -272,8 +272,11 @@ def _tried(
             by_view, source.pilot, replace(trial.attack, seed=repeat.seed), widths
         )
         if name in systems:
-            completed = completed_rows(systems[name], held)
-            results[name] |= {"mse": error_of(completed), "inferred_r2": inferred_by(completed)}
+            completed = complete_held_out(systems[name], held)
+            results[name] |= {
+                "mse": completion_error(completed),
+                "inferred_r2": inferred_share(completed),
+            }
     plain = results["none"]
     for name, defence in grid.items():
         figures = results[name]
@@ -285,7 +288,9 @@ def _tried(
     return results
 
 
-def _paper_codes(repeat: Repeat, architecture: str | None, trial: TrialSettings) -> dict[str, Told]:
+def _paper_codes(
+    repeat: Repeat, architecture: str | None, trial: TrialSettings
+) -> dict[str, CodeRelease]:
     """Return the codes of the paper's autoencoders; how well they complete is told elsewhere."""
     system = CooperativeReconstruction(
         method="faithful",
@@ -293,11 +298,14 @@ def _paper_codes(repeat: Repeat, architecture: str | None, trial: TrialSettings)
         encoder_training=trial.encoders,
         seed=repeat.seed,
     )
-    return codes_made(system, repeat.train)
+    return encode_views(system, repeat.train)
 
 
 def _leak(
-    codes: Mapping[str, Told], pilot: int, settings: DecoderSettings, widths: Mapping[str, int]
+    codes: Mapping[str, CodeRelease],
+    pilot: int,
+    settings: DecoderSettings,
+    widths: Mapping[str, int],
 ) -> dict[str, float]:
     """Attack the codes of every view and return means over the views."""
     by_view = [
@@ -309,7 +317,7 @@ def _leak(
     return figures
 
 
-def _figures(attacked: Attacked) -> dict[str, float]:
+def _figures(attacked: AttackedCodes) -> dict[str, float]:
     """Return one view's figures as the record names them."""
     named = {k.name: k.attack for k in attacked.leaks if k.figure == "R²"}
     few = {p: f"code inversion, {p} pairs" for p in (10, 100)}
@@ -336,7 +344,7 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
             )
             if leak is not None and growth is not None:
                 points[name] = (leak, growth)
-    choice = trade_off(points, MOST_LEAK, MOST_GROWTH)
+    choice = weigh_defences(points, MOST_LEAK, MOST_GROWTH)
     without = record.summary[f"none/inferred_r2/{source}"]["mean"]
     return {
         "reached": choice.reached,
@@ -350,7 +358,7 @@ def _verdict(record: ResultRecord, source: str, bound: Mapping[str, float]) -> d
         },
         "frontier": {n: points[n] for n in choice.frontier},
         "bound": dict(bound),
-        "inferred_at_goal": None if without is None else inferred_at(MOST_GROWTH, without),
+        "inferred_at_goal": None if without is None else least_inferred(MOST_GROWTH, without),
     }
 
 

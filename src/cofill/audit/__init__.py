@@ -6,6 +6,8 @@ anything is sent), `audit_views` (what defences of codes would cost), `audit_led
 `audit_run`. Each returns an `Audit` with ``table()``,
 ``to_json()``, ``to_html()`` and ``write(folder)``.
 
+Audits of runs attack the releases that the run kept as they left; nothing is trained for them.
+
 ::
 
     _verdict    the scale
@@ -23,18 +25,25 @@ anything is sent), `audit_views` (what defences of codes would cost), `audit_led
                 defences of codes, before any are sent
     _mechanism  telling neighbours apart by a noisy mean
     _mean       a mean, before it is released
-    _update     updates and trained networks
-    _rounds     a federation's updates, made anew
-    _evidence   the owner's rows, and encoders trained anew
+    _update     updates and trained networks, before they are sent
+    _evidence   what was sent, and the owner's rows
     _auditors   one auditor for each type of release
+    _sent_codes, _sent_sums, _sent_updates
+                auditors of what was sent
     _ledger     all of a ledger
     _run        the folder of a finished run
     _files      files in, a report out
 """
 
 from cofill.audit._anonymity import Anonymity, anonymity
-from cofill.audit._audit import Audit, Curve, joined
-from cofill.audit._auditors import AUDITORS
+from cofill.audit._audit import Audit, join_audits
+from cofill.audit._auditors import (
+    AUDITORS,
+    Auditor,
+    describe_entries,
+    describe_guarantee,
+    not_attacked,
+)
 from cofill.audit._bound import (
     EpsilonBound,
     bound_from_counts,
@@ -43,22 +52,21 @@ from cofill.audit._bound import (
     bound_of_leak,
 )
 from cofill.audit._code_trial import (
-    Attacked,
-    Told,
+    AttackedCodes,
     TrialSettings,
     attack_codes,
-    codes_made,
-    codes_sent,
-    completed_rows,
-    error_of,
+    code_widths,
+    complete_held_out,
+    completion_error,
+    encode_views,
     fit_defended,
-    inferred_at,
-    inferred_by,
-    trade_off,
-    widest,
+    inferred_share,
+    least_inferred,
+    sent_codes,
+    weigh_defences,
 )
-from cofill.audit._codes import CodeAuditSettings, audit_codes
-from cofill.audit._evidence import Evidence, evidence_of
+from cofill.audit._codes import CodeAuditSettings, CodeRelease, audit_codes
+from cofill.audit._evidence import Evidence, read_evidence
 from cofill.audit._files import CodeFiles, code_files, mean_files, training_rows
 from cofill.audit._held_out import HeldOut, hold_out
 from cofill.audit._least_leak import least_leak, least_leaks
@@ -66,7 +74,6 @@ from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
 from cofill.audit._mechanism import prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
-from cofill.audit._rounds import RoundWatch
 from cofill.audit._run import audit_run
 from cofill.audit._update import UpdateAuditSettings, audit_update
 from cofill.audit._verdict import SCALE, SCALE_WORDS, Verdict, advantage, level_of
@@ -78,19 +85,18 @@ __all__ = [
     "SCALE",
     "SCALE_WORDS",
     "Anonymity",
-    "Attacked",
+    "AttackedCodes",
     "Audit",
     "AuditedRelease",
+    "Auditor",
     "Claim",
     "CodeAuditSettings",
     "CodeFiles",
-    "Curve",
+    "CodeRelease",
     "EpsilonBound",
     "Evidence",
     "HeldOut",
     "MeanAuditSettings",
-    "RoundWatch",
-    "Told",
     "TrialSettings",
     "UpdateAuditSettings",
     "Verdict",
@@ -109,22 +115,25 @@ __all__ = [
     "bound_of_event",
     "bound_of_leak",
     "code_files",
-    "codes_made",
-    "codes_sent",
-    "completed_rows",
-    "error_of",
-    "evidence_of",
+    "code_widths",
+    "complete_held_out",
+    "completion_error",
+    "describe_entries",
+    "describe_guarantee",
+    "encode_views",
     "fit_defended",
     "hold_out",
-    "inferred_at",
-    "inferred_by",
-    "joined",
+    "inferred_share",
+    "join_audits",
+    "least_inferred",
     "least_leak",
     "least_leaks",
     "level_of",
     "mean_files",
+    "not_attacked",
     "prove_epsilon",
-    "trade_off",
+    "read_evidence",
+    "sent_codes",
     "training_rows",
-    "widest",
+    "weigh_defences",
 ]

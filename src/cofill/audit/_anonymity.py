@@ -45,7 +45,7 @@ def anonymity(
 ) -> tuple[Anonymity, ...]:
     """Count the people who share a row of released values.
 
-    A code of real numbers is as good as a name: everybody has his own. Rounded more coarsely,
+    A code of real numbers is as good as a name: everybody has their own. Rounded more coarsely,
     people fall into groups.
 
     Parameters
@@ -71,11 +71,11 @@ def anonymity(
     check_varied("the release", matrix)
     deviation = matrix.std(axis=0)
     varied = matrix[:, deviation > 0] / deviation[deviation > 0]
-    found = []
+    anonymities = []
     for step in steps:
         seen = varied if step == 0 else np.rint((varied - varied.min(axis=0)) / step)
         _, counts = np.unique(seen, axis=0, return_counts=True)
-        found.append(
+        anonymities.append(
             Anonymity(
                 step=float(step),
                 people=len(matrix),
@@ -85,4 +85,4 @@ def anonymity(
                 share_below=float(counts[counts < k].sum() / len(matrix)),
             )
         )
-    return tuple(found)
+    return tuple(anonymities)

@@ -14,78 +14,11 @@ from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, wor
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
+from cofill.pages import Curve
 
-__all__ = ["Audit", "Curve"]
+__all__ = ["Audit"]
 
 FORMAT, VERSION = "cofill-audit", 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """What a defence costs: leak and utility over its strength.
-
-    Parameters
-    ----------
-    name
-        Of the defence.
-    strength
-        What `x` is, in words.
-    x
-        Strengths, one a point.
-    leak, leak_name
-        What an attacker gets, and what that figure is.
-    utility, utility_name
-        What the release is still worth, and what that figure is.
-    utility_is_error
-        Whether a lower utility figure is better.
-    low, high
-        Interval of the leak at each point; empty where there is none.
-    worst
-        The leak where it is worst (of several views, say) at each point; empty where there is one.
-    floor
-        The leak's floor.
-    without
-        Leak and utility without the defence, where the curve begins.
-    goal
-        Leak and utility that a defence should stay below; curves that have one are drawn as leak
-        against utility.
-    labels
-        Words for each point, such as what was claimed.
-    notes
-        What a reader must know.
-
-    Examples
-    --------
-    >>> Curve(name="noise", strength="ε", x=(0.1, 1), leak=(0.5, 0.9), leak_name="accuracy",
-    ...       utility=(0.3, 0.1), utility_name="error").x
-    (0.1, 1)
-    """
-
-    name: str
-    strength: str
-    x: tuple[float | int, ...]
-    leak: tuple[float | int, ...]
-    leak_name: str
-    utility: tuple[float | int, ...]
-    utility_name: str
-    utility_is_error: bool = True
-    low: tuple[float | int, ...] = ()
-    high: tuple[float | int, ...] = ()
-    worst: tuple[float | int, ...] = ()
-    floor: float | int | None = None
-    without: tuple[float | int, float | int] | None = None
-    goal: tuple[float | int, float | int] | None = None
-    labels: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for what in ("leak", "utility", "low", "high", "worst", "labels"):
-            given = getattr(self, what)
-            if len(given) != len(self.x) and (given or what in ("leak", "utility")):
-                raise SettingError(
-                    f"the curve {self.name!r} must have one {what} for each of {len(self.x)} "
-                    f"strengths, got {len(given)}"
-                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +131,7 @@ class Audit:
         return tuple(texts)
 
 
-def joined(title: str, audits: Sequence[Audit], **rest: Any) -> Audit:
+def join_audits(title: str, audits: Sequence[Audit], **rest: Any) -> Audit:
     """Return several audits as one.
 
     Examples

@@ -118,11 +118,13 @@ def bound_from_counts(
     each = (1 + confidence) / 2  # two intervals of two ends each
     hit_low, hit_high = exact_interval(hits, members, each)
     alarm_low, alarm_high = exact_interval(alarms, strangers, each)
-    found = max(_form(hit_low, alarm_high, delta), _form(1 - alarm_high, 1 - hit_low, delta))
+    proved = max(_form(hit_low, alarm_high, delta), _form(1 - alarm_high, 1 - hit_low, delta))
     # The same test with "yes" and "no" exchanged, for one that is wrong more often than right.
-    found = max(found, _form(alarm_low, hit_high, delta), _form(1 - hit_high, 1 - alarm_low, delta))
+    proved = max(
+        proved, _form(alarm_low, hit_high, delta), _form(1 - hit_high, 1 - alarm_low, delta)
+    )
     return EpsilonBound(
-        epsilon=found,
+        epsilon=proved,
         delta=float(delta),
         confidence=confidence,
         true_rate=hits / members,

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from cofill.attack import DecoderSettings, Leak, invert_codes
+from cofill.audit._codes import CodeRelease
 from cofill.audit._held_out import HeldOut
 from cofill.cooperate import (
     CodeDefence,
@@ -36,23 +36,22 @@ from cofill.protocol import run_protocol
 from cofill.views import MultiView
 
 __all__ = [
-    "Attacked",
+    "AttackedCodes",
     "Point",
-    "Told",
     "TradeOff",
     "TrialSettings",
+    "align_codes",
     "attack_codes",
-    "codes_made",
-    "codes_sent",
-    "completed_rows",
-    "error_of",
+    "code_widths",
+    "complete_held_out",
+    "completion_error",
+    "encode_views",
     "fit_defended",
-    "inferred_at",
-    "inferred_by",
-    "together",
-    "told_by",
-    "trade_off",
-    "widest",
+    "inferred_share",
+    "join_turns",
+    "least_inferred",
+    "sent_codes",
+    "weigh_defences",
 ]
 
 _FEW = (10, 100)  # pairs of weaker attackers
@@ -118,46 +117,37 @@ def fit_defended(
     kinds = len({system.protocol(held.train).steps for system in systems.values()})
     done, last = 0, 0.0
 
-    def told(_: str, share: float) -> None:
+    def report_share(_: str, share: float) -> None:
         nonlocal done, last
         done, last = done + (share < last), share
         report_progress(min((done + share) / kinds, 1.0))
 
-    fit_many(list(systems.values()), [held.train] * len(systems), progress=told)
+    fit_many(list(systems.values()), [held.train] * len(systems), progress=report_share)
     return systems
 
 
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What one site has sent: codes, the rows behind them and whose, in the order of tokens."""
-
-    codes: Float[np.ndarray, "people width"]
-    rows: Float[np.ndarray, "people columns"]
-    ids: np.ndarray
-
-
-def told_by(site: CooperativeSite, tokens: np.ndarray, codes: np.ndarray) -> Told:
-    """Return codes of a site beside the rows that it made them of."""
+def align_codes(site: CooperativeSite, tokens: np.ndarray, codes: np.ndarray) -> CodeRelease:
+    """Return codes of a site beside the rows that it made them of, in the order of tokens."""
     order = np.argsort(tokens)
     at = rows_of(site.tokens, tokens[order])
-    return Told(codes[order].astype(np.float64), site.encoded()[at], site.view.ids[at])
+    return CodeRelease(codes[order].astype(np.float64), site.encoded()[at], site.view.ids[at])
 
 
-def codes_sent(system: CooperativeReconstruction) -> dict[str, Told]:
+def sent_codes(system: CooperativeReconstruction) -> dict[str, CodeRelease]:
     """Return what every site of a fitted system has sent to the first of its peers."""
-    told = {}
+    releases = {}
     for name, site in system.sites_.items():
         codes = system.sites_[site.peers[0]].peer_codes[name]
-        told[name] = told_by(site, codes.tokens, codes.codes)
-    return told
+        releases[name] = align_codes(site, codes.tokens, codes.codes)
+    return releases
 
 
-def codes_made(system: CooperativeReconstruction, views: MultiView) -> dict[str, Told]:
+def encode_views(system: CooperativeReconstruction, views: MultiView) -> dict[str, CodeRelease]:
     """Return the codes that a system's encoders make of views, without learning any link."""
     federation, protocol = system.start(views), system.protocol(views)
     run_protocol(protocol, [federation], until=protocol.learning.start + 1)
     return {
-        name: told_by(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
+        name: align_codes(site, site.tokens, encode_rows(site, np.arange(len(site.view))))
         for name, site in federation.sites.items()
     }
 
@@ -166,7 +156,7 @@ def codes_made(system: CooperativeReconstruction, views: MultiView) -> dict[str,
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked:
+class AttackedCodes:
     """What attackers made of one table of codes.
 
     Parameters
@@ -197,7 +187,7 @@ class Attacked:
         return max(0.0, low), max(0.0, high)
 
 
-_SAYS_NOTHING = Attacked(
+_SAYS_NOTHING = AttackedCodes(
     tuple(
         Leak(
             name="code inversion",
@@ -214,24 +204,24 @@ _SAYS_NOTHING = Attacked(
 )
 
 
-def widest(tables: Sequence[Mapping[str, Told]]) -> dict[str, int]:
+def code_widths(systems: Sequence[Mapping[str, CodeRelease]]) -> dict[str, int]:
     """Return, per view, the width of the widest codes of several systems."""
-    return {v: max(told[v].codes.shape[1] for told in tables) for v in tables[0]}
+    return {v: max(releases[v].codes.shape[1] for releases in systems) for v in systems[0]}
 
 
 def attack_codes(
-    told: Told,
+    release: CodeRelease,
     settings: DecoderSettings,
     *,
     skip: int = 0,
     width: int = 0,
     parts: Sequence[np.ndarray] | None = None,
-) -> list[Attacked]:
+) -> list[AttackedCodes]:
     """Attack one view's codes: with few pairs by ridge regression, with all by networks too.
 
     Parameters
     ----------
-    told
+    release
         Codes and rows.
     settings
         Of the strongest attacker.
@@ -248,7 +238,7 @@ def attack_codes(
     list of Attacked
         One for each part.
     """
-    codes, rows = told.codes[skip:], told.rows[skip:]
+    codes, rows = release.codes[skip:], release.rows[skip:]
     count = 1 if parts is None else len(parts)
     if (codes == codes[:1]).all():
         return [_SAYS_NOTHING] * count
@@ -257,16 +247,16 @@ def attack_codes(
     linear = replace(settings, fusion=replace(settings.fusion, hidden=()))
     most = min(len(rows), settings.most_people) // settings.folds
     few = [p for p in _FEW if p <= most]
-    found = (
+    leaks_by_pairs = (
         invert_codes(wide, rows, pairs=few, parts=parts, settings=linear),
         invert_codes(wide, rows, pairs=("all",), parts=parts, settings=settings),
     )
     unique = float((same == 1).sum() / len(codes))
     return [
-        Attacked(
+        AttackedCodes(
             tuple(
                 leak
-                for leaks in found
+                for leaks in leaks_by_pairs
                 for leak in leaks[part * len(leaks) // count : (part + 1) * len(leaks) // count]
             ),
             unique,
@@ -278,7 +268,7 @@ def attack_codes(
 # --- utility --------------------------------------------------------------------------------------
 
 
-def completed_rows(
+def complete_held_out(
     system: CooperativeReconstruction, held: HeldOut
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return, per view, true and completed rows of the people held out, in standardised units."""
@@ -291,48 +281,48 @@ def completed_rows(
     }
 
 
-def together(
+def join_turns(
     turns: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return what was completed in several turns as one, people of the first turn first."""
     return {
         view: (
-            np.concatenate([one[view][0] for one in turns]),
-            np.concatenate([one[view][1] for one in turns]),
+            np.concatenate([rows[view][0] for rows in turns]),
+            np.concatenate([rows[view][1] for rows in turns]),
         )
         for view in turns[0]
     }
 
 
-def error_of(
+def completion_error(
     completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
 ) -> float:
     """Return the mean over views of the mean squared error, of everybody or of some people.
 
     Examples
     --------
-    >>> error_of({"a": (np.zeros((2, 1)), np.array([[1.0], [3.0]]))}, np.array([0]))
+    >>> completion_error({"a": (np.zeros((2, 1)), np.array([[1.0], [3.0]]))}, np.array([0]))
     1.0
     """
     chosen = slice(None) if people is None else people
-    return float(np.mean([mse(true[chosen], made[chosen]) for true, made in completed.values()]))
+    return float(np.mean([mse(true[chosen], rows[chosen]) for true, rows in completed.values()]))
 
 
-def inferred_by(
+def inferred_share(
     completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
 ) -> float:
     """Return the share of the rows' variance that completion explains, all views counting alike.
 
     Examples
     --------
-    >>> inferred_by({"a": (np.array([[2.0], [-2.0]]), np.array([[1.0], [-1.0]]))})
+    >>> inferred_share({"a": (np.array([[2.0], [-2.0]]), np.array([[1.0], [-1.0]]))})
     0.75
     """
     unknown = {view: (true, np.zeros_like(true)) for view, (true, _) in completed.items()}
-    return 1 - error_of(completed, people) / error_of(unknown, people)
+    return 1 - completion_error(completed, people) / completion_error(unknown, people)
 
 
-def inferred_at(growth: float | int, without: float | int) -> float:
+def least_inferred(growth: float | int, without: float | int) -> float:
     """Return the least share inferred where the error has grown by no more than so much.
 
     Parameters
@@ -344,7 +334,7 @@ def inferred_at(growth: float | int, without: float | int) -> float:
 
     Examples
     --------
-    >>> inferred_at(0.25, 0.6)
+    >>> least_inferred(0.25, 0.6)
     0.5
     """
     return 1 - (1 + growth) * (1 - without)
@@ -378,15 +368,16 @@ class TradeOff:
     frontier: tuple[str, ...]
 
 
-def trade_off(
+def weigh_defences(
     points: Mapping[str, Point], most_leak: float | int, most_growth: float | int
 ) -> TradeOff:
     """Weigh the leaks of defences, one of which does and costs nothing, against their cost.
 
     Examples
     --------
-    >>> found = trade_off({"none": (0.9, 0.0), "a": (0.4, 0.3), "b": (0.5, 0.4)}, 0.2, 0.25)
-    >>> found.reached, found.best, found.within, found.frontier
+    >>> points = {"none": (0.9, 0.0), "a": (0.4, 0.3), "b": (0.5, 0.4)}
+    >>> weighed = weigh_defences(points, 0.2, 0.25)
+    >>> weighed.reached, weighed.best, weighed.within, weighed.frontier
     (False, 'a', 'none', ('a', 'none'))
     """
     good = {n: p for n, p in points.items() if p[0] < most_leak and p[1] < most_growth}

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from cofill.attack import (
     DecoderSettings,
     Leak,
@@ -23,9 +26,18 @@ from cofill.audit._anonymity import anonymity
 from cofill.audit._audit import Audit
 from cofill.audit._release import AuditedRelease
 
-__all__ = ["CodeAuditSettings", "audit_codes", "code_leaks"]
+__all__ = ["CodeAuditSettings", "CodeRelease", "audit_codes", "code_leaks"]
 
 _PAIRS: tuple[PairCount, ...] = (0, 10, 100, "all")
+
+
+@dataclass(frozen=True, eq=False)
+class CodeRelease:
+    """Codes that one site sent, the rows behind them, and whose they are."""
+
+    codes: Float[np.ndarray, "people width"]
+    rows: Float[np.ndarray, "people columns"]
+    ids: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -149,8 +161,8 @@ def code_leaks(
             notes.append("the attack without pairs needs public rows of other people: not tried")
         else:
             pairs = [0, *pairs]
-    found = invert_codes(z, x, pairs=pairs, known=known, public=public, settings=settings.decoders)
-    return found, tuple(notes)
+    leaks = invert_codes(z, x, pairs=pairs, known=known, public=public, settings=settings.decoders)
+    return leaks, tuple(notes)
 
 
 def linkage_leaks(first: Any, second: Any, settings: CodeAuditSettings) -> tuple[Leak, ...]:
@@ -160,12 +172,12 @@ def linkage_leaks(first: Any, second: Any, settings: CodeAuditSettings) -> tuple
     return link_codes(first, second, pairs=pairs, settings=settings.linkage)
 
 
-def named(leaks: Sequence[Leak], words: str, *notes: str) -> tuple[Leak, ...]:
+def with_words(leaks: Sequence[Leak], words: str, *notes: str) -> tuple[Leak, ...]:
     """Return leaks with words behind their names and further notes.
 
     Examples
     --------
-    >>> named((), "with the receiver's rows")
+    >>> with_words((), "with the receiver's rows")
     ()
     """
     return tuple(
@@ -179,10 +191,10 @@ def _possible(
     """Return the numbers of pairs above 0 that so many people allow, and a note about others."""
     pool = people - -(-people // folds)
     wanted = [p for p in pairs if p != 0]
-    kept = [p for p in wanted if not isinstance(p, int) or p <= pool]
-    left = [str(p) for p in wanted if p not in kept]
+    possible = [p for p in wanted if not isinstance(p, int) or p <= pool]
+    left = [str(p) for p in wanted if p not in possible]
     notes = [f"{people} people are too few for {', '.join(left)} pairs: not tried"] if left else []
-    return kept or ["all"], notes
+    return possible or ["all"], notes
 
 
 def _plain(settings: CodeAuditSettings) -> dict[str, Any]:

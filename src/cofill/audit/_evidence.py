@@ -1,28 +1,30 @@
-"""What an auditor has beside the ledger: the owner's rows, and encoders trained on them anew.
+"""What an auditor has beside the ledger: what was sent, and the owner's rows behind it.
 
-Codes are not kept after a run. But training is the same for the same rows, settings and seed, so
-the auditor, who has the rows, trains the encoders anew; the version in the ledger, a digest of the
-encoder's weights, tells whether they are the very ones.
+Nothing is trained for an audit of a run: the releases are the bytes that left (`SentLog`). Codes
+are sent under tokens; the secret that the run kept beside them turns the ids of the owner's rows
+into the same tokens, which tells whose code is whose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from cofill.audit._codes import CodeAuditSettings
-from cofill.audit._rounds import RoundWatch
-from cofill.audit._update import UpdateAuditSettings
-from cofill.cooperate import CooperativeReconstruction, CooperativeSite, make_codes
-from cofill.privacy import Ledger
-from cofill.protocol import run_protocol
-from cofill.views import MultiView, Scaler, View
+from cofill.audit._codes import CodeAuditSettings, CodeRelease
+from cofill.federate import FederatedProtocol, RowSite
+from cofill.privacy import Codes, Release, SentLog, blind, rows_of
+from cofill.protocol import Federation, LocalData, run_protocol
+from cofill.views import Scaler, View
 
-__all__ = ["Evidence", "evidence_of"]
+__all__ = ["NOT_KEPT", "Evidence", "read_evidence", "start_row_sites"]
+
+NOT_KEPT = (
+    "the run kept no values of what it sent, only the ledger; run it again to have them attacked"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,90 +33,111 @@ class Evidence:
 
     Parameters
     ----------
+    sent
+        The releases that left, oldest first; empty where the run kept none.
+    secrets
+        By sender, the secret that blinded the ids in what it sent.
     views
-        Rows by the name of their view, empty where they were not found.
-    sites
-        Cooperating sites with their encoders, by the name of their view.
+        Rows by the name of their view, of views that one site holds.
+    held
+        Rows by site and view, of sites that hold the same views of different people.
+    row_sites
+        Such sites with their rows as the common model sees them, and that model's network.
     missing
-        By view, why its rows are not there.
-    ledger
-        What crossed a border when encoders were trained anew: for runs that kept no ledger.
-    codes, updates
-        How to attack.
+        By view or site, why its rows could not be read.
+    codes
+        How to attack codes.
     attribute
         A view and a column of it, to be inferred from other views' codes.
-    rounds
-        A federation's last rounds, from which updates can be made anew; None where nobody watched.
     """
 
+    sent: tuple[Release, ...] = ()
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     views: Mapping[str, View] = field(default_factory=dict)
-    sites: Mapping[str, CooperativeSite] = field(default_factory=dict)
+    held: Mapping[str, Mapping[str, View]] = field(default_factory=dict)
+    row_sites: Mapping[str, RowSite] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
     codes: CodeAuditSettings = field(default_factory=CodeAuditSettings)
-    updates: UpdateAuditSettings = field(default_factory=lambda: UpdateAuditSettings(trials=5))
     attribute: tuple[str, str] | None = None
-    rounds: RoundWatch | None = None
+
+    def releases(self, kind: str, sender: str | None = None) -> list[Any]:
+        """Return the releases of a type, by one sender or by all."""
+        return [r for r in self.sent if r.kind == kind and sender in (None, r.sender)]
 
     def rows(self, view: str) -> Float[np.ndarray, "people width"]:
         """Return a view's rows as networks see them, NaN where a cell is not known."""
-        if view in self.sites:
-            return self.sites[view].encoded()
-        own = self.views[view]
-        return Scaler.fit(own).encode_view(own)[0]
+        return Scaler.fit(self.views[view]).encode_view(self.views[view])[0]
 
-    def encoded(self, view: str) -> Float[np.ndarray, "people width"]:
-        """Return the codes of a view's rows as they leave the site, in the rows' order."""
-        site = self.sites[view]
-        return make_codes(site, np.arange(len(site.view)), "the auditor")[1].codes
+    def code_release(self, view: str) -> CodeRelease | None:
+        """Return the codes that the best-informed receiver has of a view, with rows and ids.
 
-    def version(self, view: str) -> str:
-        """Return the digest of a view's encoder, as the ledger has it."""
-        encoder = self.sites[view].encoder
-        return "" if encoder is None else encoder.spec.version
+        Of several encoders those of the last one; people in the order of the view's rows. None
+        where codes, rows or the secret are missing.
+        """
+        sent: list[Codes] = self.releases("codes", view)
+        if not sent or view not in self.views or view not in self.secrets:
+            return None
+        by_receiver: dict[str, list[Codes]] = {}
+        for codes in sent:
+            if codes.spec.version == sent[-1].spec.version:
+                by_receiver.setdefault(codes.receiver, []).append(codes)
+        parts = max(by_receiver.values(), key=lambda parts: sum(len(c.tokens) for c in parts))
+        tokens, first = np.unique(np.concatenate([c.tokens for c in parts]), return_index=True)
+        codes_by_token = np.concatenate([c.codes for c in parts])[first]
+        positions = rows_of(tokens, blind(self.views[view].ids, self.secrets[view]))
+        is_sent = positions >= 0
+        return CodeRelease(
+            codes_by_token[positions[is_sent]],
+            self.rows(view)[is_sent],
+            self.views[view].ids[is_sent],
+        )
 
-    def why_not(self, name: str) -> str:
-        """Return why a sender's rows cannot be attacked."""
-        return self.missing.get(name, f"the rows of {name!r} were not given")
+    def why_not(self, sender: str) -> str:
+        """Return why a sender's releases cannot be attacked."""
+        if sender in self.missing:
+            return self.missing[sender]
+        if sender not in self.views and sender not in self.held:
+            return f"the rows of {sender!r} were not given"
+        if not any(release.sender == sender for release in self.sent):
+            return NOT_KEPT
+        return f"the run did not keep what it takes to find the rows of {sender!r} behind it"
 
 
-def evidence_of(
-    views: Mapping[str, View],
-    estimator: CooperativeReconstruction | None = None,
-    *,
-    missing: Mapping[str, str] | None = None,
-    codes: CodeAuditSettings | None = None,
-    updates: UpdateAuditSettings | None = None,
-    attribute: tuple[str, str] | None = None,
+def read_evidence(
+    logs: Iterable[SentLog], *, received: Iterable[SentLog] = (), **rest: Any
 ) -> Evidence:
-    """Return evidence from rows; encoders are trained as an estimator would.
+    """Return evidence from what was sent.
 
     Parameters
     ----------
-    views
-        The owner's rows.
-    estimator
-        The settings with which sites cooperated; None where they did not.
-    missing
-        By view, why its rows are not there.
-    codes, updates, attribute
-        How to attack, and what else to infer.
+    logs
+        What each party, or all of them, have sent.
+    received
+        What the coordinator sent the parties, where its own log is not at hand.
+    rest
+        Further fields of `Evidence`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> log = SentLog(Path(tempfile.mkdtemp()) / "sent")
+    >>> read_evidence([log]).sent
+    ()
     """
-    given: dict[str, Any] = {
-        name: value
-        for name, value in (("codes", codes), ("updates", updates), ("attribute", attribute))
-        if value is not None
-    }
-    plain = Evidence(views=dict(views), missing=dict(missing or {}), **given)
-    if estimator is None or len(views) < 2 or not any(MultiView(views).overlaps().values()):
-        return plain
-    federation, protocol = estimator.start(MultiView(views)), estimator.protocol(views)
-    # Up to the codes: links and masks are learned where codes arrive, and send nothing.
-    run_protocol(protocol, [federation], until=protocol.learning.stop - 1)
-    return Evidence(
-        views=plain.views,
-        sites=federation.sites,
-        missing=plain.missing,
-        ledger=federation.ledger,
-        **given,
-    )
+    logs = list(logs)
+    secrets = {name: secret for log in logs for name, secret in log.secrets().items()}
+    sent = [r for log in [*logs, *received] for step in log for r in step.releases]
+    return Evidence(sent=tuple(sent), secrets=secrets, **rest)
+
+
+def start_row_sites(
+    protocol: FederatedProtocol, held: Mapping[str, Mapping[str, View]]
+) -> dict[str, RowSite]:
+    """Return sites that hold the same views with their rows encoded, before any training."""
+    sites: dict[str, Any] = {}
+    for site, views in held.items():
+        sites |= protocol.start_site(LocalData(site, views))
+    federation: Federation[Any] = Federation(sites, coordinator=protocol.start_coordinator())
+    run_protocol(protocol, [federation], until=protocol.first_round)
+    return federation.sites

@@ -65,12 +65,12 @@ def code_files(
     """
     coded = _view("codes", codes, id)
     private = _view("rows", rows, id)
-    fact, kept = None, private
+    fact, private_features = None, private
     if attribute is not None:
         if attribute not in private.feature_names:
             raise DataError(f"{Source(rows).label} has no column {attribute!r} to guess")
         at = private.feature_names.index(attribute)
-        kept = private.select([n for n in private.feature_names if n != attribute])
+        private_features = private.select([n for n in private.feature_names if n != attribute])
         cells = _aligned(private, coded, rows)[:, at]
         if np.isnan(cells).any():
             raise DataError(
@@ -79,22 +79,22 @@ def code_files(
             )
         coded_kind = bool(private.features[at].categories) or len(np.unique(cells)) == 2
         fact = cells.astype(np.int64) if coded_kind else cells.astype(np.float64)
-    scaler = Scaler.fit(kept)
-    others = None
+    scaler = Scaler.fit(private_features)
+    public_rows = None
     if public is not None:
-        shown = _view("public", public, id).select(list(kept.feature_names))
+        shown = _view("public", public, id).select(list(private_features.feature_names))
         both = np.isin(shown.ids, coded.ids)
         if both.any():
             raise DataError(
                 f"{Source(public).label} must be of other people, got {int(both.sum())} who are "
                 "among the codes"
             )
-        others = _whole(scaler.encode_view(shown)[0], public)
+        public_rows = _whole(scaler.encode_view(shown)[0], public)
     return CodeFiles(
         codes=_whole(coded.cells, codes),
-        rows=_whole(scaler.encode_view(_same(kept, coded, rows))[0], rows),
+        rows=_whole(scaler.encode_view(_same(private_features, coded, rows))[0], rows),
         known=None if known is None else _encoded("known", known, id, coded),
-        public=others,
+        public=public_rows,
         attribute=fact,
         second=None if second is None else _encoded("second", second, id, coded),
     )
@@ -198,22 +198,22 @@ def _encoded(name: str, source: str, id: str, coded: View) -> np.ndarray:  # noq
 
 
 def _whole(values: np.ndarray, source: str) -> Float[np.ndarray, "people width"]:
-    found = np.asarray(values, np.float64)
-    wrong = int((~np.isfinite(found)).any(axis=1).sum())
+    content = np.asarray(values, np.float64)
+    wrong = int((~np.isfinite(content)).any(axis=1).sum())
     if wrong:
         raise DataError(
             f"{Source(source).label} has {wrong} rows with empty cells; complete them or leave "
             "them out"
         )
-    return found
+    return content
 
 
 def _limits(path: str | None) -> Mapping[str, tuple[float, float]]:
     if path is None:
         return {}
     try:
-        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {str(k): (float(v[0]), float(v[1])) for k, v in found.items()}
+        content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {str(k): (float(v[0]), float(v[1])) for k, v in content.items()}
     except (OSError, ValueError, TypeError, AttributeError, IndexError, KeyError):
         raise DataError(
             f"{path} must be JSON with the bounds of each column: {{column: [low, high], …}}"

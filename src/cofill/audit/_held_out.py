@@ -38,13 +38,13 @@ class HeldOut:
     @cached_property
     def scalers(self) -> dict[str, tuple[list[int], Scaler | None]]:
         """Per view its numeric columns and their scaler, fitted on training rows."""
-        found: dict[str, tuple[list[int], Scaler | None]] = {}
+        by_view: dict[str, tuple[list[int], Scaler | None]] = {}
         for v in self.tests:
             view = self.train[v]
             numeric = [k for k, f in enumerate(view.features) if f.kind is Kind.NUMERIC]
             names = [view.feature_names[k] for k in numeric]
-            found[v] = (numeric, Scaler.fit(view.select(names)) if names else None)
-        return found
+            by_view[v] = (numeric, Scaler.fit(view.select(names)) if names else None)
+        return by_view
 
     def standardised(self, name: str, cells: np.ndarray) -> np.ndarray:
         """Return the numeric cells of a view in standardised units."""

@@ -55,13 +55,18 @@ def least_leak(views: MultiView, growth: float) -> dict[str, float]:
 def least_leaks(views: MultiView, growths: Sequence[float]) -> list[dict[str, float]]:
     """Return the bound for each growth of the error, as `least_leak`, in one pass over prices."""
     rows = {name: np.nan_to_num(Scaler.fit(v).encode_view(v)[0]) for name, v in views.items()}
-    found: list[dict[str, float]] = [{} for _ in growths]
-    for name, own in rows.items():
-        others = np.hstack([r for other, r in rows.items() if other != name])
-        if len(others) >= _ROWS_A_COLUMN * others.shape[1]:
-            for one, bound in zip(found, _bounds(others, own, growths), strict=True):
-                one[name] = bound
-    return [{**one, "all": float(np.mean(list(one.values())))} if one else {} for one in found]
+    by_growth: list[dict[str, float]] = [{} for _ in growths]
+    for name, rows_of_view in rows.items():
+        peer_rows = np.hstack([r for other, r in rows.items() if other != name])
+        if len(peer_rows) >= _ROWS_A_COLUMN * peer_rows.shape[1]:
+            for by_view, bound in zip(
+                by_growth, _bounds(peer_rows, rows_of_view, growths), strict=True
+            ):
+                by_view[name] = bound
+    return [
+        {**by_view, "all": float(np.mean(list(by_view.values())))} if by_view else {}
+        for by_view in by_growth
+    ]
 
 
 def _bounds(
@@ -75,8 +80,8 @@ def _bounds(
     # Whitened: what receivers explain is needᵀ need over projections, the leak is root².
     need = np.linalg.solve(root, cross) / np.sqrt(y.shape[1])
     variance = float((y**2).mean())
-    whole = float((need**2).sum())
-    wanted = [whole - growth * (variance - whole) for growth in growths]
+    explained = float((need**2).sum())
+    wanted = [explained - growth * (variance - explained) for growth in growths]
     bounds: list[float | None] = [None if most > 0 else 0.0 for most in wanted]
     gain, cost = need @ need.T, root @ root / d
     before = (0.0, 0.0)
@@ -84,12 +89,15 @@ def _bounds(
         if None not in bounds:
             break
         worth, turn = np.linalg.eigh(gain - price * cost)
-        kept = turn[:, worth > 0]
-        here = (float(np.trace(kept.T @ gain @ kept)), float(np.trace(kept.T @ cost @ kept)))
+        directions = turn[:, worth > 0]
+        reached = (
+            float(np.trace(directions.T @ gain @ directions)),
+            float(np.trace(directions.T @ cost @ directions)),
+        )
         for k, most in enumerate(wanted):
-            if bounds[k] is None and here[0] >= most:
+            if bounds[k] is None and reached[0] >= most:
                 # Between two prices a mixture of both codes is possible: the line joins them.
-                step = max(here[0] - before[0], 1e-12)
-                bounds[k] = before[1] + (here[1] - before[1]) * (most - before[0]) / step
-        before = here
+                step = max(reached[0] - before[0], 1e-12)
+                bounds[k] = before[1] + (reached[1] - before[1]) * (most - before[0]) / step
+        before = reached
     return [before[1] if bound is None else bound for bound in bounds]

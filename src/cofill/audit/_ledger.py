@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from cofill.audit._audit import Audit
-from cofill.audit._auditors import AUDITORS
+from cofill.audit._auditors import AUDITORS, Auditor
 from cofill.audit._evidence import Evidence
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Gate, Ledger, LedgerEntry
@@ -31,13 +31,13 @@ def audit_ledger(
     ledgers
         One, or one for each site.
     evidence
-        The owner's rows and encoders; without them only what needs none is attacked.
+        What was sent, and the owner's rows; without them only what needs none is attacked.
     title
         What is audited.
     budget
         ε that every site may have spent at δ = 1e-5.
     progress
-        Told what is attacked.
+        Called with what is attacked and the share done.
 
     Raises
     ------
@@ -54,14 +54,18 @@ def audit_ledger(
     'nothing about a person'
     """
     started = time.perf_counter()
-    every = [ledgers] if isinstance(ledgers, Ledger) else list(ledgers)
-    entries = [entry for ledger in every for entry in ledger]
+    entries = [
+        entry
+        for ledger in ([ledgers] if isinstance(ledgers, Ledger) else ledgers)
+        for entry in ledger
+    ]
     if not entries:
         raise DataError("the ledger must hold at least one release, got none: nothing has left")
     groups: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in entries:
         groups.setdefault((entry.kind, entry.sender), []).append(entry)
-    unknown = sorted({kind for kind, _ in groups if kind not in AUDITORS})
+    order = AUDITORS.names
+    unknown = sorted({kind for kind, _ in groups if kind not in order})
     if unknown:
         raise DataError(
             f"every type of release must have an auditor, got {', '.join(map(repr, unknown))} in "
@@ -74,13 +78,13 @@ def audit_ledger(
                 f"site {site!r} has spent ε = {cost:.4g} at δ = {delta:g}, more than its budget of "
                 f"{budget:g}"
             )
-    # What an attack can be run on comes first.
-    order = sorted(groups, key=lambda g: list(AUDITORS).index(g[0]))
+    evidence = evidence or Evidence()
     releases = []
-    for k, group in enumerate(order):
+    for k, (kind, sender) in enumerate(sorted(groups, key=lambda group: order.index(group[0]))):
         if progress is not None:
-            progress(f"{group[0]} of {group[1]}", k / len(order))
-        releases.append(AUDITORS[group[0]](groups[group], evidence or Evidence()))
+            progress(f"{kind} of {sender}", k / len(groups))
+        auditor: Auditor = AUDITORS.load(kind)
+        releases.append(auditor(groups[kind, sender], evidence.releases(kind, sender), evidence))
     return Audit(
         title=title,
         releases=tuple(releases),

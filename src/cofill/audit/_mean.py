@@ -28,11 +28,12 @@ from cofill.attack import (
     make_mean_attack,
     share_leak,
 )
-from cofill.audit._audit import Audit, Curve
+from cofill.audit._audit import Audit
 from cofill.audit._bound import CONFIDENCE
 from cofill.audit._mechanism import prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
+from cofill.pages import Curve
 from cofill.privacy import Bounds, Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
 __all__ = ["MeanAuditSettings", "audit_mean"]
@@ -104,10 +105,10 @@ class MeanAuditSettings:
         self, noise: str, bounds: Bounds, strength: float | int | None = None
     ) -> MeanDefence:
         """Return a mechanism at the settings' strength, or at another."""
-        own = self.per_coordinate if noise == _PER_COORDINATE else self.epsilon
+        usual = self.per_coordinate if noise == _PER_COORDINATE else self.epsilon
         delta = 0.0 if noise == "laplace" else self.delta
         chosen: Any = noise
-        return MeanDefence(bounds, own if strength is None else strength, delta, chosen)
+        return MeanDefence(bounds, usual if strength is None else strength, delta, chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ def audit_mean(
     records
         One row a person, which the attacker has.
     labels
-        Who belongs to the class, which he wants to know.
+        Who belongs to the class, which they want to know.
     bounds
         Public bounds of a record, never taken from the records.
     contributed
@@ -238,7 +239,7 @@ def _case(
     if (truth & inside).sum() < 2:
         raise DataError(
             "at least 2 people of the class must contribute to the mean, got "
-            f"{int((truth & inside).sum())}; the mean of one person is his record"
+            f"{int((truth & inside).sum())}; the mean of one person is their record"
         )
     units = bounds.in_units(rows)
     check_varied("records within the bounds", units)
@@ -287,7 +288,7 @@ def _leaks(case: _Case, right: Bool[np.ndarray, " people"]) -> tuple[Leak, ...]:
         "share, guesses who belongs to the class"
     )
     facts: dict[str, Any] = {"threat": threat, "figure": "accuracy", "floor": case.floor}
-    others = hits["out"][0] / hits["out"][1]
+    share_of_others = hits["out"][0] / hits["out"][1]
     ceiling = {k: max(case.ceiling, hits[k][0] / hits[k][1]) for k in hits}
     return (
         share_leak(
@@ -295,7 +296,7 @@ def _leaks(case: _Case, right: Bool[np.ndarray, " people"]) -> tuple[Leak, ...]:
             **facts,
             name="labels from the mean, contributors",
             scope="individual",
-            control=others,
+            control=share_of_others,
             ceiling=ceiling["in"],
             gain=(ends["in"][0] - ends["out"][1], ends["in"][1] - ends["out"][0]),
             sizes={"contributors": hits["in"][1]},

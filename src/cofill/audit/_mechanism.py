@@ -1,8 +1,8 @@
 """Telling two neighbours apart by a noisy mean: what a mechanism's ε is at least.
 
-The attacker knows everybody's record but one, and that it is one of two at opposite corners of the
-public bounds: the worst case that a guarantee must cover. He sees what the mechanism releases, and
-goes by the likelihood ratio, which no test beats.
+Attackers know everybody's record but one, and that it is one of two at opposite corners of the
+public bounds: the worst case that a guarantee must cover. They see what the mechanism releases, and
+go by the likelihood ratio, which no test beats.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ def prove_epsilon(
     centres = [defence.bounds.clip(d).mean(axis=0) for d in data]
     scale = defence.release(data[0], sender="a", receiver="b", rng=seed).scale
     scores = []
-    for which, own in enumerate(data):
+    for which, rows_with in enumerate(data):
         rng = np.random.default_rng([seed, which, 0xD157])
         size = max(1, _NUMBERS // width)
         parts = [
-            _ratio(defence, defence.draws(own, min(size, draws - at), rng=rng), centres, scale)
+            _ratio(
+                defence, defence.draws(rows_with, min(size, draws - at), rng=rng), centres, scale
+            )
             for at in range(0, draws, size)
         ]
         scores.append(np.concatenate(parts))
@@ -94,7 +96,7 @@ def _ratio(
     scale: Float[np.ndarray, " features"],
 ) -> Float[np.ndarray, " draws"]:
     """Return the logarithm of the likelihood ratio of the first neighbour against the second."""
-    there, gone = ((means - centre) / scale for centre in centres)
+    first, second = ((means - centre) / scale for centre in centres)
     if defence.noise == "gaussian":
-        return ((gone**2 - there**2) / 2).sum(axis=1)
-    return (np.abs(gone) - np.abs(there)).sum(axis=1)
+        return ((second**2 - first**2) / 2).sum(axis=1)
+    return (np.abs(second) - np.abs(first)).sum(axis=1)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from cofill.attack import Leak
-from cofill.audit._audit import Audit, Curve, shown
+from cofill.audit._audit import Audit, shown
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, advantage, is_judged, level_of
+from cofill.audit._verdict import SCALE_WORDS, advantage, is_judged, level_of
 from cofill.metrics import versions
 from cofill.pages import (
+    VERDICT_TONES,
     Cell,
-    Line,
     Page,
     Part,
     Section,
     badge,
     bars,
     bullets,
-    columns,
     details,
+    draw_curves,
     join,
     key_figures,
-    lines,
     note,
     paragraph,
     plot,
@@ -34,29 +33,20 @@ from cofill.pages import (
 
 __all__ = ["page_of"]
 
-_TONES: Mapping[Verdict, str] = {
-    "nothing about a person": "good",
-    "not attacked": "plain",
-    "none seen": "good",
-    "small": "plain",
-    "considerable": "warn",
-    "near-total": "bad",
-}
 _HINTS = {
     "floor": "the figure of somebody who guesses",
-    "control": "the figure of the same attacker without the release, by what he has anyway",
+    "control": "the figure of the same attacker without the release, by what they have anyway",
     "attack": "the figure reached with the release",
     "95 % interval": "of the attack's figure, over people",
     "ceiling": "what nobody should exceed",
     "leak about individuals": "what the release itself tells of a person",
-    "inference about people": "what is true of people like him, there or not",
+    "inference about people": "what is true of people like these, there or not",
     "claimed": "the guarantee as stated",
     "proved": "no smaller ε is true, at the confidence stated below",
 }
 
 
 _MOST_BARS = 12  # releases, beyond which a picture shows each kind's worst
-_WINDOW = 6  # times the goal's cost, beyond which lines leave the picture
 
 
 def page_of(audit: Audit) -> str:
@@ -73,8 +63,8 @@ def page_of(audit: Audit) -> str:
     """
     sections = [_summary(audit), _releases(audit)]
     if audit.curves:
-        sections.append(_curves(audit.curves))
-    sections += [_reading(audit), _made(audit)]
+        sections.append(Section("What a defence costs", draw_curves(audit.curves)))
+    sections += [_reading(audit), _settings(audit)]
     return Page(
         f"Audit: {audit.title}", "What an attacker gets from what is released", sections
     ).html()
@@ -108,11 +98,11 @@ def _summary(audit: Audit) -> Section:
     for r in audit.releases:
         if r.personal:
             advised.setdefault((r.kind, r.change), []).append(r.sender)
-    told = [
+    changes = [
         join(strong(f"{kind} from {', '.join(dict.fromkeys(names))}: "), change)
         for (kind, change), names in advised.items()
     ]
-    parts += [paragraph(strong("What to change")), bullets(told)] if told else []
+    parts += [paragraph(strong("What to change")), bullets(changes)] if changes else []
     if audit.spent:
         spent = [
             f"{site}: ε = {shown(cost)} at δ = {delta:g}"
@@ -174,10 +164,10 @@ def _fewer(
     if len(judged) <= _MOST_BARS:
         return judged, {}
     by: dict[str, list[tuple[AuditedRelease, Leak]]] = {}
-    for one in judged:
-        by.setdefault(one[0].kind, []).append(one)
-    worst = [max(some, key=lambda one: advantage(one[1])) for some in by.values()]
-    return worst, {kind: f" (worst of {len(some)})" for kind, some in by.items() if len(some) > 1}
+    for pair in judged:
+        by.setdefault(pair[0].kind, []).append(pair)
+    worst = [max(pairs, key=lambda pair: advantage(pair[1])) for pairs in by.values()]
+    return worst, {kind: f" (worst of {len(all_)})" for kind, all_ in by.items() if len(all_) > 1}
 
 
 def _release(release: AuditedRelease) -> Markup:
@@ -257,118 +247,15 @@ def _alike(release: AuditedRelease) -> Markup:
     k = release.anonymity[0].k
     rows: list[list[Cell]] = [
         [
-            "as released" if one.step == 0 else f"to {one.step:g} standard deviations",
-            one.groups,
-            one.smallest,
-            f"{100 * one.share_below:.1f} %",
+            "as released" if rounded.step == 0 else f"to {rounded.step:g} standard deviations",
+            rounded.groups,
+            rounded.smallest,
+            f"{100 * rounded.share_below:.1f} %",
         ]
-        for one in release.anonymity
+        for rounded in release.anonymity
     ]
     header = ["values rounded", "groups", "smallest group", f"people in groups below {k}"]
     return table_html(header, rows, caption="How many people look alike (k-anonymity)")
-
-
-def _curves(curves: Sequence[Curve]) -> Section:
-    """Draw curves of one leak and utility together."""
-    groups: dict[tuple[str, str], list[Curve]] = {}
-    for curve in curves:
-        groups.setdefault((curve.leak_name, curve.utility_name), []).append(curve)
-    parts: list[Part] = []
-    for some in groups.values():
-        parts.append(_over_strength(some) if some[0].goal is None else _trade_off(some))
-        parts.append(details("The figures as a table", _points(some)))
-        parts += [note(words) for words in dict.fromkeys(w for c in some for w in c.notes)]
-    return Section("What a defence costs", parts)
-
-
-def _over_strength(some: Sequence[Curve]) -> Markup:
-    """Draw leak and utility over the strength of defences of one scale."""
-    leak, utility = some[0].leak_name, some[0].utility_name
-    axis = " / ".join(dict.fromkeys(c.strength for c in some))
-    left = {c.name: Line(c.x, c.leak, c.low or None, c.high or None, marks=True) for c in some}
-    right = {c.name: Line(c.x, c.utility, marks=True) for c in some}
-    log = all(x > 0 for c in some for x in c.x)
-    floor = next((c.floor for c in some if c.floor is not None), None)
-    return columns(
-        plot(
-            lines(left, x_axis=axis, y_axis=leak, log_x=log, line_at=floor),
-            "Leak over the strength of the defence; the dotted line is the floor.",
-            f"{leak} over {axis}",
-        ),
-        plot(
-            lines(right, x_axis=axis, y_axis=utility, log_x=log, log_y=_is_wide(some)),
-            "Utility over the strength"
-            + ("; lower is better." if some[0].utility_is_error else "; higher is better."),
-            f"{utility} over {axis}",
-        ),
-    )
-
-
-def _trade_off(some: Sequence[Curve]) -> Markup:
-    """Draw leak against utility, a line a defence, each beginning where there is none."""
-    series: dict[str, Line] = {}
-    words: dict[str, list[str]] = {}
-    for c in some:
-        start = [] if c.without is None else [c.without]
-        points = [*start, *zip(c.leak, c.utility, strict=True)]
-        series[c.name] = Line([u for _, u in points], [leak for leak, _ in points], marks=True)
-        names = c.labels or tuple(f"{c.strength}: {x:g}" for x in c.x)
-        words[c.name] = ["without a defence"] * len(start) + list(names)
-    figure = lines(series, x_axis=some[0].utility_name, y_axis=some[0].leak_name)
-    for trace, own in zip(figure["data"], words.values(), strict=True):
-        trace["text"] = own
-        trace["hovertemplate"] = "%{text}: leak %{y:.2f}, cost %{x:.3~g}<extra></extra>"
-    leak, cost = some[0].goal or (0, 0)
-    costs = [*(x for c in some for x in c.utility), 0.0]
-    left, right = min(costs), max(costs)
-    edges = [left - 0.2 * cost, min(right, _WINDOW * cost) + 0.2 * cost]
-    figure["layout"]["xaxis"] |= {"range": edges}
-    figure["layout"]["xaxis"].pop("dtick", None)
-    figure["layout"]["yaxis"] |= {"range": [0, 1.02]}
-    figure["layout"]["height"] = 460
-    corner = {"x0": edges[0], "x1": cost, "y0": 0, "y1": leak}
-    line = {"color": "--good", "width": 1.5, "dash": "dot"}
-    figure["layout"]["shapes"] = [
-        {"type": "rect", **corner, "fillcolor": "--good", "opacity": 0.2, "line": line}
-    ]
-    figure["layout"]["annotations"] = [
-        {"x": (edges[0] + cost) / 2, "y": leak / 2, "text": "goal", "showarrow": False}
-    ]
-    beyond = " Lines that leave the picture go on in the table." if right > edges[1] else ""
-    return plot(
-        figure,
-        "Leak against what the defence costs: each line joins the strengths of a defence, weakest "
-        f"first; further down and further left is better. The goal is the corner below {leak:g} "
-        f"and left of {cost:g}.{beyond}",
-        f"{some[0].leak_name} against {some[0].utility_name}",
-    )
-
-
-def _points(some: Sequence[Curve]) -> Markup:
-    """Return every point of curves as a table."""
-    worst = any(c.worst for c in some)
-    header = ["defence", "strength", "", some[0].leak_name, "worst", some[0].utility_name]
-    rows: list[list[Cell]] = [
-        [
-            c.name,
-            float(x),
-            c.labels[k] if c.labels else "",
-            float(c.leak[k]),
-            float(c.worst[k]) if c.worst else "–",
-            float(c.utility[k]),
-        ]
-        for c in some
-        for k, x in enumerate(c.x)
-    ]
-    if not worst:
-        header, rows = [*header[:4], header[5]], [[*row[:4], row[5]] for row in rows]
-    return table_html(header, rows, hints={"worst": "the same of the view that leaks most"})
-
-
-def _is_wide(curves: Sequence[Curve]) -> bool:
-    """Whether a utility goes over more than two powers of ten."""
-    every = [value for curve in curves for value in curve.utility]
-    return min(every) > 0 and max(every) > 100 * min(every)
 
 
 def _reading(audit: Audit) -> Section:
@@ -377,7 +264,7 @@ def _reading(audit: Audit) -> Section:
         "release. Attack: with it. Ceiling: what nobody should exceed. Larger is always a larger "
         "leak.",
         "A leak about individuals comes from the release itself; inference about a population is "
-        "what is true of people like somebody, whether he is in the data or not, and no noise "
+        "what is true of people like somebody, whether they are in the data or not, and no noise "
         "that keeps the release useful takes it back.",
         "The claimed ε is what somebody states, the proved one a lower bound from an attack's "
         "success with Clopper–Pearson ends. A proved ε above the claimed one refutes the claim; "
@@ -386,16 +273,11 @@ def _reading(audit: Audit) -> Section:
     return Section("How to read this", [note(SCALE_WORDS), bullets(words)])
 
 
-def _made(audit: Audit) -> Section:
+def _settings(audit: Audit) -> Section:
     rows: list[list[Cell]] = [[name, str(value)] for name, value in audit.settings.items()]
     rows.extend([name, version] for name, version in versions().items())
     rows.append(["duration", f"{audit.duration_s:.1f} s"])
     return Section("How it was made", [table_html(["setting", "value"], rows)])
-
-
-def _verdict(verdict: Verdict) -> Markup:
-    tone: object = _TONES[verdict]
-    return badge(verdict, tone)  # pyright: ignore[reportArgumentType]
 
 
 def _has(release: AuditedRelease, scope: str) -> bool:
@@ -419,3 +301,7 @@ def _distinct(names: Sequence[str], longer: Sequence[str]) -> list[str]:
         name if names.count(name) == 1 else more for name, more in zip(names, longer, strict=True)
     ]
     return [name if first.count(name) == 1 else f"{name} ({k + 1})" for k, name in enumerate(first)]
+
+
+def _verdict(verdict: str) -> Markup:
+    return badge(verdict, VERDICT_TONES.get(verdict, "plain"))

@@ -125,18 +125,16 @@ class AuditedRelease:
     @property
     def individual(self) -> Verdict:
         """How much the release itself tells of a person."""
-        found = verdict_of(self.leaks, "individual")
-        if found is not None:
-            return found
-        return "not attacked" if self.personal else "nothing about a person"
+        return self._verdict("individual")
 
     @property
     def population(self) -> Verdict:
         """How much it tells of anybody, there or not, because it tells what people are like."""
-        found = verdict_of(self.leaks, "population")
-        if found is not None:
-            return found
-        return "not attacked" if self.personal else "nothing about a person"
+        return self._verdict("population")
+
+    def _verdict(self, scope: str) -> Verdict:
+        unattacked = "not attacked" if self.personal else "nothing about a person"
+        return verdict_of(self.leaks, scope) or unattacked
 
     @property
     def refuted(self) -> bool:
@@ -154,8 +152,8 @@ class AuditedRelease:
         judged = [leak for leak in self.leaks if leak.scope == "individual" and is_judged(leak)]
         if not judged:
             return None
-        there = [leak for leak in judged if level_of(leak) == self.individual]
-        return max(there, key=advantage)
+        worst_leaks = [leak for leak in judged if level_of(leak) == self.individual]
+        return max(worst_leaks, key=advantage)
 
     @property
     def change(self) -> str:

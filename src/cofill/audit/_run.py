@@ -1,8 +1,11 @@
-"""An audit of a finished run's folder: of a completion, the demo, or a federation."""
+"""An audit of a finished run's folder: of a completion, the demo, or a federation.
+
+What is attacked are the releases that the run kept as they left (`SentLog`). A run that kept none
+is audited by its ledger alone, and the page says what was therefore not attacked.
+"""
 
 from __future__ import annotations
 
-import json
 import time
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,36 +16,56 @@ from typing import Any
 from cofill.attack import share_leak
 from cofill.audit._audit import Audit
 from cofill.audit._codes import CodeAuditSettings
-from cofill.audit._evidence import evidence_of
+from cofill.audit._evidence import Evidence, read_evidence, start_row_sites
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
-from cofill.audit._update import UpdateAuditSettings
-from cofill.completion import METHODS, make, silent
-from cofill.cooperate import CooperativeReconstruction, settings_from_json
+from cofill.completion import METHODS, CompletionFolder, make, silent
 from cofill.errors import CofillError, DataError, StoreError
-from cofill.privacy import Ledger
-from cofill.views import Source, View, is_url, read_views
+from cofill.federate import FederatedCompletion, FederatedProtocol
+from cofill.privacy import Ledger, SentLog
+from cofill.protocol import FederationFolder, Membership, PartyFolder
+from cofill.views import ColumnRules, MultiView, Source, View, is_url, read_view
 
 __all__ = ["audit_run"]
 
 ReportProgress = Callable[[str, float], None]
-_MADE_ANEW = (
-    "the run kept no ledger: what it released was made anew as far as the first codes; questions "
-    "about people whom a site lacks, and the answers, are of the same types"
-)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Where a view's rows are, and how they are read."""
+
+    source: str
+    id: str
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    id_type: str | None = None
+    image: tuple[int, ...] | None = None
+
+    def read(self, name: str) -> View:
+        rules = ColumnRules(dict(self.kinds), self.ignore, self.id_type)
+        # A completion's rules are about all of its views together.
+        return read_view(
+            name, self.source, id=self.id, rules=rules, image=self.image, is_only_view=False
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What a run's folder tells: its ledgers, where its rows are, how it was run."""
+    """What a run's folder holds: ledgers, what was sent, and where the rows are, by site and view.
+
+    ``row_protocol`` makes the protocol of sites that hold the same views, from their members.
+    """
 
     title: str
-    ledgers: tuple[Ledger, ...]
-    sources: Mapping[str, Mapping[str, Any]]
-    estimator: CooperativeReconstruction | None
-    pooled: str = ""
-    alone: str = ""
-    notes: tuple[str, ...] = field(default=())
+    ledgers: tuple[Ledger, ...] = ()
+    logs: tuple[SentLog, ...] = ()
+    received: tuple[SentLog, ...] = ()
+    tables: Mapping[str, Mapping[str, _Table]] = field(default_factory=dict)
+    row_protocol: Callable[[Membership], FederatedProtocol] | None = None
+    deal: Callable[[MultiView], Mapping[str, MultiView]] | None = None
+    without_ledger: AuditedRelease | None = None
+    notes: tuple[str, ...] = ()
 
 
 def audit_run(
@@ -52,7 +75,6 @@ def audit_run(
     attribute: tuple[str, str] | None = None,
     budget: float | int | None = None,
     codes: CodeAuditSettings | None = None,
-    updates: UpdateAuditSettings | None = None,
     progress: ReportProgress | None = None,
 ) -> Audit:
     """Audit a finished run as the owner of its rows.
@@ -68,10 +90,10 @@ def audit_run(
         A view and a column of it, to be inferred from codes.
     budget
         ε that every site may have spent.
-    codes, updates
-        How to attack.
+    codes
+        How to attack codes.
     progress
-        Told what is attacked.
+        Called with what is attacked and the share done.
 
     Raises
     ------
@@ -80,30 +102,18 @@ def audit_run(
     """
     started = time.perf_counter()
     report_progress = progress or silent
-    run = _read(Path(folder))
+    run = _read_run(Path(folder))
     report_progress("read", 0.0)
-    if run.pooled or run.alone:
-        audit = Audit(title=run.title, releases=(_without_ledger(run),))
+    if run.without_ledger is not None:
+        audit = Audit(title=run.title, releases=(run.without_ledger,), notes=run.notes)
     else:
-        found, missing = _rows(run, dict(views or {}))
-        report_progress("train encoders", 0.0)
-        evidence = evidence_of(
-            found,
-            run.estimator,
-            missing=missing,
-            codes=codes,
-            updates=updates,
-            attribute=attribute,
-        )
-        ledgers = run.ledgers or (evidence.ledger,)
-        if not any(len(ledger) for ledger in ledgers):
-            why = "; ".join(missing.values()) or "no two views share an individual"
-            raise DataError(f"{folder} keeps no ledger, and it cannot be made anew: {why}")
+        if not any(len(ledger) for ledger in run.ledgers):
+            raise DataError(f"{folder} keeps no ledger of what left: there is nothing to audit")
+        evidence = _evidence(run, dict(views or {}), codes or CodeAuditSettings(), attribute)
         audit = audit_ledger(
-            ledgers, evidence, title=run.title, budget=budget, progress=report_progress
+            run.ledgers, evidence, title=run.title, budget=budget, progress=report_progress
         )
-        made = () if run.ledgers else (_MADE_ANEW,)
-        audit = replace(audit, notes=(*run.notes, *made, *missing.values()))
+        audit = replace(audit, notes=(*run.notes, *evidence.missing.values()))
     return replace(
         audit,
         settings={**audit.settings, "audit": "run", "folder": str(folder)},
@@ -111,17 +121,138 @@ def audit_run(
     )
 
 
-def _without_ledger(run: _Run) -> AuditedRelease:
+# --- evidence -------------------------------------------------------------------------------------
+
+
+def _evidence(
+    run: _Run,
+    moved: Mapping[str, str],
+    codes: CodeAuditSettings,
+    attribute: tuple[str, str] | None,
+) -> Evidence:
+    names = {view for tables in run.tables.values() for view in tables}
+    unknown = sorted(set(moved) - names) if names else []
+    if unknown:
+        raise DataError(f"the run has no view {unknown[0]!r}; it has {', '.join(sorted(names))}")
+    held: dict[str, dict[str, View]] = {}
+    missing: dict[str, str] = {}
+    for site, tables in run.tables.items():
+        for name, table in tables.items():
+            table = replace(table, source=moved.get(name, table.source))
+            try:
+                held.setdefault(site, {})[name] = table.read(name)
+            except CofillError:
+                missing[name] = missing[site] = (
+                    f"the rows of view {name!r} cannot be read from {Source(table.source).label}; "
+                    f"give them by --view {name}=SOURCE to have its releases attacked"
+                )
+    if run.deal is not None and not missing:
+        (views,) = held.values()
+        held = {site: dict(dealt) for site, dealt in run.deal(MultiView(views)).items()}
+    counts: dict[str, int] = {}
+    for views in held.values():
+        for name in views:
+            counts[name] = counts.get(name, 0) + 1
+    single = {n: v for views in held.values() for n, v in views.items() if counts[n] == 1}
+    return read_evidence(
+        run.logs,
+        received=run.received,
+        views=single,
+        held=held,
+        row_sites={} if missing or run.row_protocol is None else _row_sites(run.row_protocol, held),
+        missing=missing,
+        codes=codes,
+        attribute=attribute,
+    )
+
+
+def _row_sites(
+    make_protocol: Callable[[Membership], FederatedProtocol],
+    held: Mapping[str, Mapping[str, View]],
+) -> dict[str, Any]:
+    site_views = {site: tuple(views) for site, views in held.items()}
+    shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))
+    return start_row_sites(make_protocol(Membership(site_views, shared)), held)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def _read_run(folder: Path) -> _Run:
+    if not folder.is_dir():
+        raise DataError(f"{folder} must be the folder of a finished run, got no such folder")
+    if CompletionFolder(folder).record.is_file():
+        return _read_completion(CompletionFolder(folder))
+    completed = CompletionFolder(folder / "completed")
+    if completed.record.is_file():
+        run = _read_completion(completed)
+        return replace(run, notes=(*run.notes, *_other_ledgers(folder)))
+    if FederationFolder(folder).site_names:
+        return _read_federation(FederationFolder(folder))
+    for party in (PartyFolder(folder / "cofill"), PartyFolder(folder)):
+        if party.ledger.is_file():
+            return _read_party(party)
+    raise DataError(
+        f"{folder} must hold completion.json (of cofill complete or demo) or a ledger (of a "
+        "federation or a site's kit), got neither"
+    )
+
+
+def _other_ledgers(folder: Path) -> list[str]:
+    """Name ledgers of other runs in the folder, so that none is left out in silence."""
+    ledgers = [p for p in sorted(folder.glob("*/ledger.jsonl")) if p.parent.name != "completed"]
+    return [
+        f"{path} is the ledger of another run, which is not audited here; of a demo, its own audit "
+        f"covers it, and else: cofill audit run {path.parent}"
+        for path in ledgers
+    ]
+
+
+def _read_completion(folder: CompletionFolder) -> _Run:
+    record = folder.read_record()
+    try:
+        job = record["settings"]
+        method, seed, settings = str(job["method"]), job["seed"], job["settings"]
+        rules = {k: job[k] for k in ("id", "kinds", "id_type")} | {"ignore": tuple(job["ignore"])}
+        tables = {
+            name: {name: _Table(_locate(str(source), folder.path), **rules)}
+            for name, source in job["sources"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{folder.record} is no record of a completion ({type(error).__name__})"
+        ) from None
+    title = f"Completion by {method}"
+    if METHODS.find(method).facts["pools_rows"] or method == "mean":
+        return _Run(title, without_ledger=_without_ledger(method))
+    run = _Run(
+        title,
+        ledgers=(Ledger.load(folder.ledger),) if folder.ledger.is_file() else (),
+        logs=(folder.sent,) if folder.sent.exists else (),
+        tables=tables,
+    )
+    if method == FederatedCompletion.name:
+        estimator = make(method, **settings).set_params(seed=seed)
+        merged = {"": {name: t for views in tables.values() for name, t in views.items()}}
+        return replace(run, tables=merged, row_protocol=estimator.protocol, deal=estimator.deal)
+    return run
+
+
+def _without_ledger(method: str) -> AuditedRelease:
+    """Return the audited release of a method without sites: all rows, or nothing."""
     facts: dict[str, Any] = {"kind": "rows", "sender": "every owner", "receiver": "one place"}
-    if run.alone:
+    if method == "mean":
         return AuditedRelease(
-            **facts, what="nothing", personal=False, reason=f"{run.alone}: nothing leaves its owner"
+            **facts,
+            what="nothing",
+            personal=False,
+            reason="each view is completed by itself: nothing leaves its owner",
         )
     leak = share_leak(
         1,
         1,
         name="rows are pooled",
-        threat=f"whoever runs {run.pooled} has all rows in one place",
+        threat=f"whoever runs {method} has all rows in one place",
         figure="share of rows given away",
         scope="individual",
         floor=0.0,
@@ -130,146 +261,68 @@ def _without_ledger(run: _Run) -> AuditedRelease:
     return AuditedRelease(**facts, what="all rows", leaks=(replace(leak, interval=(1.0, 1.0)),))
 
 
-# --- what lies in folders -------------------------------------------------------------------------
-
-
-def _read(folder: Path) -> _Run:
-    if not folder.is_dir():
-        raise DataError(f"{folder} must be the folder of a finished run, got no such folder")
-    if (folder / "completion.json").is_file():
-        return _completion(folder)
-    if (folder / "completed" / "completion.json").is_file():
-        found = _completion(folder / "completed")
-        return replace(found, notes=(*found.notes, *_beside(folder)))
-    if any(folder.glob("kits/sites/*/cofill/ledger.jsonl")):
-        return _federation(folder)
-    for path in (folder / "cofill" / "ledger.jsonl", folder / "ledger.jsonl"):
-        if path.is_file():
-            return _Run("One site's ledger", (Ledger.load(path),), {}, None)
-    raise DataError(
-        f"{folder} must hold completion.json (of cofill complete or demo) or a ledger (of a "
-        "federation or a site's kit), got neither"
-    )
-
-
-def _beside(folder: Path) -> list[str]:
-    """Name ledgers of other runs in the folder, so that none is left out in silence."""
-    others = [p for p in sorted(folder.glob("*/ledger.jsonl")) if p.parent.name != "completed"]
-    return [
-        f"{path} is the ledger of another run, which is not audited here; of a demo, its own audit "
-        f"covers it, and else: cofill audit run {path.parent}"
-        for path in others
-    ]
-
-
-def _completion(folder: Path) -> _Run:
-    facts = _json(folder / "completion.json")
-    try:
-        given, method = facts["settings"], str(facts["settings"]["method"])
-        common = {k: given[k] for k in ("id", "kinds", "ignore", "id_type")}
-        sources = {
-            name: {"source": _found(str(source), folder), **common}
-            for name, source in given["sources"].items()
-        }
-        settings, seed = given["settings"], given["seed"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(
-            f"{folder / 'completion.json'} is no record of a completion ({type(error).__name__})"
-        ) from None
-    title = f"Completion by {method}"
-    ledger = folder / "ledger.jsonl"
-    ledgers = (Ledger.load(ledger),) if ledger.is_file() else ()
-    if METHODS.find(method).facts["pools_rows"]:
-        return _Run(title, (), sources, None, pooled=method)
-    if method == "mean":
-        return _Run(title, (), sources, None, alone="each view is completed by itself")
-    estimator = make(method, **settings_from_json(settings))
-    if isinstance(estimator, CooperativeReconstruction):
-        return _Run(title, ledgers, sources, estimator.set_params(seed=seed))
-    return _Run(title, ledgers, sources, None)
-
-
-def _found(source: str, folder: Path) -> str:
-    """Return a source, or where it lies if the tree was moved or is seen from elsewhere."""
+def _locate(source: str, folder: Path) -> str:
+    """Return a source, or where it is if the tree was moved or is seen from elsewhere."""
     if is_url(source) or Path(source).exists():
         return source
     parts = Path(source).parts
-    for keep in range(1, len(parts)):
-        moved = folder.parent.joinpath(*parts[-keep:])
+    for length in range(1, len(parts)):
+        moved = folder.parent.joinpath(*parts[-length:])
         if moved.is_file():
             return str(moved)
     return source
 
 
-def _federation(folder: Path) -> _Run:
-    ledgers = tuple(Ledger.load(p) for p in sorted(folder.glob("kits/sites/*/cofill/ledger.jsonl")))
-    kits = [_json(p) for p in sorted(folder.glob("kits/sites/*/cofill/kit.json"))]
-    id_type = kits[0].get("federation", {}).get("id_type") if kits else None
-    sources: dict[str, dict[str, Any]] = {}
-    order: list[str] = []
-    for kit in kits[:1]:
-        order = [v for site in kit["federation"]["sites"] for v in site["views"]]
-    for path in sorted(folder.glob("sites/*/site.toml")):
-        for name, view in _toml(path).get("views", {}).items():
-            source = view["source"]
-            where = source if is_url(source) else str(path.parent / source)
-            label = name if name not in sources else f"{path.parent.name}/{name}"
-            sources[label] = {
-                "source": where,
-                "id": view["id"],
-                "kinds": view.get("kinds", {}),
-                "ignore": tuple(view.get("ignore", ())),
-                "id_type": id_type,
-            }
-    listed = {name: sources[name] for name in order if name in sources} | sources
-    outcome = folder / "metrics.json"
-    notes: tuple[str, ...] = ()
-    settings: dict[str, Any] = {}
-    experiment = "cooperate"
-    if outcome.is_file():
-        told = _json(outcome)
-        experiment, settings = told.get("experiment", experiment), dict(told.get("settings", {}))
-    else:
-        notes = ("the run's settings are not in the folder: the usual ones were taken",)
-    estimator = None
-    if experiment == "cooperate":
-        settings.pop("alignment", None)
-        estimator = CooperativeReconstruction(**settings_from_json(settings))
-    return _Run(f"Federation, {experiment}", ledgers, listed, estimator, notes=notes)
+def _read_party(party: PartyFolder) -> _Run:
+    """Return a site's ledger and what it sent in its last run; its rows are not in its kit."""
+    runs = [run for run in party.all_runs() if run.sent.exists]
+    return _Run(
+        "One site's ledger",
+        ledgers=(Ledger.load(party.ledger),),
+        logs=tuple(run.sent for run in runs[-1:]),
+        received=tuple(run.received for run in runs[-1:]),
+    )
 
 
-def _rows(run: _Run, instead: dict[str, str]) -> tuple[dict[str, View], dict[str, str]]:
-    """Return the rows that are still there, and a sentence for each view whose are not."""
-    unknown = sorted(set(instead) - set(run.sources)) if run.sources else []
-    if unknown:
-        raise DataError(f"the run has no view {unknown[0]!r}; it has {', '.join(run.sources)}")
-    found: dict[str, View] = {}
-    missing: dict[str, str] = {}
-    for name, given in run.sources.items():
-        rest = {k: v for k, v in given.items() if k != "source"}
-        source = str(instead.get(name, given["source"]))
-        try:
-            found[name] = read_views({name: source}, **rest)[name]
-        except CofillError:
-            missing[name] = (
-                f"the rows of view {name!r} cannot be read from {Source(source).label}; give them "
-                f"by --view {name}=SOURCE to have its releases attacked"
+def _read_federation(folder: FederationFolder) -> _Run:
+    parties = {name: _read_party(folder.party(name)) for name in folder.site_names}
+    tables = {
+        name: _read_site_file(folder, name) for name in parties if folder.site_file(name).is_file()
+    }
+    run = _Run(
+        "Federation",
+        ledgers=tuple(ledger for party in parties.values() for ledger in party.ledgers),
+        logs=tuple(log for party in parties.values() for log in party.logs),
+        received=tuple(log for party in parties.values() for log in party.received),
+        tables=tables,
+    )
+    if not folder.metrics.is_file():
+        note = "the run's settings are not in the folder: updates cannot be attacked without them"
+        return replace(run, notes=(note,))
+    metrics = folder.read_metrics()
+    experiment, settings = metrics.get("experiment"), dict(metrics.get("settings", {}))
+    row_protocol = None
+    if experiment == FederatedProtocol.name:
+        row_protocol = lambda members: FederatedProtocol.from_settings(settings, members)  # noqa: E731
+    return replace(run, title=f"Federation, {experiment}", row_protocol=row_protocol)
+
+
+def _read_site_file(folder: FederationFolder, site: str) -> dict[str, _Table]:
+    path = folder.site_file(site)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        views = content.get("views", {}).items()
+        id_type = folder.party(site).read_kit()["federation"].get("id_type")
+        return {
+            name: _Table(
+                view["source"] if is_url(view["source"]) else str(path.parent / view["source"]),
+                view["id"],
+                view.get("kinds", {}),
+                tuple(view.get("ignore", ())),
+                id_type,
+                tuple(view["image"]) if "image" in view else None,
             )
-    return found, missing
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise StoreError(f"{path} must be readable JSON of a run; run it again") from None
-    if not isinstance(found, dict):
-        raise StoreError(f"{path} must be a record of a run, got something else")
-    return found
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise StoreError(f"{path} must be a readable site.toml") from None
+            for name, view in views
+        }
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise StoreError(f"{path} must be a readable site.toml beside its kit") from None

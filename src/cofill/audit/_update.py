@@ -165,7 +165,7 @@ def inverted(
     rng = np.random.default_rng([settings.seed, 0x1F5])
     turn = rng.permutation(len(rows))
     half = len(rows) // 2
-    own, public = rows[turn[:half]], rows[turn[half:]]
+    site_rows, public = rows[turn[:half]], rows[turn[half:]]
     network = Autoencoder(
         (rows.shape[1], *settings.widths), key=jax.random.key(settings.seed), activation="tanh"
     )
@@ -195,19 +195,22 @@ def inverted(
                 f"rows must be at least {2 * sites * count} for {sites} sites of {count} rows, "
                 f"got {len(rows)}"
             )
-    made = []
+    releases = []
     for kind, what, local, sites, count, noised in chosen:
         shape = (settings.trials, sites, count)
         truth = np.stack(
-            [own[rng.permutation(len(own))[: sites * count]] for _ in range(settings.trials)]
+            [
+                site_rows[rng.permutation(len(site_rows))[: sites * count]]
+                for _ in range(settings.trials)
+            ]
         ).reshape(*shape, -1)
-        changes = np.stack([simulate_update(network, one, local) for one in truth])
+        changes = np.stack([simulate_update(network, site_trials, local) for site_trials in truth])
         if noised:
             changes = np.stack([noise.protect(np.asarray(c, np.float64), rng=rng) for c in changes])
         leaks = invert_updates(
             network, changes, truth, local=local, public=public, settings=settings.matching
         )
-        made.append(
+        releases.append(
             AuditedRelease(
                 kind=kind,
                 sender=sender,
@@ -220,7 +223,7 @@ def inverted(
                 notes=(str(promised),) if noised else (),
             )
         )
-    return made
+    return releases
 
 
 def members(
@@ -229,7 +232,7 @@ def members(
     """Return a network trained without and with differential privacy, attacked for members."""
     network = recipe(Autoencoder, (rows.shape[1], *settings.widths), activation="tanh")
     trained = len(rows) // 2  # each shadow network learns from half of the people
-    made = []
+    releases = []
     for private in (False, True):
         training = settings.training if not private else private_training(settings, trained)
         leaks = attack_training(
@@ -246,7 +249,7 @@ def members(
         if event is not None:
             cost = epsilon(event, settings.delta, neighbours="add or remove one")
             claim = Claim(epsilon=cost, delta=settings.delta, neighbours="add or remove one")
-        made.append(
+        releases.append(
             AuditedRelease(
                 kind="model",
                 sender=sender,
@@ -259,7 +262,7 @@ def members(
                 notes=("people count as independent in the proof, which training makes nearly so",),
             )
         )
-    return made
+    return releases
 
 
 def private_training(settings: UpdateAuditSettings, rows: int) -> TrainSettings:
@@ -270,13 +273,13 @@ def private_training(settings: UpdateAuditSettings, rows: int) -> TrainSettings:
     >>> private_training(UpdateAuditSettings(), 100).dp.clip_norm
     1.0
     """
-    given = settings.training
-    batch = min(given.batch_size or rows, rows)
-    steps = given.epochs * math.ceil(rows / batch)
+    training = settings.training
+    batch = min(training.batch_size or rows, rows)
+    steps = training.epochs * math.ceil(rows / batch)
     multiplier = noise_for(
         settings.epsilon, settings.delta, rate=batch / rows, steps=steps, rows=rows
     )
-    return replace(given, dp=DPSettings(float(settings.clip), multiplier))
+    return replace(training, dp=DPSettings(float(settings.clip), multiplier))
 
 
 def _proved(leaks: tuple[Leak, ...], delta: float | int) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from cofill.audit._audit import Curve
-from cofill.audit._code_trial import TradeOff, inferred_at, trade_off
+from cofill.audit._code_trial import TradeOff, least_inferred, weigh_defences
 from cofill.audit._view_settings import Family, ViewAuditSettings
-from cofill.audit._view_trial import NO_DEFENCE, Found
+from cofill.audit._view_trial import NO_DEFENCE, DefenceFigures
 from cofill.cooperate import CodeDefence
+from cofill.pages import Curve
 
 __all__ = ["choose", "curve_of", "limits"]
 
@@ -19,16 +19,18 @@ _GROWTH = "growth of the error of completed rows, %"
 
 
 def choose(
-    first: Mapping[str, Found],
-    second: Mapping[str, Found],
+    first: Mapping[str, DefenceFigures],
+    second: Mapping[str, DefenceFigures],
     defences: Mapping[str, CodeDefence],
     settings: ViewAuditSettings,
 ) -> tuple[dict[str, Any], str, str]:
     """Choose by the first half what is advised; tell what it comes to in the second."""
-    weighed = trade_off({n: f.point for n, f in first.items()}, settings.most_leak, settings.growth)
+    weighed = weigh_defences(
+        {n: f.point for n, f in first.items()}, settings.most_leak, settings.growth
+    )
     advised = weighed.within
-    there = second[weighed.best]
-    reached = there.leak < settings.most_leak and there.growth < settings.growth
+    best_figures = second[weighed.best]
+    reached = best_figures.leak < settings.most_leak and best_figures.growth < settings.growth
     choice = {
         "advised": advised,
         "defence": _changed(defences.get(advised, CodeDefence())),
@@ -37,7 +39,7 @@ def choose(
         "best": {
             "name": weighed.best,
             "defence": _changed(defences.get(weighed.best, CodeDefence())),
-            **_figures(there),
+            **_figures(best_figures),
         },
         "frontier": list(weighed.frontier),
     }
@@ -45,14 +47,14 @@ def choose(
     return choice, change, _conclusion(weighed, reached, first, second, settings)
 
 
-def _figures(found: Found) -> dict[str, Any]:
+def _figures(figures: DefenceFigures) -> dict[str, Any]:
     return {
-        "leak": found.leak,
-        "worst_leak": found.worst,
-        "leak_outside_pilot": found.outside,
-        "growth": found.growth,
-        "growth_interval": list(found.growth_ends),
-        "inferred": found.inferred,
+        "leak": figures.leak,
+        "worst_leak": figures.worst,
+        "leak_outside_pilot": figures.outside,
+        "growth": figures.growth,
+        "growth_interval": list(figures.growth_ends),
+        "inferred": figures.inferred,
     }
 
 
@@ -64,7 +66,7 @@ def _changed(defence: CodeDefence) -> dict[str, Any]:
 
 def _advice(
     advised: str,
-    second: Mapping[str, Found],
+    second: Mapping[str, DefenceFigures],
     defences: Mapping[str, CodeDefence],
     settings: ViewAuditSettings,
 ) -> str:
@@ -74,18 +76,18 @@ def _advice(
             f"No defence tried here leaks less at a growth of the error of at most {allowed}: "
             "send codes to fewer receivers and of fewer people, or accept a larger error."
         )
-    given = ", ".join(f"{k}={v!r}" for k, v in _changed(defences[advised]).items())
-    found = second[advised]
+    changes = ", ".join(f"{k}={v!r}" for k, v in _changed(defences[advised]).items())
+    figures = second[advised]
     pilot = defences[advised].pilot
     exposed = f", the {pilot} people of the pilot counted as without a defence" if pilot else ""
     beyond = (
         f"; that is above the {allowed} that was allowed, which it kept among those who chose it"
-        if found.growth > settings.growth
+        if figures.growth > settings.growth
         else ""
     )
     return (
-        f"Of the defences tried, CodeDefence({given}) leaks least at a growth of the error of at "
-        f"most {allowed}: {found.words}{exposed}, where without a defence it is R² "
+        f"Of the defences tried, CodeDefence({changes}) leaks least at a growth of the error of at "
+        f"most {allowed}: {figures.words}{exposed}, where without a defence it is R² "
         f"{second[NO_DEFENCE].leak:.2f}{beyond}."
     )
 
@@ -93,8 +95,8 @@ def _advice(
 def _conclusion(
     weighed: TradeOff,
     reached: bool,
-    first: Mapping[str, Found],
-    second: Mapping[str, Found],
+    first: Mapping[str, DefenceFigures],
+    second: Mapping[str, DefenceFigures],
     settings: ViewAuditSettings,
 ) -> str:
     goal = (
@@ -126,21 +128,22 @@ def limits(inferred: float, least: float | None, settings: ViewAuditSettings) ->
         What is asked.
     """
     growth = f"a growth of the error of {100 * settings.growth:g} %"
-    said = []
-    told = inferred_at(settings.growth, inferred)
-    if told >= settings.most_leak:
-        said.append(
+    sentences = []
+    inferred_then = least_inferred(settings.growth, inferred)
+    if inferred_then >= settings.most_leak:
+        sentences.append(
             "Whatever the codes are: what completes a row gives it away. Who has a person's codes "
             "from all views but one, and as many pairs as the parties learn from, completes that "
-            f"view's row as they do, without its code: at {growth} R² {told:.2f}. Against such a "
-            "receiver the goal is out of reach; the figures above are of one view's codes alone."
+            f"view's row as they do, without its code: at {growth} R² {inferred_then:.2f}. Against "
+            "such a receiver the goal is out of reach; the figures above are of one view's codes "
+            "alone."
         )
     if least is not None and least >= settings.most_leak:
-        said.append(
+        sentences.append(
             "Where regressions are linear, a receiver who puts all codes that it gets together "
             f"explains at least R² {least:.2f} of the rows behind them at {growth}."
         )
-    return said
+    return sentences
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -148,29 +151,29 @@ def limits(inferred: float, least: float | None, settings: ViewAuditSettings) ->
 
 def curve_of(
     family: Family,
-    found: Mapping[str, Found],
+    figures: Mapping[str, DefenceFigures],
     settings: ViewAuditSettings,
     notes: tuple[str, ...],
 ) -> Curve:
-    points = [found[name] for name in family.defences]
+    points = [figures[name] for name in family.defences]
     if any(defence.pilot for _, defence in family.defences.values()):
         notes = (
             *notes,
             f"where a pilot says what is needed, its people count as without a defence; without "
-            f"them the leaks are {', '.join(f'{one.outside:.2f}' for one in points)}",
+            f"them the leaks are {', '.join(f'{point.outside:.2f}' for point in points)}",
         )
-    plain = found[NO_DEFENCE]
+    plain = figures[NO_DEFENCE]
     return Curve(
         name=family.name,
         strength=family.strength,
         x=tuple(x for x, _ in family.defences.values()),
-        leak=tuple(one.leak for one in points),
+        leak=tuple(point.leak for point in points),
         leak_name=_LEAK,
-        utility=tuple(100 * one.growth for one in points),
+        utility=tuple(100 * point.growth for point in points),
         utility_name=_GROWTH,
-        low=tuple(one.ends[0] for one in points),
-        high=tuple(one.ends[1] for one in points),
-        worst=tuple(one.worst for one in points),
+        low=tuple(point.ends[0] for point in points),
+        high=tuple(point.ends[1] for point in points),
+        worst=tuple(point.worst for point in points),
         floor=0.0,
         without=(plain.leak, 100 * plain.growth),
         goal=(settings.most_leak, 100 * settings.growth),

@@ -107,7 +107,7 @@ class Family:
 
 
 def families_of(settings: ViewAuditSettings, pilot: int) -> list[Family]:
-    made = [
+    families = [
         Family(
             "narrower codes",
             "numbers in a code, as a share of the row's columns",
@@ -132,4 +132,4 @@ def families_of(settings: ViewAuditSettings, pilot: int) -> list[Family]:
             },
         ),
     ]
-    return [family for family in made if family.defences]
+    return [family for family in families if family.defences]

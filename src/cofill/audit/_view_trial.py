@@ -15,16 +15,16 @@ import numpy as np
 from cofill.attack import bootstrap_people, check_varied, percentile_interval
 from cofill.audit._anonymity import anonymity
 from cofill.audit._code_trial import (
-    Attacked,
-    Told,
+    AttackedCodes,
+    CodeRelease,
     attack_codes,
-    codes_sent,
-    completed_rows,
-    error_of,
+    code_widths,
+    complete_held_out,
+    completion_error,
     fit_defended,
-    inferred_by,
-    together,
-    widest,
+    inferred_share,
+    join_turns,
+    sent_codes,
 )
 from cofill.audit._held_out import HeldOut, hold_out
 from cofill.audit._release import AuditedRelease
@@ -33,7 +33,7 @@ from cofill.cooperate import CodeDefence
 from cofill.errors import DataError
 from cofill.views import Kind, MultiView
 
-__all__ = ["NO_DEFENCE", "Found", "Trial", "split_people", "whole_people"]
+__all__ = ["NO_DEFENCE", "DefenceFigures", "Trial", "keep_whole_people", "split_people"]
 
 NO_DEFENCE = "no defence"
 _ENOUGH = 200  # people held out, below which further parts of the people are held out in turn
@@ -42,7 +42,7 @@ _ENOUGH = 200  # people held out, below which further parts of the people are he
 # --- people ---------------------------------------------------------------------------------------
 
 
-def whole_people(views: MultiView, settings: ViewAuditSettings) -> tuple[MultiView, list[str]]:
+def keep_whole_people(views: MultiView, settings: ViewAuditSettings) -> tuple[MultiView, list[str]]:
     """Return the people of whom everything is known, and notes about the others."""
     if len(views) < 2:
         raise DataError(f"there must be at least 2 views, got {len(views)}; codes need a receiver")
@@ -106,7 +106,7 @@ def _require_numbers(views: MultiView, held: HeldOut) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class DefenceFigures:
     """What one defence came to in one half of the people.
 
     Leaks are over everybody whose code is sent: a pilot's people count as without a defence. What
@@ -149,15 +149,15 @@ class Trial:
     ) -> None:
         self.turns, self.chooses, self.pilot, self.settings = turns, chooses, pilot, settings
         self.asked = self.halves(np.concatenate([next(iter(h.tests.values())).ids for h in turns]))
-        self.plain: dict[str, tuple[Told, list[Attacked]]] = {}
+        self.plain: dict[str, tuple[CodeRelease, list[AttackedCodes]]] = {}
 
     def run(
         self, defences: Mapping[str, CodeDefence], report_progress: Callable[[float], None]
-    ) -> tuple[dict[str, Found], dict[str, Found]]:
+    ) -> tuple[dict[str, DefenceFigures], dict[str, DefenceFigures]]:
         """Return what every defence came to, by the half that chooses and by the other."""
         parts = len(self.turns) + 1
-        made = []
-        codes: dict[str, dict[str, Told]] = {}
+        completed = []
+        codes: dict[str, dict[str, CodeRelease]] = {}
         for turn, held in enumerate(self.turns):
             systems = fit_defended(
                 held,
@@ -165,19 +165,23 @@ class Trial:
                 self.settings.trial,
                 lambda s, at=turn: report_progress((at + s) / parts),
             )
-            made.append({name: completed_rows(system, held) for name, system in systems.items()})
-            codes = codes or {name: codes_sent(system) for name, system in systems.items()}
-        widths = widest(list(codes.values()))
-        leaks: dict[str, dict[str, list[Attacked]]] = {}
+            completed.append(
+                {name: complete_held_out(system, held) for name, system in systems.items()}
+            )
+            codes = codes or {name: sent_codes(system) for name, system in systems.items()}
+        widths = code_widths(list(codes.values()))
+        leaks: dict[str, dict[str, list[AttackedCodes]]] = {}
         for k, (name, by_view) in enumerate(codes.items()):
             report_progress((len(self.turns) + k / len(codes)) / parts)
-            leaks[name] = {v: self._attack(told, widths[v]) for v, told in by_view.items()}
-        self.plain = {v: (codes[NO_DEFENCE][v], found) for v, found in leaks[NO_DEFENCE].items()}
-        done = {name: together([one[name] for one in made]) for name in defences}
+            leaks[name] = {v: self._attack(release, widths[v]) for v, release in by_view.items()}
+        self.plain = {
+            v: (codes[NO_DEFENCE][v], attacked) for v, attacked in leaks[NO_DEFENCE].items()
+        }
+        done = {name: join_turns([item[name] for item in completed]) for name in defences}
         report_progress(1.0)
         first, second = (
             {
-                name: self._found(leaks[name], done[name], done[NO_DEFENCE], defence, half)
+                name: self._figures(leaks[name], done[name], done[NO_DEFENCE], defence, half)
                 for name, defence in defences.items()
             }
             for half in (0, 1)
@@ -186,42 +190,46 @@ class Trial:
 
     def halves(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions of people who choose, and of the others."""
-        chooses = np.array([self.chooses[one] for one in ids.tolist()])
+        chooses = np.array([self.chooses[item] for item in ids.tolist()])
         return np.flatnonzero(chooses), np.flatnonzero(~chooses)
 
-    def _attack(self, told: Told, width: int) -> list[Attacked]:
+    def _attack(self, release: CodeRelease, width: int) -> list[AttackedCodes]:
         settings = replace(self.settings.trial.attack, seed=self.settings.seed)
-        parts = self.halves(told.ids[self.pilot :])
-        return attack_codes(told, settings, skip=self.pilot, width=width, parts=parts)
+        parts = self.halves(release.ids[self.pilot :])
+        return attack_codes(release, settings, skip=self.pilot, width=width, parts=parts)
 
-    def _found(
+    def _figures(
         self,
-        leaks: Mapping[str, list[Attacked]],
+        leaks: Mapping[str, list[AttackedCodes]],
         done: Mapping[str, tuple[np.ndarray, np.ndarray]],
         plain: Mapping[str, tuple[np.ndarray, np.ndarray]],
         defence: CodeDefence,
         half: int,
-    ) -> Found:
+    ) -> DefenceFigures:
         """Return a defence's figures in one half."""
         share = defence.pilot / self.turns[0].train.n_individuals
-        own = {v: found[half] for v, found in leaks.items()}
-        bare = {v: found[half] for v, (_, found) in self.plain.items()}
-        by_view = {v: share * bare[v].r2 + (1 - share) * own[v].r2 for v in own}
+        defended = {v: attacked[half] for v, attacked in leaks.items()}
+        bare = {v: attacked[half] for v, (_, attacked) in self.plain.items()}
+        by_view = {v: share * bare[v].r2 + (1 - share) * defended[v].r2 for v in defended}
         ends = [
-            float(np.mean([share * bare[v].ends[e] + (1 - share) * own[v].ends[e] for v in own]))
+            float(
+                np.mean(
+                    [share * bare[v].ends[e] + (1 - share) * defended[v].ends[e] for v in defended]
+                )
+            )
             for e in (0, 1)
         ]
         worst = max(by_view, key=lambda v: by_view[v])
         people = self.asked[half]
-        return Found(
+        return DefenceFigures(
             leak=float(np.mean(list(by_view.values()))),
             ends=(ends[0], ends[1]),
             worst=by_view[worst],
             worst_view=worst,
-            outside=float(np.mean([one.r2 for one in own.values()])),
-            growth=error_of(done, people) / error_of(plain, people) - 1,
+            outside=float(np.mean([item.r2 for item in defended.values()])),
+            growth=completion_error(done, people) / completion_error(plain, people) - 1,
             growth_ends=_growth_ends(done, plain, people, self.settings.seed),
-            inferred=inferred_by(done, people),
+            inferred=inferred_share(done, people),
         )
 
     def releases(self, change: str, notes: tuple[str, ...]) -> list[AuditedRelease]:
@@ -232,15 +240,15 @@ class Trial:
                 kind="codes",
                 sender=view,
                 receiver=", ".join(other for other in names if other != view),
-                what=f"codes of {told.codes.shape[1]} numbers each, without a defence",
-                individuals=len(told.codes),
-                bytes=4 * told.codes.size,
-                leaks=found[1].leaks,
-                anonymity=anonymity(told.codes),
+                what=f"codes of {release.codes.shape[1]} numbers each, without a defence",
+                individuals=len(release.codes),
+                bytes=4 * release.codes.size,
+                leaks=attacked[1].leaks,
+                anonymity=anonymity(release.codes),
                 notes=notes,
                 advice=change,
             )
-            for view, (told, found) in self.plain.items()
+            for view, (release, attacked) in self.plain.items()
         ]
 
 
@@ -253,7 +261,7 @@ def _growth_ends(
     """Return the interval of the growth of the error, people being drawn again."""
 
     def by_person(rows: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        each = [((true - made)[people] ** 2).mean(axis=1) for true, made in rows.values()]
+        each = [((true - completed)[people] ** 2).mean(axis=1) for true, completed in rows.values()]
         return np.mean(each, axis=0)
 
     with_it, without = by_person(done), by_person(plain)

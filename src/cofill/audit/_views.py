@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 
 from cofill.audit._audit import Audit
-from cofill.audit._code_trial import inferred_at
+from cofill.audit._code_trial import least_inferred
 from cofill.audit._least_leak import least_leak
 from cofill.audit._view_choice import choose, curve_of, limits
 from cofill.audit._view_settings import ViewAuditSettings, families_of
-from cofill.audit._view_trial import NO_DEFENCE, Trial, split_people, whole_people
+from cofill.audit._view_trial import NO_DEFENCE, Trial, keep_whole_people, split_people
 from cofill.completion import silent
 from cofill.cooperate import CodeDefence
 from cofill.views import MultiView
@@ -72,8 +72,8 @@ def audit_views(
     settings = settings or ViewAuditSettings()
     report_progress = progress or silent
     started = time.perf_counter()
-    whole, notes = whole_people(views, settings)
-    turns, chooses = split_people(whole, settings)
+    complete_views, notes = keep_whole_people(views, settings)
+    turns, chooses = split_people(complete_views, settings)
     held = turns[0]
     pilot = settings.pilot_of(held.train.n_individuals)
     families = families_of(settings, pilot)
@@ -83,29 +83,29 @@ def audit_views(
         {NO_DEFENCE: CodeDefence(), **defences}, lambda s: report_progress("trying defences", s)
     )
     choice, change, conclusion = choose(*halves, defences, settings)
-    choosers, others = (part.size for part in trial.asked)
-    told = (
+    choosers, judges = (part.size for part in trial.asked)
+    split_notes = (
         f"Half of the people chose the defence (of them {choosers} were held out, and completed); "
-        f"all figures here are of the other half (of them {others} were held out).",
+        f"all figures here are of the other half (of them {judges} were held out).",
     )
     least = least_leak(held.train, float(settings.growth)).get("all")
     inferred = halves[1][NO_DEFENCE].inferred
     return Audit(
         title="Codes of views, before they are sent",
-        releases=tuple(trial.releases(change, told)),
-        curves=tuple(curve_of(family, halves[1], settings, told) for family in families),
+        releases=tuple(trial.releases(change, split_notes)),
+        curves=tuple(curve_of(family, halves[1], settings, split_notes) for family in families),
         settings={
             "audit": "views",
             **{k: v for k, v in vars(settings).items() if k != "trial"},
             "pilot": pilot,
-            "people": whole.n_individuals,
-            "held_out": choosers + others,
+            "people": complete_views.n_individuals,
+            "held_out": choosers + judges,
             "turns": len(turns),
         },
         choice={
             **choice,
             "least_leak": least,
-            "inferred_at_growth": inferred_at(settings.growth, inferred),
+            "inferred_at_growth": least_inferred(settings.growth, inferred),
         },
         notes=(conclusion, *limits(inferred, least, settings), *notes),
         duration_s=time.perf_counter() - started,

@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Audit everything that a finished run has released.
 
-    The auditor owns the rows: codes are made anew from them, as the run made them.
+    The auditor owns the rows; what is attacked are the releases that the run kept as they left.
     """
     from cofill.audit import CodeAuditSettings, audit_run
 

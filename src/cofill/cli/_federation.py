@@ -114,10 +114,11 @@ def keys(
 ) -> None:
     """Make keys that nobody else has held, or pin the new keys of another party."""
     from cofill.network import Kit, pin_keys, renew_keys
+    from cofill.protocol import PartyFolder
 
     if (out is None) == (pin is None):
         raise SettingError("cofill site keys needs either --out FILE or --pin FILE")
-    note = json.loads((kit / "cofill" / "kit.json").read_text()) if kit.is_dir() else {}
+    note = PartyFolder(kit / "cofill").read_kit() if kit.is_dir() else {}
     participant = Kit.read(kit, "coordinator" if note.get("kind") == "coordinator" else "site")
     if out is not None:
         public = renew_keys(participant, out)

@@ -30,6 +30,7 @@ REGISTRIES = (
     "cofill.federate:STRATEGIES",
     "cofill.federate:LEARNERS",
     "cofill.attack:MEAN_ATTACKS",
+    "cofill.audit:AUDITORS",
 )
 """Every registry that other packages can add to, as ``module:name``."""
 

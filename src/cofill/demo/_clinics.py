@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from cofill.audit import RoundWatch
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion import Progress
-from cofill.federate import FederatedCompletion, LocalSettings, PairScores, RoundSettings
+from cofill.federate import FederatedCompletion, LocalSettings, PairScores, RoundSettings, RowSite
 from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.metrics import purity as purity_of
-from cofill.privacy import Ledger
+from cofill.privacy import Ledger, SentLog
 from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
 __all__ = ["Clinics", "clinics"]
@@ -34,7 +33,8 @@ class Clinics:
     record: ResultRecord
     groups: ClusterResult
     ledger: Ledger
-    rounds: RoundWatch
+    sent: SentLog
+    sites: Mapping[str, RowSite]
 
     @property
     def purity(self) -> float:
@@ -46,7 +46,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     """Complete the clinics' images, measure on images that no clinic has, and group the patients.
 
     Writes each clinic's completed images, ``clinics.json`` (a record with the rounds and some
-    pictures), ``ledger.jsonl`` and the folder ``groups``.
+    pictures), ``ledger.jsonl``, what the clinics sent (``sent``) and the folder ``groups``.
     """
     digits = load("digits")
     order = np.random.default_rng(seed).permutation(digits.views.n_individuals)
@@ -62,10 +62,8 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     scores = PairScores(strangers)
     recorder = Recorder("clinics", seeds=[seed], settings={"sites": _SITES, "rounds": _ROUNDS})
     curve: list[dict[str, Any]] = []
-    watch = RoundWatch(seed=seed)
 
     def after(number: int, model: FederatedCompletion) -> None:
-        watch(number, model)
         if number:
             curve.append({"round": number, **scores.errors(model)})
 
@@ -75,6 +73,9 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
         settings=RoundSettings(rounds=_ROUNDS),
         seed=seed,
     )
+    folder = out / "clinics"
+    folder.mkdir()
+    model.sent = SentLog(folder / "sent")
     model.fit_sites(
         by_clinic, progress=lambda what, share: report_progress(what, 0.7 * share), on_round=after
     )
@@ -85,8 +86,6 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
             recorder.add(method, "mse255", direction, [error])
     recorder.note("curves", {"federated": curve})
     recorder.note("images", {"federated": {f"round {_ROUNDS}": scores.pictures(model)}})
-    folder = out / "clinics"
-    folder.mkdir()
     sources = _write_images(model, by_clinic, folder)
     model.ledger_.save(folder / "ledger.jsonl")
     groups = run_cluster(
@@ -101,7 +100,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     recorder.add("federated", "purity", "kmeans", [purity])
     record = recorder.finish()
     record.write(folder / "clinics.json")
-    return Clinics(record, groups, model.ledger_, watch)
+    return Clinics(record, groups, model.ledger_, model.sent, model.federation_.sites)
 
 
 def _write_images(

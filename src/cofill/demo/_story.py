@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from cofill.attack import DecoderSettings
-from cofill.audit import Audit, CodeAuditSettings, Evidence, audit_ledger, audit_run, joined
+from cofill.audit import (
+    Audit,
+    CodeAuditSettings,
+    audit_ledger,
+    audit_run,
+    join_audits,
+    read_evidence,
+)
 from cofill.completion import CompletionResult, Progress
 from cofill.demo._clinics import Clinics, clinics
 from cofill.demo._hospitals import hospitals
@@ -150,11 +157,11 @@ def _audit_releases(out: Path, images: Clinics, report_progress: Progress) -> Au
     codes = audit_run(out / "completed", codes=_ATTACK, progress=_span(report_progress, 0.0, 0.6))
     updates = audit_ledger(
         images.ledger,
-        Evidence(rounds=images.rounds),
+        read_evidence([images.sent], row_sites=images.sites),
         title="Ten clinics",
         progress=_span(report_progress, 0.6, 1.0),
     )
-    audit = joined(
+    audit = join_audits(
         "Hospitals and clinics",
         [codes, updates],
         settings={**codes.settings, "folder": str(out)},

@@ -135,8 +135,15 @@ class FederatedCompletion(AbstractCompleter):
     def _fit(self, views: MultiView, progress: Progress) -> None:
         if self.sites < 1:
             raise SettingError(f"sites must be at least 1, got {self.sites}")
-        held = {"site_1": views} if self.sites == 1 else by_row(views, self.sites, key=self.seed)
-        self.fit_sites(held, progress=progress)
+        self.fit_sites(self.deal(views), progress=progress)
+
+    def deal(self, views: MultiView) -> Mapping[str, MultiView]:
+        """Return the views of each of the `sites` that `fit` deals individuals out to."""
+        return {"site_1": views} if self.sites == 1 else by_row(views, self.sites, key=self.seed)
+
+    def protocol(self, members: Membership) -> FederatedProtocol:
+        """Return the protocol that these parameters describe."""
+        return FederatedProtocol(members, self._design())
 
     def _design(self) -> Design:
         model, strategy = find_model(self.model), make_strategy(self.strategy)
@@ -245,7 +252,7 @@ class _Fit:
         site_views = {site: tuple(views) for site, views in held.items()}
         shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))
         self.estimator = estimator
-        self.protocol = FederatedProtocol(Membership(site_views, shared), estimator._design())
+        self.protocol = estimator.protocol(Membership(site_views, shared))
         data = {site: LocalData(site, dict(views)) for site, views in held.items()}
         sites: dict[str, Any] = {}
         for site_data in data.values():
@@ -254,6 +261,7 @@ class _Fit:
             sites,
             coordinator=self.protocol.start_coordinator(),
             budgets={} if estimator.budget is None else dict.fromkeys(sites, estimator.budget),
+            sent=estimator.sent,
         )
         self.checkpoint: Checkpoint | None = None
         if estimator.checkpoint is not None:

@@ -19,11 +19,10 @@ from cofill.errors import SettingError, StoreError
 from cofill.files import new_folder, read_document, write_document, write_json
 from cofill.network._config import FederationConfig, Member
 from cofill.network._identity import Identity, PartyKeys, read_json
-from cofill.protocol import COORDINATOR
+from cofill.protocol import COORDINATOR, PartyFolder
 
 __all__ = ["Kit", "make_kits", "pin_keys", "renew_keys"]
 
-_KIT_FORMAT = "cofill.kit"
 _KEYS_FORMAT = "cofill.public-keys"
 _HEARTBEAT_S = 30
 _NOBODY = {
@@ -71,7 +70,8 @@ class Kit:
             raise SettingError(
                 f"--kit must be a folder that `cofill federation init` made, got {folder}"
             )
-        note = read_document(folder / "cofill" / "kit.json", _KIT_FORMAT)
+        party = PartyFolder(folder / "cofill")
+        note = party.read_kit()
         try:
             kit = cls(
                 folder.resolve(),
@@ -80,9 +80,7 @@ class Kit:
                 FederationConfig.from_json(note["federation"]),
             )
         except (KeyError, TypeError):
-            raise StoreError(
-                f"{folder / 'cofill' / 'kit.json'} is damaged; get the kit again"
-            ) from None
+            raise StoreError(f"{party.kit} is damaged; get the kit again") from None
         if kit.kind != kind:
             raise SettingError(
                 f"--kit must be the kit of a {kind}, got that of the {kit.kind} {kit.name!r}"
@@ -219,7 +217,7 @@ def _write_kits(federation: FederationConfig, startup_kits: Path, folder: Path) 
         home = kit / "cofill"
         home.mkdir(mode=0o700)
         kind = "site" if is_site else "coordinator"
-        write_document(home / "kit.json", _KIT_FORMAT, {"kind": kind, "name": name, **note})
+        PartyFolder(home).write_kit({"kind": kind, "name": name, **note})
         others = {other: keys for other, keys in public.items() if other != name}
         replace(identity, others=others).save(home)
         _harden(kit, federation)
@@ -228,8 +226,7 @@ def _write_kits(federation: FederationConfig, startup_kits: Path, folder: Path) 
         kit.parent.mkdir(exist_ok=True)
         shutil.move(str(startup_kits / person.name), kit)
         (kit / "cofill").mkdir(mode=0o700)
-        contents = {"kind": "person", "name": person.name, **note}
-        write_document(kit / "cofill" / "kit.json", _KIT_FORMAT, contents)
+        PartyFolder(kit / "cofill").write_kit({"kind": "person", "name": person.name, **note})
         kit.chmod(0o700)
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import DataError, SettingError
-from cofill.files import write_document
 from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
@@ -33,7 +32,7 @@ from cofill.network._processes import (
     wait_for_port,
 )
 from cofill.network._session import FederationError, Session, open_session
-from cofill.protocol import PROTOCOLS, PartyFolder, RunFolder
+from cofill.protocol import PROTOCOLS, FederationFolder, RunFolder
 from cofill.views import (
     MultiView,
     View,
@@ -78,11 +77,11 @@ class LocalFederation:
 
     def kit(self, name: str) -> Path:
         """Return a party's kit."""
-        return self.out / "kits" / ("coordinator" if name == "coordinator" else f"sites/{name}")
+        return FederationFolder(self.out).kit(name)
 
     def site(self, name: str) -> Path:
         """Return the folder of a site's own files."""
-        return self.out / "sites" / name
+        return FederationFolder(self.out).site(name)
 
     def person(self, name: str = SUBMITTER) -> Kit:
         """Return a person's kit: whoever submits, or may look only."""
@@ -93,7 +92,7 @@ class LocalFederation:
         words = ["coordinator"] if name == "coordinator" else ["site"]
         words += ["--kit", str(self.kit(name))]
         if name != "coordinator":
-            words += ["--config", str(self.site(name) / "site.toml")]
+            words += ["--config", str(FederationFolder(self.out).site_file(name))]
         self.processes[name] = start_party(words, self.out / "logs" / f"{name}.txt")
 
     def check(self) -> None:
@@ -154,7 +153,7 @@ class LocalFederation:
 
     def run_folder(self, party: str, run: str) -> RunFolder:
         """Return what a party keeps of a run."""
-        return PartyFolder(self.kit(party) / "cofill").run(run)
+        return FederationFolder(self.out).party(party).run(run)
 
     def progress(self, run: str) -> tuple[str, float]:
         """Return the step that the coordinator is at, and the share that is done."""
@@ -344,14 +343,14 @@ def run_local(
         times = _times(federation, order.run)
     _require_finished(outcome)
     metrics = {**outcome, "database": _brand(url), "rounds": times}
-    write_document(federation.out / "metrics.json", "cofill.metrics", metrics)
+    FederationFolder(federation.out).write_metrics(metrics)
     return LocalResult(
         order.run,
         federation.out,
         time.monotonic() - started,
         outcome,
         {name: federation.site(name) / "results" / order.run for name in names},
-        {name: federation.kit(name) / "cofill" / "ledger.jsonl" for name in names},
+        {name: FederationFolder(federation.out).party(name).ledger for name in names},
         _brand(url),
         times,
     )

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import ColumnRules, Source, View, read_ids, view_from_table
+from cofill.views import ColumnRules, Source, View, read_ids, read_view
 
 __all__ = ["read_people", "read_site_views"]
 
 
 def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
     """Return a site's views by name, in the federation's order."""
-    views = {}
-    for name, view_source in config.views.items():
-        source = Source(view_source.source)
-        table = source.read(view_source.id)
-        kinds = dict(view_source.kinds)
-        if view_source.image is not None:  # pixels are numbers, also those that are dark everywhere
-            kinds = {c: "numeric" for c in table.column_names if c != view_source.id}
-        rules = ColumnRules(kinds, view_source.ignore, federation.id_type, **source.rules)
-        rules.check({name: table.column_names})
-        view = view_from_table(name, table, id=view_source.id, rules=rules, where=source.label)
-        views[name] = (
-            view if view_source.image is None else replace(view, image_shape=view_source.image)
+    views = {
+        name: read_view(
+            name,
+            source.source,
+            id=source.id,
+            rules=ColumnRules(dict(source.kinds), source.ignore, federation.id_type),
+            image=source.image,
         )
+        for name, source in config.views.items()
+    }
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}

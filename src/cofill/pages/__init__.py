@@ -25,6 +25,7 @@ from cofill.pages._html import (
     strong,
 )
 from cofill.pages._images import image_rows, picture
+from cofill.pages._leaks import VERDICT_TONES, Curve, draw_curves
 from cofill.pages._maps import density, flow, heat_map
 from cofill.pages._page import Page, Section
 from cofill.pages._plot import plot
@@ -32,7 +33,9 @@ from cofill.pages._quantity import Quantity, byte_size
 from cofill.pages._table import scroll_area, table_html
 
 __all__ = [
+    "VERDICT_TONES",
     "Cell",
+    "Curve",
     "Line",
     "Page",
     "Part",
@@ -47,6 +50,7 @@ __all__ = [
     "columns",
     "density",
     "details",
+    "draw_curves",
     "element",
     "flow",
     "heading",

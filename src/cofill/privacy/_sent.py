@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cofill.errors import StoreError
-from cofill.files import read_document, write_atomically, write_json
+from cofill.files import read_document, write_atomically, write_document
 from cofill.privacy._release import Release, decode_releases, encode_releases
 
 _FILE = re.compile(r"(\d{5,})-(.+)\.safetensors")
@@ -84,8 +84,7 @@ class SentLog:
         if self.secrets() == dict(secrets):
             return
         content = {name: secret.hex() for name, secret in secrets.items()}
-        document = {"format": _SECRETS, "version": 1, "secrets": content}
-        write_json(self.folder / "secrets.json", document, private=True)
+        write_document(self.folder / "secrets.json", _SECRETS, {"secrets": content}, private=True)
 
     def secrets(self) -> dict[str, bytes]:
         """Return, by sender, the secret that blinded the ids; empty where none was kept."""

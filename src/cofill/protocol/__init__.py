@@ -18,7 +18,7 @@ from cofill.protocol._driver import (
     run_protocol,
     run_steps,
 )
-from cofill.protocol._folders import PartyFolder, RunFolder
+from cofill.protocol._folders import FederationFolder, PartyFolder, RunFolder
 from cofill.protocol._protocol import (
     PROTOCOLS,
     AbstractProtocol,
@@ -34,6 +34,7 @@ __all__ = [
     "AbstractProtocol",
     "Checkpoint",
     "Federation",
+    "FederationFolder",
     "Inbox",
     "LocalData",
     "Membership",

@@ -1,6 +1,6 @@
 """Where a party keeps its files: its ledger, and of each run what it needs to go on or be audited.
 
-These two classes own the layout; nothing else joins the names of these files.
+These classes own the layout; nothing else joins the names of these files.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import Any
 from cofill.errors import StoreError
 from cofill.files import read_document, write_document
 from cofill.privacy import Ledger, SentLog
+from cofill.protocol._driver import COORDINATOR
 
-__all__ = ["PartyFolder", "RunFolder"]
+__all__ = ["FederationFolder", "PartyFolder", "RunFolder"]
 
+_KIT_FORMAT = "cofill.kit"
+_METRICS_FORMAT = "cofill.metrics"
 _RUN_FORMAT = "cofill.run"
 _FAULT_FORMAT = "cofill.fault"
 
@@ -110,6 +113,19 @@ class PartyFolder:
     path: Path
 
     @property
+    def kit(self) -> Path:
+        """Who the party is, and what everybody knows of the federation."""
+        return self.path / "kit.json"
+
+    def write_kit(self, value: Mapping[str, Any]) -> None:
+        """Write who the party is."""
+        write_document(self.kit, _KIT_FORMAT, value)
+
+    def read_kit(self) -> dict[str, Any]:
+        """Return who the party is; raise a `StoreError` for a file that does not say so."""
+        return read_document(self.kit, _KIT_FORMAT)
+
+    @property
     def ledger(self) -> Path:
         """The ledger of everything the party has sent, over all runs."""
         return self.path / "ledger.jsonl"
@@ -148,3 +164,45 @@ class PartyFolder:
                 with suppress(OSError):
                     os.truncate(self.ledger, size)
                 raise StoreError(f"{self.ledger} cannot be written: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class FederationFolder:
+    """The folder of a federation on one machine, as `cofill federation local` writes it."""
+
+    path: Path
+
+    def kit(self, party: str) -> Path:
+        """Return the kit of a site or of the coordinator."""
+        return self.path / "kits" / (party if party == COORDINATOR else f"sites/{party}")
+
+    def party(self, name: str) -> PartyFolder:
+        """Return where a party keeps its ledger and its runs."""
+        return PartyFolder(self.kit(name) / "cofill")
+
+    def site(self, name: str) -> Path:
+        """Return the folder of a site's tables and results."""
+        return self.path / "sites" / name
+
+    def site_file(self, name: str) -> Path:
+        """Return the file that says where a site's tables are."""
+        return self.site(name) / "site.toml"
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """The sites that have a ledger, by name."""
+        ledgers = sorted((self.path / "kits" / "sites").glob("*/cofill/ledger.jsonl"))
+        return tuple(ledger.parent.parent.name for ledger in ledgers)
+
+    @property
+    def metrics(self) -> Path:
+        """The outcome of the last run."""
+        return self.path / "metrics.json"
+
+    def write_metrics(self, value: Mapping[str, Any]) -> None:
+        """Write the outcome of a run."""
+        write_document(self.metrics, _METRICS_FORMAT, value)
+
+    def read_metrics(self) -> dict[str, Any]:
+        """Return the outcome of the last run; raise a `StoreError` for a damaged file."""
+        return read_document(self.metrics, _METRICS_FORMAT)

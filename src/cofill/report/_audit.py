@@ -8,35 +8,23 @@ from typing import Any
 from markupsafe import Markup
 
 from cofill.pages import (
+    VERDICT_TONES,
     Cell,
-    Line,
+    Curve,
     Part,
     Quantity,
     Section,
     badge,
     bullets,
-    choice,
-    columns,
     details,
+    draw_curves,
     heading,
     join,
-    lines,
     note,
     paragraph,
-    plot,
     table_html,
 )
 from cofill.report._records import Records, headed_section
-
-TONES: Mapping[str, Any] = {
-    "nothing about a person": "good",
-    "not attacked": "plain",
-    "none seen": "good",
-    "small": "warn",
-    "considerable": "bad",
-    "near-total": "bad",
-}
-"""How the steps of an audit's scale are coloured, from the best to the worst."""
 
 _LEAK_HINTS = {
     "attack": "",
@@ -120,11 +108,8 @@ def _audited(facts: Mapping[str, Any]) -> list[Part]:
         details("How to read the verdicts", paragraph(str(facts["scale"]))),
     ]
     if facts["curves"]:
-        names = [str(curve["name"]) for curve in facts["curves"]]
-        unique = [n if names.count(n) == 1 else f"{n} ({k + 1})" for k, n in enumerate(names)]
-        curves = zip(unique, facts["curves"], strict=True)
         body.append(heading("What a defence costs"))
-        body.append(choice("defence", {name: _curve(curve) for name, curve in curves}))
+        body += draw_curves([Curve.from_dict(curve) for curve in facts["curves"]])
     if facts["notes"]:
         body.append(bullets([str(n) for n in facts["notes"]]))
     return body
@@ -181,38 +166,10 @@ def _figures(releases: Sequence[Mapping[str, Any]]) -> list[Part]:
     return [details(title, table)] if rows else []
 
 
-def _curve(curve: Mapping[str, Any]) -> Markup:
-    x, strength, floor = curve["x"], str(curve["strength"]), curve.get("floor")
-    low, high = curve.get("low") or None, curve.get("high") or None
-    is_log = all(v > 0 for v in x) and max(x) / min(x) > 50
-    better = "lower" if curve.get("utility_is_error", True) else "higher"
-    dotted = " The dotted line is what somebody reaches who guesses." if floor is not None else ""
-
-    def draw(key: str, line: Line, caption: str, line_at: float | None = None) -> Markup:
-        name = str(curve[f"{key}_name"])
-        figure = lines({name: line}, x_axis=strength, y_axis=key, log_x=is_log, line_at=line_at)
-        alt = f"{key.capitalize()} {_ends(curve[key])} over {strength} {_ends(x)}"
-        return plot(figure, caption.format(name), alt)
-
-    leak = Line(x, curve["leak"], low, high, marks=True, colour="--bad")
-    utility = Line(x, curve["utility"], marks=True, colour="--s1")
-    worth = f"What the release is still worth: {{}}; {better} is better."
-    plots = columns(
-        draw("leak", leak, f"What an attacker gets: {{}}; lower is safer.{dotted}", floor),
-        draw("utility", utility, worth),
-    )
-    notes = [str(n) for n in curve.get("notes", ())]
-    return join(plots, bullets(notes)) if notes else plots
-
-
-def _ends(values: Sequence[int | float]) -> str:
-    return f"from {values[0]:.3g} to {values[-1]:.3g}" if values else "–"
-
-
 def _interval(ends: Sequence[int | float | None]) -> str:
     low, high = ends
     return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
 def _badge(verdict: str) -> Markup:
-    return badge(str(verdict), TONES.get(verdict, "plain"))
+    return badge(str(verdict), VERDICT_TONES.get(verdict, "plain"))

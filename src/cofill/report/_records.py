@@ -141,7 +141,8 @@ def _files(root: Path) -> Iterator[Path]:
             yield from sorted(folder.glob("cofill/ledger.jsonl"))
             yield from sorted(folder.glob("cofill/runs/*/run.json"))
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        # What was sent is for its owner and the audit, not for a report that is handed on.
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "sent")
         for name in sorted(names):
             if name.endswith((".json", ".jsonl")) and not name.startswith("."):
                 yield folder / name

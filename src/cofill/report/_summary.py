@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from cofill.pages import Part, Quantity, Section, badge, byte_size, join, key_figures, paragraph
+from cofill.pages import (
+    VERDICT_TONES,
+    Part,
+    Quantity,
+    Section,
+    badge,
+    byte_size,
+    join,
+    key_figures,
+    paragraph,
+)
 from cofill.privacy import Ledger
-from cofill.report._audit import TONES
 from cofill.report._metrics import Figures, metric_of, pools_rows
 from cofill.report._records import Records
 from cofill.report._releases import spent_of
@@ -125,11 +134,11 @@ def _leaked(records: Records) -> Overview:
             paragraph(
                 f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict "
                 "about a person: ",
-                badge(str(audit["verdict"]), TONES.get(audit["verdict"], "plain")),
+                badge(str(audit["verdict"]), VERDICT_TONES.get(audit["verdict"], "plain")),
                 f" {refuted} claimed guarantees were refuted." if refuted else "",
             )
         )
-    scale = list(TONES)
+    scale = list(VERDICT_TONES)
     verdicts = [str(audit["verdict"]) for audit in audits]
     worst = max(verdicts, key=lambda v: scale.index(v) if v in scale else len(scale))
     why = "the worst verdict of an attack on what crossed a border"

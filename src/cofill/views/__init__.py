@@ -24,6 +24,7 @@ from cofill.views._sources import (
     Source,
     is_url,
     is_writable,
+    read_view,
     read_views,
     write_table,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "pair_up",
     "papers_hint",
     "read_ids",
+    "read_view",
     "read_views",
     "stream",
     "to_frame",

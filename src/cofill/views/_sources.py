@@ -18,6 +18,7 @@ from cofill.registry import Registry
 from cofill.views._frames import ColumnRules, view_from_table
 from cofill.views._multiview import MultiView
 from cofill.views._sql_connection import safe_label
+from cofill.views._view import View
 
 __all__ = [
     "SOURCES",
@@ -25,6 +26,7 @@ __all__ = [
     "Source",
     "is_url",
     "is_writable",
+    "read_view",
     "read_views",
     "write_table",
 ]
@@ -184,6 +186,39 @@ def read_views(
             view_from_table(name, tables.pop(name), id=id, rules=rules, where=source.label)
         )
     return MultiView(views)
+
+
+def read_view(
+    name: str,
+    source: str,
+    *,
+    id: str,  # noqa: A002
+    rules: ColumnRules,
+    image: tuple[int, ...] | None = None,
+    is_only_view: bool = True,
+) -> View:
+    """Read one view, which may hold images.
+
+    Parameters
+    ----------
+    name, source, id
+        As in `read_views`.
+    rules
+        What the user said about columns.
+    image
+        Height and width of the images whose pixels are the columns, row by row; None for a table.
+    is_only_view
+        Whether the rules are about this view alone: a column that it lacks is then an error.
+    """
+    table_source = Source(source)
+    table = table_source.read(id)
+    if is_only_view:
+        rules.check({name: table.column_names})
+    if image is not None:  # pixels are numbers, also those that are dark everywhere
+        rules = replace(rules, kinds={c: "numeric" for c in table.column_names if c != id})
+    rules = replace(rules, **table_source.rules)
+    view = view_from_table(name, table, id=id, rules=rules, where=table_source.label)
+    return view if image is None else replace(view, image_shape=image)
 
 
 def is_writable(path: Path) -> bool:
