@@ -3,7 +3,11 @@
 import os
 from pathlib import Path
 
-from jaxtyping import install_import_hook
+# A worker has a core: more threads would wait for each other. Read when NumPy is imported.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from jaxtyping import install_import_hook  # noqa: E402
 
 # Most of the gate's time goes into compiling small programs that run once: compile them quickly
 # instead of well. Processes that tests start inherit this.
