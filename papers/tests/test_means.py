@@ -106,7 +106,7 @@ def test_attacks_added_to_a_record_are_given_its_simulated_means(tmp_path, monke
         raise AssertionError("a generator was trained again")
 
     monkeypatch.setattr(_released, "_generated", untold)
-    second = run_experiment("growpu-behaviour", methods=["likelihood"], add=True, **settings)
+    second = run_experiment("growpu-behaviour", methods=["kmeans"], add=True, **settings)
     assert second.extra["simulated"]["behaviour"] == noted
     given = cases_of("behaviour", [0], ("distribution",), of_each=500, simulated=noted)[0]
     np.testing.assert_array_equal(given.means["distribution"].mean, noted["means"][0])
