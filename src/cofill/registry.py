@@ -9,7 +9,7 @@ imported when they are used, so that listing names costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,7 +20,7 @@ from typing import Any
 
 from cofill.errors import SettingError
 
-__all__ = ["Entry", "Registry", "suggest"]
+__all__ = ["Entry", "Registry", "require_settings", "suggest"]
 
 _MOST_NAMES = 20  # listed in a message; a table can have thousands of columns
 
@@ -39,6 +39,14 @@ def suggest(name: str, known: Iterable[str]) -> str:
     options = [repr(option) for option in by_lower.values()]
     more = ["…"] if len(options) > _MOST_NAMES else []
     return f"there is {', '.join(options[:_MOST_NAMES] + more) or 'none'}"
+
+
+def require_settings(owner: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise a `SettingError` for a setting that its owner does not have."""
+    for name in names:
+        if name not in known:
+            hint = suggest(name, sorted(known))
+            raise SettingError(f"{owner} has no setting {name!r}; {hint}")
 
 
 @dataclass(frozen=True)

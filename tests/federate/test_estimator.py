@@ -219,7 +219,7 @@ def test_bad_settings_are_named():
         ({"sites": 0}, "sites must be at least 1, got 0"),
         (
             {"network": {"breadth": 3}},
-            "network: CompletionNet has no setting 'breadth'; it has width",
+            "network: CompletionNet has no setting 'breadth'; ",
         ),
         ({"strategy": "mean"}, "there is no strategy 'mean'; there is 'fedavg'"),
         (

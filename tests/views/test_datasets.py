@@ -108,7 +108,7 @@ def test_a_package_adds_a_data_set(plugged):
     assert load("birds").split("train").views.n_individuals == 2
     with pytest.raises(SettingError, match="no part 'test'; its parts: 'train'"):
         load("birds").split("test")
-    with pytest.raises(SettingError, match="'birds' has no option 'key'; its options: limit"):
+    with pytest.raises(SettingError, match="'birds' has no setting 'key'; there is 'limit'"):
         load("birds", key=1)
     listed = {d.name: d for d in datasets()}
     assert list(listed) == [*EMBEDDED, "birds", "bees"]
@@ -151,7 +151,7 @@ def test_with_the_papers_there_is_no_hint(monkeypatch):
 
 
 def test_options_that_are_not_there_and_sets_without_a_file():
-    with pytest.raises(SettingError, match="'cube' has no option 'seed'; its options: key"):
+    with pytest.raises(SettingError, match="'cube' has no setting 'seed'; there is 'key'"):
         load("cube", seed=1)
     with pytest.raises(SettingError, match="can be fetched, got 'wdbc', which is embedded"):
         fetch("wdbc")

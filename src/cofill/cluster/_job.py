@@ -20,6 +20,7 @@ from cofill.cluster._rows import ONLY_SITE
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
+from cofill.registry import require_settings
 from cofill.views import MultiView, Source, read_views, write_table
 
 __all__ = ["CLUSTERERS", "ClusterJob", "ClusterResult", "run_cluster"]
@@ -107,12 +108,7 @@ class ClusterJob:
         """Return the estimator that the job asks for."""
         estimator = CLUSTERERS[self.method]
         known = set(estimator().get_params(deep=False)) - {"k", "seed"}
-        for name in self.settings:
-            if name not in known:
-                raise SettingError(
-                    f"method {self.method!r} has no setting {name!r}; its settings: "
-                    f"{', '.join(sorted(known))}"
-                )
+        require_settings(f"method {self.method!r}", self.settings, known)
         return estimator(self.k, seed=self.seed, **self.settings)
 
 

@@ -41,6 +41,7 @@ from cofill.protocol import (
     Step,
     run_protocol,
 )
+from cofill.registry import require_settings
 from cofill.views import MultiView
 
 __all__ = ["ClusterProtocol", "run_kmeans"]
@@ -83,7 +84,7 @@ class ClusterProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:
         """Return the protocol for settings of plain types."""
-        cls.require_known(settings, (*_SETTINGS, "scale", "seed"))
+        require_settings(cls.name, settings, (*_SETTINGS, "scale", "seed"))
         if not isinstance(settings.get("k"), int):
             raise SettingError(f"k must be given as a whole number, got {settings.get('k')!r}")
         options = {name: settings[name] for name in _SETTINGS if name in settings}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cofill.completion._completer import AbstractCompleter
-from cofill.errors import SettingError
-from cofill.registry import Entry, Registry, suggest
+from cofill.registry import Entry, Registry, require_settings
 
 __all__ = ["METHODS", "check_settings", "make", "methods"]
 
@@ -80,11 +79,6 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
     ...
     cofill.errors.SettingError: method 'knn' has no setting 'neighbors'; did you mean 'n_neighbors'?
     """
-    if not settings:
-        return
-    known = sorted(set(make(name).get_params(deep=False)) - {"seed"})
-    for setting in settings:
-        if setting not in known:
-            raise SettingError(
-                f"method {name!r} has no setting {setting!r}; {suggest(setting, known)}"
-            )
+    if settings:
+        known = set(make(name).get_params(deep=False)) - {"seed"}
+        require_settings(f"method {name!r}", settings, known)

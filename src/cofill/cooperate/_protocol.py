@@ -36,6 +36,7 @@ from cofill.protocol import (
     SiteResult,
     Step,
 )
+from cofill.registry import require_settings
 from cofill.views import MultiView, View, to_table
 
 __all__ = ["ALIGNMENTS", "CooperativeProtocol"]
@@ -96,7 +97,7 @@ class CooperativeProtocol(AbstractProtocol):
         """Return the protocol with parameters of `CooperativeReconstruction`, and `alignment`."""
         shared = [f.name for f in fields(CooperativeSettings)]
         local = [f.name for f in fields(CompletionPolicy)]
-        cls.require_known(settings, [*shared, *local, "seed", "alignment"])
+        require_settings(cls.name, settings, [*shared, *local, "seed", "alignment"])
         try:
             values = {k: v for k, v in settings_from_json(settings).items() if v is not None}
             return cls(

@@ -13,7 +13,7 @@ from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Shape
 from cofill.federate._strategies import AbstractStrategy
 from cofill.privacy import SiteNoise
-from cofill.registry import Registry
+from cofill.registry import Registry, require_settings
 
 __all__ = ["LEARNERS", "Design", "RoundSettings", "find_model", "suitable_training"]
 
@@ -183,12 +183,7 @@ class Design:
             )
         model: Any = self.model  # a data class, which its type does not say
         known = [f.name for f in fields(model) if f.name != "shape"]
-        unknown = next((name for name in self.network if name not in known), None)
-        if unknown is not None:
-            raise SettingError(
-                f"network: {self.model.__name__} has no setting {unknown!r}; it has "
-                f"{', '.join(known)}"
-            )
+        require_settings(f"network: {self.model.__name__}", self.network, known)
         phases, pretrain = self.model.pretraining, self.settings.pretrain
         unknown = next((name for name in pretrain if name not in phases), None)
         # The default names phases that many models lack: only a model with phases can be misspelt.

@@ -32,6 +32,7 @@ from cofill.protocol import (
     Step,
     views_with_columns,
 )
+from cofill.registry import require_settings
 
 __all__ = ["METHOD", "FederatedProtocol"]
 
@@ -81,7 +82,7 @@ class FederatedProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types; sites train one by one."""
-        cls.require_known(settings, _SETTINGS)
+        require_settings(cls.name, settings, _SETTINGS)
         patience = settings.get("patience")
         if patience is not None and (
             isinstance(patience, bool) or not isinstance(patience, int | float) or patience <= 0

@@ -27,6 +27,7 @@ from cofill.protocol import (
     Step,
     one_by_one,
 )
+from cofill.registry import require_settings
 from cofill.views import View
 
 __all__ = ["MeanCoordinator", "MeanProtocol", "MeanSite"]
@@ -100,7 +101,7 @@ class MeanProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> MeanProtocol:
         """Return the protocol for epsilon, low, high and what else users set."""
-        cls.require_known(settings, _SETTINGS)
+        require_settings(cls.name, settings, _SETTINGS)
         for name in ("epsilon", "low", "high"):
             if name not in settings:
                 raise SettingError(f"mean needs the setting {name}; give --set {name}=…")

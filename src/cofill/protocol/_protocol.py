@@ -8,7 +8,7 @@ never from the protocol object, so that federations with other seeds run as one 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -226,15 +226,6 @@ class AbstractProtocol(ABC):
                 f"{cls.name} needs sites that hold the same views of other individuals; name "
                 "those views in federation.toml (views = [...])"
             )
-
-    @classmethod
-    def require_known(cls, settings: Mapping[str, Any], known: Sequence[str]) -> None:
-        """Raise a `SettingError` for a setting that the protocol does not have."""
-        for name in settings:
-            if name not in known:
-                raise SettingError(
-                    f"{cls.name} has no setting {name!r}; it has {', '.join(sorted(known))}"
-                )
 
 
 def tuples_in(value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from cofill.errors import SettingError
-from cofill.registry import Registry
+from cofill.registry import Registry, require_settings
 from cofill.views._feature import Feature
 from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
@@ -149,10 +149,7 @@ def load(name: str, **options: Any) -> Dataset:
     ('x', 'y')
     """
     loader = _find(name).loader
-    for option in options:
-        if option not in signature(loader).parameters:
-            known = ", ".join(signature(loader).parameters) or "none"
-            raise SettingError(f"data set {name!r} has no option {option!r}; its options: {known}")
+    require_settings(f"data set {name!r}", options, signature(loader).parameters)
     return loader(**options)
 
 
