@@ -84,6 +84,7 @@ class ClusterProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:
         """Return the protocol for settings of plain types."""
+        cls.require_by_row(members)
         require_settings(cls.name, settings, (*_SETTINGS, "scale", "seed"))
         if not isinstance(settings.get("k"), int):
             raise SettingError(f"k must be given as a whole number, got {settings.get('k')!r}")
