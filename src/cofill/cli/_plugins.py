@@ -26,6 +26,7 @@ REGISTRIES = (
     "cofill.completion:METHODS",
     "cofill.views:SOURCES",
     "cofill.views:DATASETS",
+    "cofill.views:DATASETS",
     "cofill.protocol:PROTOCOLS",
     "cofill.federate:STRATEGIES",
     "cofill.federate:LEARNERS",
