@@ -26,7 +26,6 @@ REGISTRIES = (
     "cofill.completion:METHODS",
     "cofill.views:SOURCES",
     "cofill.views:DATASETS",
-    "cofill.views:DATASETS",
     "cofill.protocol:PROTOCOLS",
     "cofill.federate:STRATEGIES",
     "cofill.federate:LEARNERS",
