@@ -21,15 +21,6 @@ MOST_LINES = 450
 # Kaiming He is a person with that name; a pronoun is followed by neither of these.
 PRONOUN = re.compile(r"\b(?:he|his|him|himself|His|He(?!'s| et al))\b")
 
-# Parts of src/cofill that are still being reworked.
-REWORKED = {"audit"}
-
-
-def part_of(path: Path) -> str:
-    """Return the package of a file of the core, or the folder of another."""
-    inner = path.relative_to(CORE if path.is_relative_to(CORE) else ROOT)
-    return inner.parts[0]
-
 
 def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and name of every variable, argument, keyword and attribute."""
@@ -51,14 +42,10 @@ def words_in(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def checked_files() -> list[Path]:
-    return [path for path in FILES if part_of(path) not in REWORKED]
-
-
 def test_names_say_what_they_hold():
     wordless = [
         f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in checked_files()
+        for path in FILES
         for line, name in names_in(ast.parse(path.read_text(encoding="utf-8")))
         if name in WORDLESS
     ]
@@ -68,7 +55,7 @@ def test_names_say_what_they_hold():
 def test_files_hold_one_idea():
     long = {
         str(path.relative_to(ROOT)): lines
-        for path in checked_files()
+        for path in FILES
         if path.is_relative_to(CORE)
         and (lines := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
     }
@@ -78,7 +65,7 @@ def test_files_hold_one_idea():
 def test_people_are_they():
     gendered = [
         f"{path.relative_to(ROOT)}:{line} {text.strip()[:60]}"
-        for path in checked_files()
+        for path in FILES
         for line, text in words_in(path.read_text(encoding="utf-8"))
         if PRONOUN.search(text)
     ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, worst_of
+from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, shown, worst_of
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
@@ -196,18 +195,3 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         shown(row["ceiling"]),
         row["verdict"] or "–",
     ]
-
-
-def shown(value: float | int | None) -> str:
-    """Return a figure as reports show it.
-
-    Examples
-    --------
-    >>> shown(0.12345), shown(None), shown(float("inf"))
-    ('0.123', '–', '∞')
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from cofill.attack import Leak
-from cofill.audit._audit import Audit, shown
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, advantage, is_judged, level_of
+from cofill.audit._verdict import SCALE_WORDS, advantage, is_judged, level_of, shown
 from cofill.metrics import versions
 from cofill.pages import (
     VERDICT_TONES,
@@ -30,6 +30,9 @@ from cofill.pages import (
     strong,
     table_html,
 )
+
+if TYPE_CHECKING:
+    from cofill.audit._audit import Audit
 
 __all__ = ["page_of"]
 

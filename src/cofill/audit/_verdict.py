@@ -8,6 +8,7 @@ not judged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -20,6 +21,7 @@ __all__ = [
     "advantage",
     "is_judged",
     "level_of",
+    "shown",
     "verdict_of",
     "worst_of",
 ]
@@ -127,3 +129,18 @@ def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
 
 def _base(leak: Leak) -> float:
     return max(leak.floor, leak.floor if leak.control is None else leak.control)
+
+
+def shown(value: float | int | None) -> str:
+    """Return a figure as reports show it.
+
+    Examples
+    --------
+    >>> shown(0.12345), shown(None), shown(float("inf"))
+    ('0.123', '–', '∞')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
