@@ -135,10 +135,11 @@ def join_audits(title: str, audits: Sequence[Audit], **rest: Any) -> Audit:
 
     Examples
     --------
+    >>> from cofill.audit import Audit, AuditedRelease, join_audits
     >>> keys = AuditedRelease(kind="roster", sender="a", receiver="b", what="keys", personal=False,
     ...                       reason="made from nobody's record")
     >>> one = Audit(title="one", releases=(keys,))
-    >>> len(joined("both", [one, one]).releases)
+    >>> len(join_audits("both", [one, one]).releases)
     2
     """
     return Audit(
