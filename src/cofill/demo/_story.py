@@ -22,7 +22,7 @@ from cofill.demo._clinics import Clinics, clinics
 from cofill.demo._hospitals import hospitals
 from cofill.demo._release import release
 from cofill.errors import DataError
-from cofill.files import write_json
+from cofill.files import write_document
 from cofill.nets import FusionSettings
 from cofill.report import write_report
 
@@ -143,12 +143,11 @@ def run_demo(
     after(4, audit)
     report_progress("writing the report", 0.97)
     story = {
-        "format": "cofill-story",
         "title": "What cofill does, in four chapters",
         "subtitle": "Real data, one machine: what was completed, how well, and what leaked.",
         "chapters": [vars(chapter) for chapter in CHAPTERS],
     }
-    write_json(out / "story.json", story)
+    write_document(out / "story.json", "cofill-story", story)
     return Demo(completion, images, mean, audit, write_report(out))
 
 
