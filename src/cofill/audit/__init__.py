@@ -13,8 +13,7 @@ Audits of runs attack the releases that the run kept as they left; nothing is tr
     _verdict    the scale
     _bound      the ε that an attack proves
     _anonymity  how many people look alike
-    _release    one audited release
-    _advice     what to change
+    _release    one audited release, and what to change about it
     _audit      an audit, its curves and its record
     _page       the report
     _codes      codes

@@ -11,8 +11,6 @@ import numpy as np
 from cofill.attack import as_matrix, check_varied
 from cofill.errors import SettingError
 
-__all__ = ["Anonymity", "anonymity"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Anonymity:

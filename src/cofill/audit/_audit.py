@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cofill.audit._page import page_of
 from cofill.audit._release import AuditedRelease
 from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, shown, worst_of
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
 from cofill.pages import Curve
-
-__all__ = ["Audit"]
 
 FORMAT, VERSION = "cofill-audit", 1
 
@@ -117,8 +116,6 @@ class Audit:
 
     def to_html(self) -> str:
         """Return a page that can be filed: one file, nothing is fetched when it is opened."""
-        from cofill.audit._page import page_of
-
         return page_of(self)
 
     def write(self, out: str | Path) -> tuple[str, ...]:

@@ -16,8 +16,6 @@ from cofill.audit._release import AuditedRelease, Claim, receivers_of
 from cofill.privacy import LedgerEntry, compose, epsilon, resolve_relation
 from cofill.registry import Registry
 
-__all__ = ["AUDITORS", "Auditor", "describe_entries", "describe_guarantee", "not_attacked"]
-
 Auditor = Callable[[Sequence[LedgerEntry], Sequence[Any], Evidence], AuditedRelease]
 """Audits what one sender has sent of one type.
 

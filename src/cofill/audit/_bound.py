@@ -18,14 +18,6 @@ from cofill.attack import Leak, exact_interval
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Event, GaussianEvent, LaplaceEvent
 
-__all__ = [
-    "EpsilonBound",
-    "bound_from_counts",
-    "bound_from_scores",
-    "bound_of_event",
-    "bound_of_leak",
-]
-
 CONFIDENCE = 0.999
 """Of bounds: who says that a guarantee is false should be sure."""
 

@@ -35,25 +35,6 @@ from cofill.privacy import rows_of
 from cofill.protocol import run_protocol
 from cofill.views import MultiView
 
-__all__ = [
-    "AttackedCodes",
-    "Point",
-    "TradeOff",
-    "TrialSettings",
-    "align_codes",
-    "attack_codes",
-    "code_widths",
-    "complete_held_out",
-    "completion_error",
-    "encode_views",
-    "fit_defended",
-    "inferred_share",
-    "join_turns",
-    "least_inferred",
-    "sent_codes",
-    "weigh_defences",
-]
-
 _FEW = (10, 100)  # pairs of weaker attackers
 
 

@@ -26,8 +26,6 @@ from cofill.audit._anonymity import anonymity
 from cofill.audit._audit import Audit
 from cofill.audit._release import AuditedRelease
 
-__all__ = ["CodeAuditSettings", "CodeRelease", "audit_codes", "code_leaks"]
-
 _PAIRS: tuple[PairCount, ...] = (0, 10, 100, "all")
 
 

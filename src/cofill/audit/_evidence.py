@@ -20,8 +20,6 @@ from cofill.privacy import Codes, Release, SentLog, blind, rows_of
 from cofill.protocol import Federation, LocalData, run_protocol
 from cofill.views import Scaler, View
 
-__all__ = ["NOT_KEPT", "Evidence", "read_evidence", "start_row_sites"]
-
 NOT_KEPT = (
     "the run kept no values of what it sent, only the ledger; run it again to have them attacked"
 )

@@ -16,8 +16,6 @@ from cofill.errors import DataError, SettingError
 from cofill.privacy import Box
 from cofill.views import Scaler, Source, View, read_views
 
-__all__ = ["CodeFiles", "code_files", "mean_files", "training_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class CodeFiles:

@@ -11,8 +11,6 @@ from jaxtyping import Bool
 
 from cofill.views import Kind, MultiView, Scaler
 
-__all__ = ["HeldOut", "hold_out"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:

@@ -17,8 +17,6 @@ from jaxtyping import Float
 
 from cofill.views import MultiView, Scaler
 
-__all__ = ["least_leak", "least_leaks"]
-
 _SHRINK = 0.02
 _ROWS_A_COLUMN = 10  # with fewer, regressions find what is not there and the bound is none
 _PRICES = np.logspace(2, -4, 61)

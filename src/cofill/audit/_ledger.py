@@ -11,8 +11,6 @@ from cofill.audit._evidence import Evidence
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Gate, Ledger, LedgerEntry
 
-__all__ = ["audit_ledger"]
-
 _DELTA = 1e-5
 
 

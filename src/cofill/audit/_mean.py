@@ -36,8 +36,6 @@ from cofill.errors import DataError, SettingError
 from cofill.pages import Curve
 from cofill.privacy import Bounds, Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
-__all__ = ["MeanAuditSettings", "audit_mean"]
-
 _PER_COORDINATE = "laplace per coordinate"
 _WHO: dict[str, Any] = {"sender": "site", "receiver": "public"}
 

@@ -14,8 +14,6 @@ from cofill.audit._bound import CONFIDENCE, EpsilonBound, bound_from_scores
 from cofill.errors import DataError, SettingError
 from cofill.privacy import MeanDefence
 
-__all__ = ["prove_epsilon"]
-
 _NUMBERS = 2**22  # drawn at one time
 _MOST = 200_000  # releases from either neighbour
 

@@ -34,8 +34,6 @@ from cofill.pages import (
 if TYPE_CHECKING:
     from cofill.audit._audit import Audit
 
-__all__ = ["page_of"]
-
 _HINTS = {
     "floor": "the figure of somebody who guesses",
     "control": "the figure of the same attacker without the release, by what they have anyway",

@@ -19,14 +19,12 @@ from cofill.audit._codes import CodeAuditSettings
 from cofill.audit._evidence import Evidence, read_evidence, start_row_sites
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
-from cofill.completion import METHODS, CompletionFolder, make, silent
+from cofill.completion import METHODS, CompletionFolder, silent
 from cofill.errors import CofillError, DataError, StoreError
 from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol import FederationFolder, Membership, PartyFolder
 from cofill.views import ColumnRules, MultiView, Source, View, is_url, read_view
-
-__all__ = ["audit_run"]
 
 ReportProgress = Callable[[str, float], None]
 
@@ -213,7 +211,8 @@ def _read_completion(folder: CompletionFolder) -> _Run:
     try:
         job = record["settings"]
         method, seed, settings = str(job["method"]), job["seed"], job["settings"]
-        rules = {k: job[k] for k in ("id", "kinds", "id_type")} | {"ignore": tuple(job["ignore"])}
+        rules: dict[str, Any] = {k: job[k] for k in ("id", "kinds", "id_type")}
+        rules["ignore"] = tuple(job["ignore"])
         tables = {
             name: {name: _Table(_locate(str(source), folder.path), **rules)}
             for name, source in job["sources"].items()
@@ -232,7 +231,7 @@ def _read_completion(folder: CompletionFolder) -> _Run:
         tables=tables,
     )
     if method == FederatedCompletion.name:
-        estimator = make(method, **settings).set_params(seed=seed)
+        estimator = FederatedCompletion(**settings).set_params(seed=seed)
         merged = {"": {name: t for views in tables.values() for name, t in views.items()}}
         return replace(run, tables=merged, row_protocol=estimator.protocol, deal=estimator.deal)
     return run

@@ -16,8 +16,6 @@ from cofill.audit._release import AuditedRelease
 from cofill.nets import FusionSettings
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind
 
-__all__ = ["audit_blinded_ids", "audit_sent_codes"]
-
 _FEWEST = 20  # people, below which a leak cannot be told from chance
 
 

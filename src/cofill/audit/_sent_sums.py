@@ -14,8 +14,6 @@ from cofill.audit._evidence import NOT_KEPT, Evidence
 from cofill.audit._release import AuditedRelease
 from cofill.privacy import ColumnSummary, GroupSums, LedgerEntry, NoisyMean
 
-__all__ = ["audit_column_summary", "audit_group_sums", "audit_noisy_mean"]
-
 _FEWEST = 20  # people, below which a leak cannot be told from chance
 
 

@@ -23,8 +23,6 @@ from cofill.audit._release import AuditedRelease
 from cofill.federate import AbstractLearner, Batch, RowSite, make_unravel
 from cofill.privacy import LedgerEntry, ModelWeights, Update
 
-__all__ = ["audit_sent_updates"]
-
 _STRANGERS = 300  # enough for a false positive rate of 1 % to be three people
 _RATE = 0.01
 _THREAT = (

@@ -34,8 +34,6 @@ from cofill.errors import DataError, SettingError
 from cofill.nets import Autoencoder, DPSettings, TrainSettings, recipe
 from cofill.privacy import SiteNoise, epsilon, guarantee, noise_for, training_event
 
-__all__ = ["UpdateAuditSettings", "audit_update"]
-
 
 @dataclass(frozen=True)
 class UpdateAuditSettings:

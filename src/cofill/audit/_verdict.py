@@ -14,18 +14,6 @@ from typing import Literal, TypeAlias
 
 from cofill.attack import Leak
 
-__all__ = [
-    "SCALE",
-    "SCALE_WORDS",
-    "Verdict",
-    "advantage",
-    "is_judged",
-    "level_of",
-    "shown",
-    "verdict_of",
-    "worst_of",
-]
-
 Verdict: TypeAlias = Literal[
     "nothing about a person", "not attacked", "none seen", "small", "considerable", "near-total"
 ]

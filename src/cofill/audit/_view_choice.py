@@ -12,8 +12,6 @@ from cofill.audit._view_trial import NO_DEFENCE, DefenceFigures
 from cofill.cooperate import CodeDefence
 from cofill.pages import Curve
 
-__all__ = ["choose", "curve_of", "limits"]
-
 _LEAK = "R² of the row behind a code, mean over views"
 _GROWTH = "growth of the error of completed rows, %"
 

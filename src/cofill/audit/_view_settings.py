@@ -11,8 +11,6 @@ from cofill.audit._code_trial import TrialSettings
 from cofill.cooperate import CodeDefence
 from cofill.errors import SettingError
 
-__all__ = ["LEAST_PEOPLE", "Family", "ViewAuditSettings", "families_of"]
-
 LEAST_PEOPLE = 100  # below which halves of halves tell nothing
 _SMALLEST_PILOT, _LARGEST_PILOT = 20, 100
 _LEAST_ATTACKED = 40

@@ -16,7 +16,6 @@ from cofill.attack import bootstrap_people, check_varied, percentile_interval
 from cofill.audit._anonymity import anonymity
 from cofill.audit._code_trial import (
     AttackedCodes,
-    CodeRelease,
     attack_codes,
     code_widths,
     complete_held_out,
@@ -26,14 +25,13 @@ from cofill.audit._code_trial import (
     join_turns,
     sent_codes,
 )
+from cofill.audit._codes import CodeRelease
 from cofill.audit._held_out import HeldOut, hold_out
 from cofill.audit._release import AuditedRelease
 from cofill.audit._view_settings import LEAST_PEOPLE, ViewAuditSettings
 from cofill.cooperate import CodeDefence
 from cofill.errors import DataError
 from cofill.views import Kind, MultiView
-
-__all__ = ["NO_DEFENCE", "DefenceFigures", "Trial", "keep_whole_people", "split_people"]
 
 NO_DEFENCE = "no defence"
 _ENOUGH = 200  # people held out, below which further parts of the people are held out in turn

@@ -20,8 +20,6 @@ from cofill.completion import silent
 from cofill.cooperate import CodeDefence
 from cofill.views import MultiView
 
-__all__ = ["audit_views"]
-
 
 def audit_views(
     views: MultiView,

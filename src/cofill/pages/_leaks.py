@@ -99,7 +99,11 @@ class Curve:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Curve:
         """Return the curve of a record."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()})
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in facts.items()
+        }
+        return cls(**fields)
 
 
 def draw_curves(curves: Sequence[Curve]) -> list[Part]:
