@@ -84,6 +84,27 @@ def test_what_is_attacked_is_what_was_sent(run, tmp_path):
         assert {r.individual for r in codes} == verdicts
 
 
+def test_updates_of_a_federated_completion_are_attacked_as_they_were_sent(run, tmp_path):
+    settings = {"sites": 3, "rounds": 2, "batch": 8, "network": {"width": 8, "blocks": 1}}
+    sources = {name: str(run / f"{name}.csv") for name in ("clinic", "lab")}
+    id_name = people()["lab"].id_name
+    out = CompletionFolder(tmp_path / "completed")
+    run_completion(
+        CompletionJob(sources, id_name, str(out.path), method="federated", settings=settings)
+    )
+    updates = [r for r in audit_run(out.path).releases if r.kind == "update"]
+    assert [r.sender for r in updates] == ["site_1", "site_2", "site_3"]
+    assert all("rounds 1, 2 as they were sent" in r.notes[0] for r in updates)
+    for step in list(out.sent):
+        releases = [
+            replace(r, change=np.zeros_like(r.change)) if r.kind == "update" else r
+            for r in step.releases
+        ]
+        out.sent.write(step.number, step.step, releases)
+    updates = [r for r in audit_run(out.path).releases if r.kind == "update"]
+    assert {r.individual for r in updates} == {"none seen"}
+
+
 def test_nothing_is_attacked_where_nothing_was_kept(run, tmp_path):
     old = tmp_path / "completed"
     shutil.copytree(run / "completed", old)

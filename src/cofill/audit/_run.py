@@ -230,7 +230,9 @@ def _read_completion(folder: CompletionFolder) -> _Run:
         logs=(folder.sent,) if folder.sent.exists else (),
         tables=tables,
     )
-    if method == FederatedCompletion.name:
+    # Settings objects that were given in Python are tables in the record, and cannot be told back.
+    is_plain = not any(isinstance(settings.get(k), Mapping) for k in ("local", "settings"))
+    if method == FederatedCompletion.name and is_plain:
         estimator = FederatedCompletion(**settings).set_params(seed=seed)
         merged = {"": {name: t for views in tables.values() for name, t in views.items()}}
         return replace(run, tables=merged, row_protocol=estimator.protocol, deal=estimator.deal)
