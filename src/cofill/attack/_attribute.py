@@ -22,8 +22,6 @@ from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block
 
-__all__ = ["infer_attribute"]
-
 _MOST_CLASSES = 50
 
 

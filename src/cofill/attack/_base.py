@@ -28,8 +28,6 @@ from cofill.attack._inputs import (
 from cofill.attack._prior import estimate_share
 from cofill.errors import CofillError
 
-__all__ = ["AbstractCalibratedAttack", "AbstractMeanAttack", "AttackFailed"]
-
 Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
 

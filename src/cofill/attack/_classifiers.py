@@ -18,8 +18,6 @@ from jaxtyping import Array, Float
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
-__all__ = ["Settings", "Training", "layer_widths", "logits", "require"]
-
 OPTIMIZERS = ("sgd", "adam")
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 

@@ -17,8 +17,6 @@ from jaxtyping import Float
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block, Fusion, FusionProblem, FusionSettings, fit_fusions
 
-__all__ = ["Decoded", "DecoderSettings", "PairCount", "decode_held_out", "pairs_in"]
-
 PairCount = int | str  # a number, or "all"
 
 

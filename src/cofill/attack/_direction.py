@@ -29,15 +29,6 @@ from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import group_means
 from cofill.attack._spread import Spread
 
-__all__ = [
-    "Direction",
-    "bisect_slope",
-    "calibrate",
-    "fit_direction",
-    "fit_shrinkage",
-    "quantile_cut",
-]
-
 FLATTEST, STEEPEST = 1e-2, 1e3  # slopes between which probabilities are calibrated
 _TRACE = 1e-6  # ridge relative to the trace of Σ: directions without variance have no say
 _HARDLY = 1e-3  # variance of a direction in which classes cannot differ, relative to the largest

@@ -12,8 +12,6 @@ from cofill.attack._expected_accuracy import BEYOND, believed_position
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._spread import measure_spread
 
-__all__ = ["Discriminant"]
-
 
 class Discriminant(AbstractCalibratedAttack):
     """The closed-form discriminant.

@@ -18,8 +18,6 @@ from jaxtyping import Float
 
 from cofill.attack._mixture import Mixtures, fit_mixtures, mean_of_highest
 
-__all__ = ["BEYOND", "accuracy_from_scores", "believed_position", "is_beyond"]
-
 BEYOND = (
     "the mean lies farther out than that of any such share of these records: it is of other people "
     "or the share is too large; the expected accuracy goes by how the scores are spread"

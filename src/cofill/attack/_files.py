@@ -13,15 +13,6 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.views import write_table
 
-__all__ = [
-    "MeanFile",
-    "flag_column",
-    "number_column",
-    "read_means",
-    "text_column",
-    "write_guesses",
-]
-
 
 @dataclass(frozen=True)
 class MeanFile:

@@ -20,8 +20,6 @@ from cofill.attack._inputs import Records, ReleasedMean, check_records
 from cofill.attack._intervals import exact_interval
 from cofill.metrics import clustering_accuracy
 
-__all__ = ["KMeansFloor", "judge_guesses", "kmeans_accuracy"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KMeansFloor(AbstractMeanAttack):

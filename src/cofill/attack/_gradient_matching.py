@@ -22,8 +22,6 @@ from jaxtyping import Array, Float
 from cofill.errors import SettingError
 from cofill.nets import Batch, Trainer, advance, make_optimizer, start_training
 
-__all__ = ["MatchingSettings", "match_changes"]
-
 
 @dataclass(frozen=True)
 class MatchingSettings:

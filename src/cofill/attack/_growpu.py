@@ -52,8 +52,6 @@ from cofill.attack._runs import (
 )
 from cofill.nets import MLP
 
-__all__ = ["GrowPU", "GrowSettings", "Memory", "grow_weights", "train_growpu"]
-
 PRE_TRAIN, GROWTH, FINE_TUNE, OVER = range(4)
 
 

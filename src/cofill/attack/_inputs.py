@@ -12,17 +12,6 @@ from scipy import sparse
 
 from cofill.errors import DataError, SettingError
 
-__all__ = [
-    "Noise",
-    "Records",
-    "ReleasedMean",
-    "check_columns",
-    "check_enough",
-    "check_mean",
-    "check_prior",
-    "check_records",
-]
-
 Records: TypeAlias = Any
 """One row per individual: a float array, or a `scipy.sparse.csr_array` where the attack takes one.
 

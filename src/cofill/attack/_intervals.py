@@ -8,8 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betaincinv
 
-__all__ = ["bootstrap_people", "exact_interval", "percentile_interval", "r2_statistic"]
-
 _CELLS = 2**24
 
 

@@ -19,8 +19,6 @@ from cofill.attack._people import as_matrix, check_same_people, check_varied, ra
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2_per_feature
 
-__all__ = ["invert_codes"]
-
 # Components aligned without pairs; the order of further ones is no guide (chosen on WDBC's views).
 _RANK = 2
 _BLIND = (

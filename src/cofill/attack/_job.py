@@ -31,8 +31,6 @@ from cofill.attack._sensitivity import sensitivity
 from cofill.errors import DataError, SettingError
 from cofill.views import Source, is_writable
 
-__all__ = ["MeanAttackJob", "MeanAttackResult", "run_mean_attack"]
-
 
 @dataclass(frozen=True)
 class MeanAttackJob:

@@ -22,15 +22,6 @@ from scipy import linalg, sparse
 from cofill.attack._inputs import Records
 from cofill.attack._spread import Spread
 
-__all__ = [
-    "Kernel",
-    "Smoother",
-    "choose_smoother",
-    "fit_kernel",
-    "repeat_guesses",
-    "sample_records",
-]
-
 _JITTER = 1e-4
 _PAIRS = 2000  # of records whose median distance sets the kernel's width
 _ROWS = 16_384

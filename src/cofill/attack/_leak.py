@@ -18,8 +18,6 @@ from cofill.attack._intervals import (
 )
 from cofill.errors import SettingError
 
-__all__ = ["Leak", "compared_share_leak", "r2_leak", "share_leak"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Leak:

@@ -26,8 +26,6 @@ from cofill.attack._expected_accuracy import BEYOND, accuracy_from_scores, is_be
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._spread import Spread, measure_spread
 
-__all__ = ["Likelihood", "Logistic", "fit_calibrated_logistic", "fit_logistic"]
-
 _ROWS = 16_384
 _STEPS = 50
 _KEPT = 30_000_000  # numbers up to which turned records are kept between steps

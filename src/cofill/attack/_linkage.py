@@ -26,8 +26,6 @@ from cofill.attack._matching import (
 from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 
-__all__ = ["LinkageSettings", "link_codes"]
-
 _THREAT = (
     "a holder of the codes of two sites without ids, who knows {knows}, matches the codes of the "
     "same person"

@@ -29,17 +29,6 @@ from scipy.linalg import orthogonal_procrustes
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, pdist, squareform
 
-__all__ = [
-    "Whitened",
-    "align_clouds",
-    "assign_partners",
-    "initial_scores",
-    "learn_scores",
-    "pair_scores",
-    "refine_scores",
-    "whiten",
-]
-
 _SIGNED = 4  # components whose signs are tried
 _RANKS = (1, 2, 3, 4, 6, 8, 12, 20)
 _SHRINKS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -22,15 +22,6 @@ from cofill.attack._leak import Leak, share_leak
 from cofill.attack._people import as_matrix
 from cofill.errors import DataError, SettingError
 
-__all__ = [
-    "METHODS",
-    "attack_membership",
-    "check_method",
-    "likelihood_ratios",
-    "membership_leaks",
-    "score_losses",
-]
-
 METHODS = ("threshold", "online", "offline")
 _PERSONAL_SPREAD = 32  # shadow networks on a side from which each person's variance is their own
 _THREATS = {

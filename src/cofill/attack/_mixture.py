@@ -14,8 +14,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-__all__ = ["Mixtures", "fit_mixtures", "group_means", "mean_of_highest"]
-
 _CELLS = 400  # groups of positions by which mixtures are fitted
 _BINS = 40  # of the histogram by which a fit is judged
 _ROUNDS = 100

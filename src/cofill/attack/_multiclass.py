@@ -25,8 +25,6 @@ from cofill.attack._selftraining import CERTAIN, Gap
 from cofill.attack._spread import Spread, measure_spread
 from cofill.errors import SettingError
 
-__all__ = ["MultiClass", "balance_classes"]
-
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
 _SWEEPS = 20

@@ -25,8 +25,6 @@ from cofill.attack._inputs import Noise, Records, check_mean, check_prior
 from cofill.attack._spread import Spread
 from cofill.errors import DataError, SettingError
 
-__all__ = ["REST", "Classes", "Multinomial", "complete_classes", "fit_multinomial"]
-
 REST = "rest"
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
 _STIFF = 1e6

@@ -14,8 +14,6 @@ from cofill.attack._risks import logistic_loss
 from cofill.attack._runs import AbstractRule, Progress, RunInputs, Runs, gather_inputs, train_runs
 from cofill.nets import MLP
 
-__all__ = ["OracleSettings", "train_supervised"]
-
 
 @dataclass(frozen=True)
 class OracleSettings(Training):

@@ -9,8 +9,6 @@ from jaxtyping import Float, Int
 
 from cofill.errors import DataError
 
-__all__ = ["as_matrix", "check_same_people", "check_varied", "rank_candidates"]
-
 _CELLS = 2**24  # distances held at one time
 
 

@@ -33,8 +33,6 @@ from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import fit_mixtures
 from cofill.attack._spread import measure_spread
 
-__all__ = ["ShareEstimate", "estimate_share"]
-
 _SHARES = 150
 _LEAST = 0.003
 _DIGITS = 6  # to which a mean may have been rounded

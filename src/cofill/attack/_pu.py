@@ -30,8 +30,6 @@ from cofill.attack._runs import (
 )
 from cofill.nets import MLP
 
-__all__ = ["NNPU", "UPU", "PUSettings", "train_pu"]
-
 
 @dataclass(frozen=True)
 class PUSettings(Training):

@@ -16,8 +16,6 @@ from cofill.attack._selftraining import SelfTraining
 from cofill.errors import SettingError
 from cofill.registry import Registry
 
-__all__ = ["MEAN_ATTACKS", "make_class_attack", "make_mean_attack"]
-
 MEAN_ATTACKS = Registry("cofill.attacks", "attack", facts=("several",))
 """Attacks on the mean of one class: subclasses of `AbstractMeanAttack`.
 

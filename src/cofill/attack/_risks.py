@@ -14,18 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-__all__ = [
-    "LOSSES",
-    "SYMMETRIC",
-    "Loss",
-    "linear_loss",
-    "logistic_loss",
-    "non_negative_objective",
-    "pu_parts",
-    "pu_risk",
-    "sigmoid_loss",
-]
-
 Loss = Callable[[Array, float | int | Array], Array]
 
 

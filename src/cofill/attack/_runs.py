@@ -39,16 +39,6 @@ from cofill.nets import (
     start_training,
 )
 
-__all__ = [
-    "AbstractNetworkAttack",
-    "AbstractRule",
-    "Progress",
-    "Runs",
-    "gather_inputs",
-    "score_runs",
-    "train_runs",
-]
-
 BLOCK_STEPS = 500  # steps between two moments at which the host can stop or report
 BLOCK_ROWS = 2_000  # records scored at a time
 ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys are made with

@@ -37,8 +37,6 @@ from cofill.attack._likelihood import fit_calibrated_logistic
 from cofill.attack._spread import Spread, measure_spread
 from cofill.errors import SettingError
 
-__all__ = ["CERTAIN", "Gap", "SelfTraining"]
-
 CERTAIN = 0.995
 _WORSE = 1.5  # how much farther from the released mean than the first guesses
 

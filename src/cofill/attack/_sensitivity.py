@@ -14,8 +14,6 @@ from cofill.attack._inputs import Noise, check_prior
 from cofill.attack._selftraining import SelfTraining
 from cofill.errors import DataError, SettingError
 
-__all__ = ["sensitivity"]
-
 
 def sensitivity(
     records: Any,

@@ -17,8 +17,6 @@ from cofill.attack._people import as_matrix, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
 
-__all__ = ["Shadows", "attack_training", "train_shadows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Shadows:

@@ -16,8 +16,6 @@ from scipy import sparse
 
 from cofill.attack._inputs import Records
 
-__all__ = ["Spread", "measure_spread"]
-
 _ROWS = 65_536  # of a dense piece: bounds the copies that are made of it
 
 

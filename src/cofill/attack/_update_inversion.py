@@ -28,8 +28,6 @@ from cofill.attack._leak import Leak, share_leak
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError
 
-__all__ = ["LocalRound", "first_layer_row", "invert_updates", "simulate_update"]
-
 
 @dataclass(frozen=True)
 class LocalRound:

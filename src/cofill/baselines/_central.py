@@ -21,8 +21,6 @@ from cofill.nets import (
 )
 from cofill.views import MultiView
 
-__all__ = ["CentralCompleter"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CentralCompleter(AbstractCompleter):

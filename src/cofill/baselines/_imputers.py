@@ -15,8 +15,6 @@ from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
 from cofill.views import MultiView
 
-__all__ = ["IterativeCompleter", "NeighboursCompleter"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _PooledImputer(AbstractCompleter):

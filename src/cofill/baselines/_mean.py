@@ -9,8 +9,6 @@ import numpy as np
 from cofill.completion import AbstractCompleter, Progress
 from cofill.views import MultiView
 
-__all__ = ["MeanCompleter"]
-
 
 class MeanCompleter(AbstractCompleter):
     """Mean of numeric features (rounded for whole numbers), commonest value of the others.

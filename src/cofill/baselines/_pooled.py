@@ -11,8 +11,6 @@ from jaxtyping import Float
 from cofill.nets import side_by_side
 from cofill.views import MultiView, Scaler
 
-__all__ = ["Pool"]
-
 
 @dataclass(frozen=True)
 class Pool:

@@ -32,8 +32,6 @@ from cofill.protocol import (
     views_with_columns,
 )
 
-__all__ = ["AGREE_ON_COLUMNS", "AGREE_ON_SCALING", "read_scales", "send_scales"]
-
 _ALL = "rows"  # scales of all views' columns side by side
 
 

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-__all__ = ["describe_groups"]
-
 
 def describe_groups(
     ids: Mapping[str, np.ndarray],

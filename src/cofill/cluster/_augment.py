@@ -15,8 +15,6 @@ from jaxtyping import Array, Float, Int
 
 from cofill.errors import SettingError
 
-__all__ = ["WarpSettings", "neighbours", "towards", "warp"]
-
 _FIELD = 4  # points a side of the smooth field
 _REFERENCE = 20_000  # rows among which neighbours are looked for
 

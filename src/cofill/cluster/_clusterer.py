@@ -24,8 +24,6 @@ from cofill.cluster._select import choose_k
 from cofill.privacy import Ledger
 from cofill.protocol import Federation
 
-__all__ = ["AbstractClusterer", "Progress"]
-
 Progress = Callable[[str, float], None]
 Fitted = TypeVar("Fitted", bound="AbstractClusterer")
 

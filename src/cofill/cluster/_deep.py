@@ -41,8 +41,6 @@ from cofill.errors import DataError, TrainingError
 from cofill.privacy import GroupSums, ModelWeights, Release, Update
 from cofill.protocol import COORDINATOR, Inbox, Step
 
-__all__ = ["deep_steps"]
-
 _SEEDING, _HOMES, _NEIGHBOURS = 1, 2, 3  # purposes of random numbers
 
 

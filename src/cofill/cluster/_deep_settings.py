@@ -14,8 +14,6 @@ from cofill.cluster._rounds import DeepPlan
 from cofill.cluster._rows import ColumnKinds
 from cofill.errors import SettingError
 
-__all__ = ["DeepSettings", "DeepState", "plan_of"]
-
 
 @dataclass(frozen=True)
 class DeepSettings:

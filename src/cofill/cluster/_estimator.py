@@ -33,8 +33,6 @@ from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, run_steps
 
-__all__ = ["DeepClustering", "FederatedKMeans"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedKMeans(AbstractClusterer):

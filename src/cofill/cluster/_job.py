@@ -23,8 +23,6 @@ from cofill.metrics import versions
 from cofill.registry import require_settings
 from cofill.views import MultiView, Source, read_views, write_table
 
-__all__ = ["CLUSTERERS", "ClusterJob", "ClusterResult", "run_cluster"]
-
 CLUSTERERS: Mapping[str, Callable[..., AbstractClusterer]] = {
     "kmeans": FederatedKMeans,
     "deep": DeepClustering,

@@ -27,8 +27,6 @@ from cofill.errors import DataError
 from cofill.privacy import GroupCentres, Release
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
 
-__all__ = ["kmeans_steps", "measure_confidence", "received_centers", "send_centers"]
-
 _SEEDING, _NOISE = 1, 2  # purposes of a site's random numbers
 
 

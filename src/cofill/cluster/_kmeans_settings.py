@@ -11,8 +11,6 @@ from cofill.cluster._noise import GroupNoise
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = ["KMeansSettings", "KMeansState"]
-
 
 @dataclass(frozen=True)
 class KMeansSettings:

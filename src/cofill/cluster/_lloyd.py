@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["choose_centers", "lloyd", "nearest", "sum_groups", "sum_groups_of_starts"]
-
 _CELLS_AT_ONCE = 2**24  # distances held at a time, which bounds the memory
 _CELLS_NEAR = 2**20  # cells of rows that several starts read before they leave the cache
 

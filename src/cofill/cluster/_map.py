@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 from cofill.errors import DataError, SettingError
 from cofill.views import Key
 
-__all__ = ["PlaneMap", "map_picture", "plane_map"]
-
 _FEW = 300  # individuals for whom exact t-SNE is the faster one
 
 _LEAST = 3

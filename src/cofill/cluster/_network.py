@@ -20,8 +20,6 @@ from jaxtyping import Array, Float
 from cofill.errors import SettingError
 from cofill.nets import gather_neighbours
 
-__all__ = ["NetworkSettings", "apply_network", "first_weights"]
-
 
 @dataclass(frozen=True)
 class NetworkSettings:

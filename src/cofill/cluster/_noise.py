@@ -25,8 +25,6 @@ from cofill.privacy import (
     noise_step,
 )
 
-__all__ = ["GroupNoise"]
-
 
 @dataclass(frozen=True)
 class GroupNoise:

@@ -24,8 +24,6 @@ from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
 
-__all__ = ["ObjectiveSettings", "Terms", "entropy", "head_terms", "objective"]
-
 _LEAST = 1e-4  # share below which a group counts as empty: keeps the logarithm in bounds
 
 

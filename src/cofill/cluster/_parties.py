@@ -22,16 +22,6 @@ from cofill.privacy import GroupSums, Ledger, ModelWeights, Release
 from cofill.protocol import COORDINATOR, Federation, Inbox
 from cofill.views import MultiView, View
 
-__all__ = [
-    "ClusterCoordinator",
-    "ClusterSite",
-    "UnscaledClusterCoordinator",
-    "UnscaledClusterSite",
-    "received_model",
-    "received_sums",
-    "start_federation",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ClusterSite:

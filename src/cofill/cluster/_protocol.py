@@ -44,8 +44,6 @@ from cofill.protocol import (
 from cofill.registry import require_settings
 from cofill.views import MultiView
 
-__all__ = ["ClusterProtocol", "run_kmeans"]
-
 _SETTINGS = tuple(field.name for field in fields(KMeansSettings))
 
 

@@ -34,17 +34,6 @@ from cofill.nets import (
     make_optimizer,
 )
 
-__all__ = [
-    "DeepPlan",
-    "ModelTerms",
-    "RoundResult",
-    "SiteMemory",
-    "new_weights",
-    "probabilities",
-    "start_memory",
-    "train_round",
-]
-
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
 _ROWS_AT_ONCE = 4096
 _JUDGED_BATCHES = 4  # on which every site judges the common model

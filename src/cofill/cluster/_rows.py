@@ -18,18 +18,6 @@ from cofill.errors import DataError, SettingError
 from cofill.protocol import COORDINATOR
 from cofill.views import Kind, MultiView, Scaler, View
 
-__all__ = [
-    "ONLY_SITE",
-    "ColumnKinds",
-    "SiteRows",
-    "describe_kinds",
-    "gather_rows",
-    "is_site_mapping",
-    "read_rows",
-    "require_groups",
-    "require_same_columns",
-]
-
 ONLY_SITE = "site"  # its name where rows are not given by site
 
 

@@ -20,8 +20,6 @@ from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy import GroupSums
 
-__all__ = ["Scaling", "choose_scale", "combine_sums", "sum_columns"]
-
 _METHODS = ("auto", "standard", "robust", "overall", "none")
 
 

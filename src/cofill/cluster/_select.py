@@ -32,8 +32,6 @@ from cofill.metrics import ari
 from cofill.privacy import Ledger
 from cofill.protocol import Inbox, Outbox, Step, one_by_one, run_steps
 
-__all__ = ["Selection", "choose_k"]
-
 _HALVES, _REFERENCE = 11, 12  # purposes of random numbers
 _REFERENCE_ROWS = 2_000  # at most, to limit the time; sums are scaled up to all rows
 

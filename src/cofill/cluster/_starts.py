@@ -16,8 +16,6 @@ from cofill.cluster._noise import GroupNoise
 from cofill.errors import DataError
 from cofill.privacy import GroupSums
 
-__all__ = ["draw_starts", "join_starts", "summarise_locally"]
-
 
 def summarise_locally(
     rows: Float[np.ndarray, "n d"], settings: KMeansSettings, rng: np.random.Generator

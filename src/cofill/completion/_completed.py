@@ -12,8 +12,6 @@ from jaxtyping import Bool, Float, UInt8
 
 from cofill.views import MultiView, View, to_frame, to_table
 
-__all__ = ["Completed"]
-
 _ORIGINS = ("observed", "reconstructed", "missing")
 
 

@@ -16,8 +16,6 @@ from cofill.metrics import r2
 from cofill.privacy import SentLog
 from cofill.views import Feature, Kind, MultiView
 
-__all__ = ["AbstractCompleter", "Progress", "require_rows", "silent"]
-
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share that is done, from 0 to 1."""
 

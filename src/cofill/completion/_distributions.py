@@ -16,8 +16,6 @@ import numpy as np
 from cofill.completion._completed import Completed
 from cofill.views import Feature, Kind, MultiView, Scaler
 
-__all__ = ["LEAST", "Agreement", "distributions"]
-
 LEAST = 3
 """Individuals of whom a count must stand, at least."""
 

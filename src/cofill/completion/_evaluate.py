@@ -20,8 +20,6 @@ from cofill.metrics import (
 )
 from cofill.views import Kind, MultiView, Scaler, drop_rows
 
-__all__ = ["evaluate", "score_completed"]
-
 _NUMERIC_METRICS = {"mse": mse_per_feature, "r2": r2_per_feature, "mrd": mrd_per_feature}
 
 

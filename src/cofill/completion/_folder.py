@@ -10,8 +10,6 @@ from typing import Any
 from cofill.files import read_document, write_json
 from cofill.privacy import SentLog
 
-__all__ = ["RECORD_FORMAT", "CompletionFolder"]
-
 RECORD_FORMAT = "cofill-completion"
 
 

@@ -12,8 +12,6 @@ from cofill.completion._completer import AbstractCompleter
 from cofill.errors import SettingError
 from cofill.views import Kind, drop_rows
 
-__all__ = ["conformal_radius", "with_intervals"]
-
 
 def with_intervals(
     completed: Completed,

@@ -33,8 +33,6 @@ from cofill.views import (
     write_table,
 )
 
-__all__ = ["CompletionJob", "CompletionResult", "run_completion"]
-
 
 @dataclass(frozen=True)
 class CompletionJob:

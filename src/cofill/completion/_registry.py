@@ -8,8 +8,6 @@ from typing import Any
 from cofill.completion._completer import AbstractCompleter
 from cofill.registry import Entry, Registry, require_settings
 
-__all__ = ["METHODS", "check_settings", "make", "methods"]
-
 METHODS = Registry("cofill.methods", "method", facts=("pools_rows", "settings"))
 """Subclasses of `AbstractCompleter`.
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from cofill.errors import DataError
 
-__all__ = ["Pooled", "rubin"]
-
 
 @dataclass(frozen=True)
 class Pooled:

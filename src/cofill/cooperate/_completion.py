@@ -19,18 +19,6 @@ from cofill.errors import SettingError
 from cofill.privacy import no_tokens, rows_of
 from cofill.views import Kind, MultiView
 
-__all__ = [
-    "CompletionPolicy",
-    "apply_policy",
-    "completed_views",
-    "decode_rows",
-    "draw_rows",
-    "interval_ends",
-    "reconstructed_rows",
-    "site_notes",
-    "unreconstructable",
-]
-
 _CHOICES = ("flag", "fill", "leave")
 
 

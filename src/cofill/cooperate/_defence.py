@@ -39,8 +39,6 @@ from cofill.privacy import (
     require_whole,
 )
 
-__all__ = ["CodeDefence"]
-
 _UNBOUNDED = 3.0  # codes that no function bounds have about unit variance: three deviations
 _MOST_BITS = 16
 _PRICE = 0.5

@@ -39,17 +39,6 @@ from cofill.privacy import BlindedIds, Codes, CodeSpec, in_order, no_tokens, row
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 from cofill.views import Kind, Scaler
 
-__all__ = [
-    "ANNOUNCE",
-    "ENCODE",
-    "SEND_CODES",
-    "announced_tokens",
-    "encode_rows",
-    "encoder_training",
-    "make_codes",
-    "view_encoder",
-]
-
 _ROWS_AT_ONCE = 65_536  # bounds the memory that encoding a large view takes
 
 

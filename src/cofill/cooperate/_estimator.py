@@ -32,8 +32,6 @@ from cofill.privacy import Budget, Ledger, blind
 from cofill.protocol import Federation, LocalData, Membership, Step, run_protocol
 from cofill.views import MultiView, View
 
-__all__ = ["CooperativeReconstruction", "fit_many"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CooperativeReconstruction(AbstractCompleter):

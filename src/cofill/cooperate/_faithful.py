@@ -17,8 +17,6 @@ from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._site import CooperativeSite, Link, ViewModel, fit_in_groups
 from cofill.nets import MLP, SquaredError, Task, TrainSettings, recipe, train
 
-__all__ = ["learn_faithful"]
-
 _REFINING_EPOCHS = 10  # new rows move links that are trained already only a little
 
 

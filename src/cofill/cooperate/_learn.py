@@ -21,8 +21,6 @@ from cofill.cooperate._site import CooperativeSite, ViewModel, fit_in_groups
 from cofill.nets import Fusion, FusionProblem, FusionSettings, fit_fusions, refine_fusions
 from cofill.protocol import Inbox, Outbox, Step
 
-__all__ = ["LEARN"]
-
 _REFINING_STEPS = 200  # new rows move networks that are trained already only a little
 
 

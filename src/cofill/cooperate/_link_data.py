@@ -22,8 +22,6 @@ from cofill.nets import FusionProblem, loss_blocks, side_by_side
 from cofill.privacy import Codes, rows_of, union
 from cofill.protocol import Inbox
 
-__all__ = ["LinkData", "link_data", "receive_codes"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinkData:

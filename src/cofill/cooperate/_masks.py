@@ -19,15 +19,6 @@ from jaxtyping import Bool, Float
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = [
-    "MaskStatistics",
-    "equal_masks",
-    "masks_by_gradient",
-    "masks_by_iteration",
-    "masks_for_patterns",
-    "masks_in_closed_form",
-]
-
 _PULL = 1e-9  # to equal weights; only decides where several masks are equally good
 _LEAST_EIGENVALUE = 0.02  # of correlations from different rows
 _PATTERNS_AT_ONCE = 256

@@ -40,8 +40,6 @@ from cofill.nets import MLP, FusionSettings, fit_fusions, train
 from cofill.privacy import Needs, in_order, rows_of
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["NARROW", "SEND_PILOT", "STATE_NEEDS", "best_directions"]
-
 _LEAST_VARIANCE = 1e-9  # of the largest: directions below are rounding
 
 

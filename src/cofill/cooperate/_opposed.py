@@ -15,8 +15,6 @@ from jaxtyping import Float
 from cofill.cooperate._site import CooperativeSite, named_seed
 from cofill.nets import MLP, Autoencoder, Block, CellLoss, OpposedEncoder, Task, recipe
 
-__all__ = ["join_networks", "opposed_task", "remove_opponent"]
-
 
 def opposed_task(
     site: CooperativeSite,

@@ -29,8 +29,6 @@ from cofill.nets import forward, patterns_of
 from cofill.privacy import BlindedIds, Codes, in_order, no_tokens, rows_of, union
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["ANSWER", "ASK", "COMPLETE", "link_output", "masked_sum", "masks_of"]
-
 
 def _ask(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Ask each peer for the codes of individuals it has and this site lacks, or knows in part."""

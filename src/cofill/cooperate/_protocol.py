@@ -39,8 +39,6 @@ from cofill.protocol import (
 from cofill.registry import require_settings
 from cofill.views import MultiView, View, to_table
 
-__all__ = ["ALIGNMENTS", "CooperativeProtocol"]
-
 ALIGNMENTS = ("hash", "psi")
 
 # Read from the site's own files, or made from the order, when a run goes on.

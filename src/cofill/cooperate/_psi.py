@@ -18,8 +18,6 @@ from cofill.errors import DataError, SettingError
 from cofill.privacy import EncryptedIds
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["INTERSECT", "new_psi_state"]
-
 _FALSE_POSITIVES = 1e-9
 
 

@@ -14,8 +14,6 @@ from scipy.special import ndtr
 
 from cofill.codec import storable
 
-__all__ = ["Residuals"]
-
 _MOST_RANKS = 4096
 _MOST_ROWS = 1 << 17  # a sample of so many tells the distribution, and sorts in a moment
 

@@ -16,8 +16,6 @@ from cofill.errors import DataError
 from cofill.privacy import BlindingPart
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["AGREE", "OFFER", "common_secret"]
-
 
 def _offer(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     return site, [

@@ -13,8 +13,6 @@ from cofill.nets import DPSettings, FusionSettings, TrainSettings
 from cofill.privacy import Budget
 from cofill.protocol import tuples_in
 
-__all__ = ["ARCHITECTURES", "Architecture", "CooperativeSettings", "settings_from_json"]
-
 METHODS = ("auto", "masked", "fused", "faithful")
 MASKS = ("closed", "gradient", "iteration", "equal")
 SCALES = ("standard", "robust", "none")

@@ -20,18 +20,6 @@ from cofill.nets import Fusion
 from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
 from cofill.views import Scaler, View
 
-__all__ = [
-    "CooperativeSite",
-    "Link",
-    "PsiState",
-    "ReconstructedRows",
-    "ViewEncoder",
-    "ViewModel",
-    "fit_in_groups",
-    "gather_codes",
-    "named_seed",
-]
-
 # A view never changes, and hashing a million ids takes seconds: each view is blinded once.
 _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 

@@ -21,8 +21,6 @@ from cofill.nets import Fusion
 from cofill.privacy import no_tokens
 from cofill.views import View
 
-__all__ = ["load_sites", "save_sites"]
-
 _FORMAT, _VERSION = "cofill.cooperative", 2
 _SAVED = ("settings", "seed", "secret", "peers", "scaler", "typical", "encoder", "notes")
 

@@ -13,8 +13,6 @@ from cofill.cooperate._predict import masks_of
 from cofill.cooperate._site import CooperativeSite
 from cofill.views import Scaler, to_frame
 
-__all__ = ["feature_r2", "masks_table", "reconstructability_table"]
-
 
 def masks_table(sites: Iterable[CooperativeSite]) -> Any:
     """Return a data frame with the weight of each source in each feature of each view."""

@@ -21,8 +21,6 @@ from cofill.metrics import purity as purity_of
 from cofill.privacy import Ledger, SentLog
 from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
-__all__ = ["Clinics", "clinics"]
-
 _SITES, _ROUNDS, _TEST = 10, 8, 297  # the 1,500 others are 10 clinics of 150 patients
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from cofill.completion import CompletionJob, CompletionResult, Progress, run_completion
 from cofill.views import drop_rows, load, to_table, write_table
 
-__all__ = ["hospitals"]
-
 _FORMS = {"mean": "csv", "error": "parquet", "worst": "csv"}
 
 

@@ -15,8 +15,6 @@ from cofill.audit import Audit, MeanAuditSettings, audit_mean
 from cofill.privacy import Box
 from cofill.views import load
 
-__all__ = ["release"]
-
 _GREY = Box(0.0, 16.0)  # grey levels of the scanner, whoever is scanned
 
 

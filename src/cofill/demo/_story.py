@@ -26,8 +26,6 @@ from cofill.files import write_document
 from cofill.nets import FusionSettings
 from cofill.report import write_report
 
-__all__ = ["CHAPTERS", "Chapter", "Demo", "run_demo"]
-
 _MARK = ".cofill-demo"
 # These codes are as wide as the rows: ridge regression undoes them, and networks take longer.
 _ATTACK = CodeAuditSettings(

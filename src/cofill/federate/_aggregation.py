@@ -29,8 +29,6 @@ from cofill.privacy import (
     clip_norm,
 )
 
-__all__ = ["LocalUpdate", "Packing", "RoundMeans", "SecureSum", "SumState"]
-
 
 @dataclass(frozen=True)
 class SecureSum:

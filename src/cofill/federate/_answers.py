@@ -9,15 +9,6 @@ from cofill.errors import DataError
 from cofill.federate._parties import Coordinator
 from cofill.privacy import Release, Update
 
-__all__ = [
-    "NO_TRAINING_ROWS",
-    "absence_notes",
-    "first_of_type",
-    "idle_sites",
-    "join_notes",
-    "sound_messages",
-]
-
 NO_TRAINING_ROWS = "has no individual that this model can learn from"
 
 Kind = TypeVar("Kind", bound=Release)

@@ -13,8 +13,6 @@ from cofill.federate._learner import AbstractLearner
 from cofill.federate._rows import Rows, encode_rows
 from cofill.views import MultiView, Scaler
 
-__all__ = ["TrainedModel"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:

@@ -25,8 +25,6 @@ from cofill.federate._learner import AbstractLearner, Batch, Phase, squared_erro
 from cofill.federate._rows import Shape
 from cofill.nets import DetailNet, GridNet, layout_of
 
-__all__ = ["CompletionNet"]
-
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
 
 

@@ -15,8 +15,6 @@ from cofill.federate._strategies import AbstractStrategy
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry, require_settings
 
-__all__ = ["LEARNERS", "Design", "RoundSettings", "find_model", "suitable_training"]
-
 _LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
 
 LEARNERS = Registry("cofill.learners", "model")

@@ -34,8 +34,6 @@ from cofill.protocol import (
 )
 from cofill.views import MultiView, by_row
 
-__all__ = ["FederatedCompletion", "fit_sites_many"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedCompletion(AbstractCompleter):

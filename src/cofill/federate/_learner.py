@@ -23,16 +23,6 @@ from jaxtyping import Array, Bool, Float
 from cofill.federate._rows import Rows, Shape
 from cofill.nets import round_up
 
-__all__ = [
-    "AbstractLearner",
-    "Batch",
-    "Phase",
-    "figure_names",
-    "initial_weights",
-    "make_unravel",
-    "squared_error",
-]
-
 Params = Any
 _MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
 

@@ -34,15 +34,6 @@ from cofill.nets import (
     sample_capacity,
 )
 
-__all__ = [
-    "BatchPlan",
-    "LocalResult",
-    "LocalSettings",
-    "LocalWork",
-    "plan_batches",
-    "train_sites",
-]
-
 
 @dataclass(frozen=True)
 class LocalSettings:

@@ -21,8 +21,6 @@ from cofill.federate._local import BatchPlan, LocalResult, LocalWork, plan_batch
 from cofill.federate._parties import RowSite
 from cofill.privacy import Event, ModelWeights, compose, sgd_event
 
-__all__ = ["answers", "train_locally"]
-
 # Purposes of a site's random streams.
 _DROP_OUT, _TRAINING = 0xD0, 0x4B
 

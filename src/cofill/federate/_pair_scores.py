@@ -14,8 +14,6 @@ from cofill.federate._rows import Rows, encode_rows
 from cofill.metrics import packed_images
 from cofill.views import MultiView
 
-__all__ = ["PairScores"]
-
 _SHOWN = 8  # test images that are kept as pictures
 
 

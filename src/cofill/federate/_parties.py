@@ -25,16 +25,6 @@ from cofill.federate._rows import Rows
 from cofill.privacy import Columns, Member
 from cofill.views import Scaler, View
 
-__all__ = [
-    "Coordinator",
-    "RowSite",
-    "SurveyCoordinator",
-    "UnscaledSite",
-    "make_coordinator",
-    "make_site",
-    "same_note",
-]
-
 for _state in (optax.ScaleByAdamState, optax.TraceState, optax.EmptyState):
     storable(_state)  # an optimiser's moments are part of a site's state
 

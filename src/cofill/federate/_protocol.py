@@ -34,8 +34,6 @@ from cofill.protocol import (
 )
 from cofill.registry import require_settings
 
-__all__ = ["METHOD", "FederatedProtocol"]
-
 METHOD = "federated"  # name of the completion method in results
 
 _TRAINING = ("epochs", "batch", "learning_rate")

@@ -32,8 +32,6 @@ from cofill.federate._secure import SUMMING, join_sum, open_sum
 from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
 
-__all__ = ["HANDING_OUT", "round_steps"]
-
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[Any]]:
     """Return the steps of one round.

@@ -17,8 +17,6 @@ from jaxtyping import Bool, Float
 from cofill.codec import storable
 from cofill.views import Kind, MultiView, Scaler
 
-__all__ = ["Rows", "Shape", "encode_rows"]
-
 
 @storable
 @dataclass(frozen=True)

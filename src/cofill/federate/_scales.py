@@ -42,8 +42,6 @@ from cofill.protocol import (
 )
 from cofill.views import Feature, Kind, Scaler, View
 
-__all__ = ["SCALING", "encode_site"]
-
 _FEWEST = 3  # rows of a modality below which a site sends nothing about it
 
 Summary = Float[np.ndarray, "5 features"]

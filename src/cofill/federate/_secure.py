@@ -46,8 +46,6 @@ from cofill.privacy import (
 )
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
-__all__ = ["SUMMING", "join_sum", "open_sum"]
-
 Result = TypeVar("Result")
 
 

@@ -22,17 +22,6 @@ from jaxtyping import Float
 from cofill.errors import SettingError
 from cofill.registry import Registry
 
-__all__ = [
-    "STRATEGIES",
-    "AbstractStrategy",
-    "FedAdam",
-    "FedAvg",
-    "FedProx",
-    "FedYogi",
-    "Scaffold",
-    "make_strategy",
-]
-
 Vector = Float[np.ndarray, " P"]
 State = dict[str, np.ndarray]
 

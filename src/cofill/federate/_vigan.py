@@ -31,8 +31,6 @@ from cofill.federate._learner import AbstractLearner, Batch, Phase
 from cofill.federate._rows import Shape
 from cofill.federate._vigan_networks import make_networks
 
-__all__ = ["VIGAN", "Pix2Pix"]
-
 Params = Any
 Rows = tuple[Array, ...]
 Adversarial = Literal["printed", "non-saturating", "least-squares"]

@@ -23,8 +23,6 @@ from cofill.errors import SettingError
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, Layout, layout_of
 
-__all__ = ["Judge", "PairAutoencoder", "Patches", "ResNet", "make_networks"]
-
 Params = Any
 
 

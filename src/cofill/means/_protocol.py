@@ -30,8 +30,6 @@ from cofill.protocol import (
 from cofill.registry import require_settings
 from cofill.views import View
 
-__all__ = ["MeanCoordinator", "MeanProtocol", "MeanSite"]
-
 _SETTINGS = ("epsilon", "delta", "noise", "neighbours", "low", "high", "view", "min_sites", "seed")
 
 

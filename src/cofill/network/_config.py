@@ -24,15 +24,6 @@ from cofill.privacy import Budget
 from cofill.protocol import COORDINATOR, PROTOCOLS, Membership
 from cofill.views import Source, is_url
 
-__all__ = [
-    "FederationConfig",
-    "Limits",
-    "Member",
-    "Person",
-    "SiteConfig",
-    "ViewSource",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")

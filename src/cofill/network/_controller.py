@@ -28,8 +28,6 @@ from cofill.network._schedule import schedule_of
 from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
 
-__all__ = ["CoordinatorController"]
-
 _LOOK_S = 0.02
 
 

@@ -27,8 +27,6 @@ from cofill.network._site_runner import SiteRunner, public_fault
 from cofill.paths import keep_compiled_programs
 from cofill.protocol import PartyFolder
 
-__all__ = ["SITE_CONFIG", "SiteExecutor", "end_with_parent", "from_wire", "to_wire"]
-
 SITE_CONFIG = "COFILL_SITE_CONFIG"
 TASK = "step"
 

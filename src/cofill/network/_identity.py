@@ -18,8 +18,6 @@ from cofill.errors import SettingError, StoreError
 from cofill.files import read_document, write_document
 from cofill.privacy import sealing_public_key, signing_public_key
 
-__all__ = ["Identity", "PartyKeys", "read_json"]
-
 _IDENTITY_FORMAT = "cofill.identity"
 _DIRECTORY_FORMAT = "cofill.directory"
 

@@ -21,8 +21,6 @@ from cofill.network._config import FederationConfig, Member
 from cofill.network._identity import Identity, PartyKeys, read_json
 from cofill.protocol import COORDINATOR, PartyFolder
 
-__all__ = ["Kit", "make_kits", "pin_keys", "renew_keys"]
-
 _KEYS_FORMAT = "cofill.public-keys"
 _HEARTBEAT_S = 30
 _NOBODY = {

@@ -16,8 +16,6 @@ from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 
 from cofill.network._order import TOLERATES_ABSENCE
 
-__all__ = ["SiteLauncher"]
-
 
 class SiteLauncher(ClientProcessJobLauncher):
     """Starts a run's process at a site."""

@@ -44,8 +44,6 @@ from cofill.views import (
     write_table,
 )
 
-__all__ = ["LocalFederation", "LocalResult", "local_federation", "run_local", "write_local"]
-
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
 _START_S = 60.0

@@ -13,8 +13,6 @@ from cofill.errors import DataError
 from cofill.network._identity import Identity
 from cofill.privacy import MessageAddress, open_message, seal_message
 
-__all__ = ["read_address", "read_message", "write_message"]
-
 MAGIC = b"cofill-message-1\n"
 _LONGEST_ADDRESS = 2000
 _LONGEST_HEADER = len(MAGIC) + 4 + _LONGEST_ADDRESS

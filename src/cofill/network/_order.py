@@ -12,8 +12,6 @@ from typing import Any
 from cofill.errors import SettingError
 from cofill.protocol import PROTOCOLS, AbstractProtocol, Membership
 
-__all__ = ["OUTCOME_FORMAT", "TOLERATES_ABSENCE", "RunOrder", "new_run"]
-
 OUTCOME_FORMAT = "cofill.outcome"
 """Format of the file in which the coordinator leaves how a run went."""
 

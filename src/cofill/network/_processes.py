@@ -25,8 +25,6 @@ from pathlib import Path
 from cofill.errors import CofillError, SettingError
 from cofill.network._kits import Kit, needs_extra
 
-__all__ = ["end_tree", "free_port", "serve", "start_party", "wait_for_port"]
-
 _MODULES = {
     "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),

@@ -23,8 +23,6 @@ from cofill.network._site_runner import Messages, SiteRunner
 from cofill.privacy import MessageAddress, RunFigures, decode_releases
 from cofill.protocol import COORDINATOR, PartyFolder
 
-__all__ = ["RunCoordinator", "run_in_process"]
-
 
 class RunCoordinator:
     """A run as the coordinator keeps it: which steps are done, and the messages under way."""

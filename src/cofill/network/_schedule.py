@@ -9,8 +9,6 @@ from cofill.network._config import FederationConfig
 from cofill.network._order import RunOrder
 from cofill.protocol import COORDINATOR, AbstractProtocol
 
-__all__ = ["Schedule", "schedule_of"]
-
 
 @dataclass(frozen=True)
 class Schedule:

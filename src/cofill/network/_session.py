@@ -19,8 +19,6 @@ from cofill.files import read_document, write_document
 from cofill.network._kits import Kit, needs_extra
 from cofill.network._order import OUTCOME_FORMAT, TOLERATES_ABSENCE, RunOrder
 
-__all__ = ["FederationError", "RunState", "Session", "open_session", "write_job"]
-
 _ORDER_FORMAT = "cofill.order"
 _POLL_S = 0.5
 _PATIENCE_S = 30.0

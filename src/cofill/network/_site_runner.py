@@ -28,8 +28,6 @@ from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_release
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
-__all__ = ["Messages", "SiteRunner", "public_fault"]
-
 Messages = Mapping[tuple[int, str], bytes]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
 

@@ -8,8 +8,6 @@ from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
 from cofill.views import ColumnRules, Source, View, read_ids, read_view
 
-__all__ = ["read_people", "read_site_views"]
-
 
 def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
     """Return a site's views by name, in the federation's order."""

@@ -14,8 +14,6 @@ from cofill.pages._html import Cell, Part, columns, details, note
 from cofill.pages._plot import plot
 from cofill.pages._table import table_html
 
-__all__ = ["VERDICT_TONES", "Curve", "draw_curves"]
-
 VERDICT_TONES: Mapping[str, Literal["good", "plain", "warn", "bad"]] = {
     "nothing about a person": "good",
     "not attacked": "plain",

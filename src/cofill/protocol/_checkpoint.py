@@ -26,8 +26,6 @@ from cofill.protocol._folders import RunFolder
 from cofill.protocol._protocol import AbstractProtocol, LocalData
 from cofill.views import View
 
-__all__ = ["Checkpoint", "digest_views"]
-
 _FORMAT = "cofill.checkpoint"
 
 

@@ -17,8 +17,6 @@ from cofill.privacy import Columns, Release
 from cofill.protocol._driver import COORDINATOR
 from cofill.views import Feature, MultiView, View
 
-__all__ = ["agree_on_columns", "agreed_columns", "describe_columns", "views_with_columns"]
-
 _Description = tuple[str, tuple[Feature, ...], tuple[int, ...]]  # site, columns, image's shape
 
 

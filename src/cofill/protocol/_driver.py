@@ -17,18 +17,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 from cofill.errors import SettingError
 from cofill.privacy import Budget, Gate, Ledger, Release, SentLog
 
-__all__ = [
-    "COORDINATOR",
-    "Federation",
-    "Inbox",
-    "Outbox",
-    "Step",
-    "check_sender",
-    "one_by_one",
-    "run_protocol",
-    "run_steps",
-]
-
 COORDINATOR = "coordinator"
 
 Site = TypeVar("Site")

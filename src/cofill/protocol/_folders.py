@@ -18,8 +18,6 @@ from cofill.files import read_document, write_document
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol._driver import COORDINATOR
 
-__all__ = ["FederationFolder", "PartyFolder", "RunFolder"]
-
 _KIT_FORMAT = "cofill.kit"
 _METRICS_FORMAT = "cofill.metrics"
 _RUN_FORMAT = "cofill.run"

@@ -21,8 +21,6 @@ from cofill.protocol._driver import Step
 from cofill.registry import Registry
 from cofill.views import View
 
-__all__ = ["PROTOCOLS", "AbstractProtocol", "LocalData", "Membership", "SiteResult", "tuples_in"]
-
 PROTOCOLS = Registry("cofill.protocols", "protocol")
 """Protocols that a run can be ordered with, by name."""
 

@@ -23,18 +23,6 @@ from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
 from cofill.views._view import View
 
-__all__ = [
-    "DATASETS",
-    "Dataset",
-    "DatasetInfo",
-    "datasets",
-    "edges",
-    "fetch",
-    "load",
-    "make_dataset",
-    "papers_hint",
-]
-
 DATASETS = Registry("cofill.datasets", "data set")
 
 

@@ -12,8 +12,6 @@ from jaxtyping import Float
 from cofill.codec import storable
 from cofill.errors import SettingError
 
-__all__ = ["Feature", "Kind"]
-
 
 @storable
 class Kind(StrEnum):

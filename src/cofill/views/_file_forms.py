@@ -10,8 +10,6 @@ import pyarrow as pa
 from cofill.errors import DataError
 from cofill.views._sources import AbstractSourceForm
 
-__all__ = ["CsvForm", "ParquetForm", "TsvForm"]
-
 _DELIMITERS = ",;\t|"
 _LARGEST_BLOCK = 2**31 - 1
 

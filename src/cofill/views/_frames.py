@@ -25,8 +25,6 @@ from cofill.views._feature import Feature, Kind
 from cofill.views._ids import as_ids, require_unique
 from cofill.views._view import View
 
-__all__ = ["ColumnRules", "frame_to_table", "to_frame", "to_table", "view_from_table"]
-
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 _NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
 _MOST_CATEGORIES = 100

@@ -9,8 +9,6 @@ import numpy as np
 
 from cofill.errors import DataError
 
-__all__ = ["as_ids", "id_type", "require_one_type", "require_unique"]
-
 
 def as_ids(values: Any, where: str) -> np.ndarray:
     """Return ids as an ``int64`` or text array; anything else is a `DataError`.

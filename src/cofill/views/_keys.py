@@ -9,8 +9,6 @@ import numpy as np
 
 from cofill.errors import SettingError
 
-__all__ = ["Key", "stream"]
-
 Key = int | Sequence[int]
 
 

@@ -24,8 +24,6 @@ from cofill.views._multiview import MultiView
 from cofill.views._scaling import Scaler
 from cofill.views._view import View
 
-__all__ = ["drop_cells", "drop_rows"]
-
 _MECHANISMS = ("mcar", "mar", "mnar")
 
 

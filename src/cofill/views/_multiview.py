@@ -16,8 +16,6 @@ from cofill.views._ids import require_one_type
 from cofill.views._picture import presence_html
 from cofill.views._view import View
 
-__all__ = ["MultiView"]
-
 
 class MultiView(Mapping[str, View]):
     """Named views over the union of their individuals. Immutable.

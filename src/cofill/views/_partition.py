@@ -14,8 +14,6 @@ from cofill.errors import SettingError
 from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
 
-__all__ = ["by_row", "by_row_paired", "by_view", "pair_up"]
-
 
 def by_view(
     views: MultiView, sites: Mapping[str, Sequence[str]] | None = None

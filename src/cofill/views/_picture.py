@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-__all__ = ["presence_html"]
-
 _MOST_PATTERNS = 24
 _KNOWN, _UNKNOWN = "#2a78b5", "#d9dee3"
 

@@ -15,8 +15,6 @@ from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
 from cofill.views._view import View
 
-__all__ = ["EncodedBlock", "Scaler"]
-
 _METHODS = ("standard", "robust", "none")
 _CELLS_AT_ONCE = 2**22  # 32 MiB of float64: what fit, encode and decode hold beside their result
 _TINY = float(np.finfo(np.float64).tiny)

@@ -20,17 +20,6 @@ from cofill.views._multiview import MultiView
 from cofill.views._sql_connection import safe_label
 from cofill.views._view import View
 
-__all__ = [
-    "SOURCES",
-    "AbstractSourceForm",
-    "Source",
-    "is_url",
-    "is_writable",
-    "read_view",
-    "read_views",
-    "write_table",
-]
-
 _URL = re.compile(r"^([a-z][a-z0-9_]*)(\+[a-z0-9_]+)?://")
 
 SOURCES = Registry("cofill.sources", "source")

@@ -21,8 +21,6 @@ from cofill.views._sql_connection import DatabaseSource, connect, sqlite_path
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
-__all__ = ["SqlForm", "check_new_tables", "read_sql", "write_sql"]
-
 _CHUNK = 10_000  # rows at a time, so that a large table is never held as Python objects
 _SCALARS = (bool, int, float, Decimal, str)
 

@@ -19,8 +19,6 @@ from cofill.errors import DataError, SettingError
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["DatabaseSource", "connect", "safe_label", "sqlite_path"]
-
 _PATIENCE = 10  # seconds until a host that does not answer is given up
 _NEEDS_EXTRA = "reading databases needs the extra 'sql': pip install 'cofill[sql]'"
 _URL = re.compile(

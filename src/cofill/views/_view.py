@@ -13,8 +13,6 @@ from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
 from cofill.views._ids import as_ids, id_type, require_unique
 
-__all__ = ["View"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class View:
