@@ -16,6 +16,8 @@ NAMES = [m.name for m in methods()]
 def people(seed: int, n: int = 36, sites: int = 3) -> dict[str, pd.DataFrame]:
     """Related tables of numbers, booleans and categories, with missing rows and cells."""
     rng = np.random.default_rng(seed)
+    # Two patterns of what is missing: each takes a second or two to compile for.
+    pattern = np.random.default_rng(seed % 2)
     person = rng.permutation(1000)[:n]
     trait = rng.normal(size=n)
     frames = {}
@@ -30,11 +32,11 @@ def people(seed: int, n: int = 36, sites: int = 3) -> dict[str, pd.DataFrame]:
                 "group": np.array(["a", "b", "c"])[np.digitize(trait + noise[:, 3], [-0.5, 0.5])],
             }
         )
-        frame.loc[rng.random(n) < 0.1, "level"] = np.nan
+        frame.loc[pattern.random(n) < 0.1, "level"] = np.nan
         # The first twelve are everywhere, so that every method has something to learn from; every
         # site knows equally many, so that compiled programs serve for all examples.
         kept = np.arange(n) < 12
-        kept[12 + rng.permutation(n - 12)[: n // 2 - 4]] = True
+        kept[12 + pattern.permutation(n - 12)[: n // 2 - 4]] = True
         frames[f"site{k}"] = frame[kept].reset_index(drop=True)
     return frames
 
