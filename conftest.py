@@ -25,7 +25,7 @@ from cofill.paths import keep_compiled_programs  # noqa: E402  after the hook
 keep_compiled_programs()
 
 # What cofill imports under the hook is kept as bytecode that only the hook reads. Imported here,
-# it is kept for the processes that tests start too: in a new environment that is 8 s for each.
+# it is kept for the processes that tests start too, which would compile it again each time.
 import equinox  # noqa: E402, F401
 import jax  # noqa: E402, F401
 import optax  # noqa: E402, F401
@@ -38,32 +38,6 @@ import sklearn.model_selection  # noqa: E402, F401
 SHARED_DATA = Path(__file__).parents[1] / "shared" / "data"
 if "COFILL_DATA" not in os.environ and SHARED_DATA.is_dir():
     os.environ["COFILL_DATA"] = str(SHARED_DATA)
-
-
-def share_ir_contexts(programs: int = 64) -> None:
-    """Have JAX lower this many programs in one MLIR context.
-
-    To make a context takes 6 ms of the 22 ms that a small program takes to compile, and JAX makes
-    one for each program. Contexts are replaced now and then, because they keep all they have seen.
-    """
-    from jax._src.interpreters import mlir
-
-    make = getattr(mlir, "make_ir_context", None)
-    if make is None:  # a private name: without it the tests only take longer
-        return
-    context, lowered = None, 0
-
-    def reuse():  # noqa: ANN202
-        nonlocal context, lowered
-        if lowered % programs == 0:
-            context = make()
-        lowered += 1
-        return context
-
-    mlir.make_ir_context = reuse
-
-
-share_ir_contexts()
 
 
 def pytest_collection_modifyitems(items) -> None:  # noqa: ANN001
