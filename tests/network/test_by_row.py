@@ -77,9 +77,8 @@ def require_equal(federation, held, estimator) -> None:
 # --- rounds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("secure", [False, True])
-def test_both_drivers_run_the_same_protocol_to_the_same_bits(rows_here, secure):
-    federation = rows_here(settings={**ROUNDS, "rounds": 2, "secure": secure})
+def run_both_drivers(federation):
+    """Run one protocol object in the process and through the network's driver."""
     protocol, held = federation.schedule().protocol, row_sites()
     data = {site: LocalData(site, dict(views)) for site, views in held.items()}
     local = Federation(
@@ -89,6 +88,13 @@ def test_both_drivers_run_the_same_protocol_to_the_same_bits(rows_here, secure):
     run_protocol(protocol, [local])
     office = federation.office()
     run_in_process(office, places_of(federation))
+    return protocol, data, local, office
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_both_drivers_run_the_same_protocol_to_the_same_bits(rows_here, secure):
+    federation = rows_here(settings={**ROUNDS, "rounds": 2, "secure": secure})
+    protocol, data, local, office = run_both_drivers(federation)
     # Sites train one by one in both: as one batch, sums in another order differ by 1e-6.
     assert protocol.summarise(local.coordinator) == office.result
     for site, party in local.sites.items():
@@ -539,15 +545,7 @@ def test_both_drivers_release_the_same_means_from_the_same_noise(rows_here, monk
         "cofill.privacy._mechanisms.noise_generator", lambda rng: np.random.default_rng(7)
     )
     federation = rows_here("mean", MEAN)
-    protocol, held = federation.schedule().protocol, row_sites()
-    data = {site: LocalData(site, dict(views)) for site, views in held.items()}
-    local = Federation(
-        {site: protocol.start_site(data[site])[site] for site in held},
-        coordinator=protocol.start_coordinator(),
-    )
-    run_protocol(protocol, [local])
-    office = federation.office()
-    run_in_process(office, places_of(federation))
+    protocol, data, local, office = run_both_drivers(federation)
     assert protocol.summarise(local.coordinator) == office.result
     for site, party in local.sites.items():
         for name, text in protocol.finish(party, data[site]).texts.items():
