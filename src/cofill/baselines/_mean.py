@@ -27,11 +27,7 @@ class MeanCompleter(AbstractCompleter):
     pools_rows = False
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
-        self.fills_ = {}
-        for name, view in views.items():
-            whole = np.array([f.is_integer for f in view.features])
-            typical = view.typical()
-            self.fills_[name] = np.where(whole, np.rint(typical), typical)
+        self.fills_ = {name: view.typical() for name, view in views.items()}
         progress("mean", 1.0)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:

@@ -66,14 +66,19 @@ class Completed:
         upper: Mapping[str, Float[np.ndarray, "individuals _"]] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Completed:
-        """Fill what is not observed in `source` with what was predicted, and only that."""
+        """Fill what is not observed in `source` with what was predicted, and only that.
+
+        Numbers are rounded to their column's decimals, whole numbers among them.
+        """
         cells = {}
         ends: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = ({}, {})
         for name in source:
             merged = source.aligned(name)
             unknown = np.isnan(merged)
             if name in predicted:
-                np.copyto(merged, predicted[name], where=unknown, casting="same_kind")
+                for k, feature in enumerate(source[name].features):
+                    filled = feature.rounded(predicted[name][:, k])
+                    np.copyto(merged[:, k], filled, where=unknown[:, k], casting="same_kind")
             merged.setflags(write=False)
             cells[name] = merged
             for predicted_ends, merged_ends in zip((lower, upper), ends, strict=True):

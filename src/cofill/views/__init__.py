@@ -29,6 +29,7 @@ from cofill.views._sources import (
     write_table,
 )
 from cofill.views._sql import check_new_tables, write_sql
+from cofill.views._transform import ColumnTransform
 from cofill.views._view import View
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SOURCES",
     "AbstractSourceForm",
     "ColumnRules",
+    "ColumnTransform",
     "Dataset",
     "DatasetInfo",
     "EncodedBlock",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Float
 from cofill.codec import storable
 from cofill.errors import SettingError
 
+_TEMPORAL = ("date", "time", "duration")  # date32[day], time64[us], timestamp[us, tz=UTC], …
 
 @storable
 class Kind(StrEnum):
@@ -39,8 +40,12 @@ class Feature:
     dtype
         Arrow name of the user's column type (``"int64"``, ``"double"``, ``"bool"``, ``"string"``,
         …). A completed column is written with it, so that integers come back as integers.
-    dictionary
-        Whether the user's column was dictionary encoded (pandas ``category``, polars ``Enum``).
+    dictionary, ordered
+        Whether the user's column was dictionary encoded (pandas ``category``, polars ``Enum``),
+        and whether its categories stand in a meaningful order.
+    decimals
+        Digits after the point that numeric cells are rounded to; None where they are not. A matter
+        of style: two sites whose columns differ in it alone have the same feature.
 
     Examples
     --------
@@ -48,6 +53,8 @@ class Feature:
     Feature('smoker', binary of 2)
     >>> Feature("age", dtype="int64").is_integer
     True
+    >>> Feature("dose", decimals=1).rounded(np.array([-0.01, 2.46]))
+    array([0. , 2.5])
     """
 
     name: str
@@ -55,6 +62,8 @@ class Feature:
     categories: tuple[Any, ...] = ()
     dtype: str = "double"
     dictionary: bool = False
+    ordered: bool = False
+    decimals: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -78,7 +87,21 @@ class Feature:
     @property
     def is_integer(self) -> bool:
         """Whether numeric cells are whole numbers in the user's table."""
-        return self.kind is Kind.NUMERIC and "int" in self.dtype
+        whole = self.decimals == 0 or "int" in self.dtype or self.is_temporal
+        return self.kind is Kind.NUMERIC and whole
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether cells are dates, times or durations: Arrow's integers of the user's type."""
+        return self.kind is Kind.NUMERIC and self.dtype.startswith(_TEMPORAL)
+
+    def rounded(self, values: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """Return numeric values with as many decimals as the user's column has, and no ``-0``."""
+        if self.kind is not Kind.NUMERIC:
+            return values
+        if self.is_integer:
+            return np.rint(values) + 0.0
+        return (values if self.decimals is None else np.round(values, self.decimals)) + 0.0
 
     def code_fault(self, cells: Float[np.ndarray, " n"]) -> str | None:
         """Return what is wrong with coded cells that are no positions in `categories`, or None."""

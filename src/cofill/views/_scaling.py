@@ -216,7 +216,7 @@ class Scaler:
     ) -> Float[np.ndarray, "n d"]:
         """Return the cells of an encoded matrix: the inverse of `encode`.
 
-        Integers are rounded unless `whole` is false, a binary cell is 1 from 0.5 on, a categorical
+        Cells are rounded to their column's decimals unless `whole` is false, a binary cell is 1 from 0.5 on, a categorical
         cell is its largest column. `clip` keeps numeric cells within the range seen at fit.
         Without it an encoded value too large for a number becomes the largest one, never infinite.
         """
@@ -225,7 +225,6 @@ class Scaler:
         numeric, columns = self._numeric
         values = (self.center, self.scale, self.low, self.high)
         center, scale, low, high = (np.asarray(v)[numeric] for v in values)
-        integers = np.flatnonzero([self.features[k].is_integer and whole for k in numeric])
         for part in _chunks(len(encoded), max(self.width, len(self.features))):
             if len(numeric):
                 block = encoded[part][:, columns].astype(np.float64)
@@ -236,7 +235,8 @@ class Scaler:
                     block += center
                 if clip:
                     np.clip(block, low, high, out=block)
-                block[:, integers] = np.rint(block[:, integers])
+                for k, feature in enumerate(numeric if whole else ()):
+                    block[:, k] = self.features[feature].rounded(block[:, k])
                 out[part, numeric] = _finite(block, dtype)
             for coded in self._coded:
                 encoded_cell = encoded[part, coded.start : coded.stop]
