@@ -44,11 +44,14 @@ WILD = st.floats(-1e300, 1e300)
 def test_inverse_is_monotone_finite_and_in_range(cells, values, scale, decimals):
     transform = ColumnTransform.fit(Feature("x", decimals=decimals), cells, scale=scale)
     filled = transform.inverse(np.sort(values))
-    assert np.isfinite(filled).all() and (np.diff(filled) >= 0).all()
-    assert filled.min() >= cells.min() and filled.max() <= cells.max()
+    assert np.isfinite(filled).all()
+    assert (np.diff(filled) >= 0).all()
+    assert filled.min() >= cells.min()
+    assert filled.max() <= cells.max()
     assert not np.signbit(filled[filled == 0]).any()
     forward = transform.forward(np.sort(cells))
-    assert np.isfinite(forward).all() and (np.diff(forward) >= 0).all()
+    assert np.isfinite(forward).all()
+    assert (np.diff(forward) >= 0).all()
 
 
 def test_no_income_is_filled_below_zero():
@@ -62,7 +65,8 @@ def test_filled_cells_have_the_columns_decimals_and_no_minus_zero():
     cells = np.array([-3.0, -1.0, 0.0, 2.0, 4.0])
     counts = ColumnTransform.fit(Feature("n", dtype="int64"), cells)
     filled = counts.inverse(counts.forward(np.array([-0.2, 1.7])))
-    assert filled.tolist() == [0.0, 2.0] and not np.signbit(filled[0])
+    assert filled.tolist() == [0.0, 2.0]
+    assert not np.signbit(filled[0])
     assert counts.inverse(counts.forward(np.array([1.75])), rounding=False) == 1.75
     prices = ColumnTransform.fit(Feature("price", decimals=2), cells)
     assert prices.inverse(prices.forward(np.array([1.23456])))[0] == 1.23

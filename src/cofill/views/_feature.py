@@ -14,6 +14,7 @@ from cofill.errors import SettingError
 
 _TEMPORAL = ("date", "time", "duration")  # date32[day], time64[us], timestamp[us, tz=UTC], …
 
+
 @storable
 class Kind(StrEnum):
     """How a cell is read, scored and completed."""

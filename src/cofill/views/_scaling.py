@@ -216,8 +216,9 @@ class Scaler:
     ) -> Float[np.ndarray, "n d"]:
         """Return the cells of an encoded matrix: the inverse of `encode`.
 
-        Cells are rounded to their column's decimals unless `whole` is false, a binary cell is 1 from 0.5 on, a categorical
-        cell is its largest column. `clip` keeps numeric cells within the range seen at fit.
+        Cells are rounded to their column's decimals unless `whole` is false, a binary cell is 1
+        from 0.5 on, a categorical cell is its largest column. `clip` keeps numeric cells within the
+        range seen at fit.
         Without it an encoded value too large for a number becomes the largest one, never infinite.
         """
         _require_columns(encoded, self.width, "encoded", "the scaler's width")
