@@ -17,7 +17,7 @@ from cofill.cluster import (
     WarpSettings,
 )
 from cofill.cluster._augment import _read, neighbours, towards, warp
-from cofill.cluster._deep import _averaged, _gather, _homes, _start, _train_apart
+from cofill.cluster._deep import _average, _gather, _homes, _start, _train_apart
 from cofill.cluster._deep_settings import DeepState, plan_of
 from cofill.cluster._network import apply_network, first_weights
 from cofill.cluster._objective import Terms, entropy, head_terms, objective
@@ -188,7 +188,7 @@ def test_sites_judge_the_common_model_and_not_what_they_make_of_it():
     keys, shares = jax.random.split(jax.random.key(1), 1), jnp.full((1, 2, 3), 1 / 3)
     calm, wild = (
         train_round(p, held, weights[None], shares, None, keys, jnp.array(1))
-        for p in (plan, replace(plan, learning_rate=5.0))
+        for p in (plan, replace(plan, settings=replace(plan.settings, learning_rate=5.0)))
     )
     assert abs(calm.shares - wild.shares).max() > 0.05
     for one, other in zip(calm.judged, wild.judged, strict=True):
@@ -219,16 +219,16 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
 
     doubt = np.array([[0.5], [0.1], [0.4]])
     inbox = (update("b", 30, 4.0, doubt), update("a", 10, 0.0, doubt))
-    after = _averaged(coordinator, inbox)
+    after = _average(coordinator, inbox)[0].state
     np.testing.assert_allclose(after.weights, np.full((1, 4), 3.0))
     assert after.restarts.tolist() == [1]
     assert after.objective[0] == pytest.approx(-0.5 * (4 * np.log(2) - 0.1))
     with pytest.raises(DataError, match="site 'b' has sent no update"):
-        _averaged(coordinator, inbox[1:])
+        _average(coordinator, inbox[1:])
     with pytest.raises(DataError, match="refused"):
-        _averaged(coordinator, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
+        _average(coordinator, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
     with pytest.raises(TrainingError, match="diverged"):
-        _averaged(coordinator, (update("b", 30, np.nan, doubt), inbox[1]))
+        _average(coordinator, (update("b", 30, np.nan, doubt), inbox[1]))
 
 
 def test_each_restart_starts_at_one_site_and_comes_to_all():
@@ -242,12 +242,12 @@ def test_each_restart_starts_at_one_site_and_comes_to_all():
     homes = _homes(begun)
     assert sorted(len(home) for home in homes.values()) == [1, 2]
     assert sorted(np.concatenate(list(homes.values()))) == [0, 1, 2]
-    [(coordinator, sent)] = _start([begun], [()], None)
+    coordinator, sent = _start(begun, ())
     first = coordinator.state.weights
     inboxes = [tuple(r for r in sent if r.receiver == n) for n in names]
     result = _train_apart(sites, inboxes, None)
     updates = tuple(release for _, outbox in result for release in outbox)
-    [(gathered, models)] = _gather([coordinator], [updates], None)
+    gathered, models = _gather(coordinator, updates)
     for name, home in homes.items():
         [update] = [u for u in updates if u.sender == name]
         moved = update.change.reshape(len(home), -1)
@@ -256,9 +256,9 @@ def test_each_restart_starts_at_one_site_and_comes_to_all():
     assert [len(m.extras["restarts"]) for m in models] == [3, 3]
     assert all(site.memory is None for site, _ in result)
     with pytest.raises(DataError, match="has sent no update"):
-        _gather([coordinator], [updates[:1]], None)
+        _gather(coordinator, updates[:1])
     with pytest.raises(DataError, match="refused"):
-        _gather([coordinator], [(replace(updates[0], change=np.zeros(5)), updates[1])], None)
+        _gather(coordinator, (replace(updates[0], change=np.zeros(5)), updates[1]))
 
 
 def test_fewer_restarts_than_sites_and_tables_that_start_from_k_means():

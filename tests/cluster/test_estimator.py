@@ -16,7 +16,6 @@ from cofill.cluster import (
     KMeansSettings,
     NetworkSettings,
 )
-from cofill.cluster._estimator import _settings_of
 from cofill.errors import DataError
 from cofill.views import MultiView
 
@@ -87,11 +86,11 @@ def test_parameters_are_those_of_the_settings():
         parameters = estimator().get_params(deep=False)
         fields = settings.__dataclass_fields__
         assert set(parameters) - others == set(fields) - {"k"}
-        assert _settings_of(estimator(), settings, 7) == settings(k=7)
+        assert estimator()._settings(settings, 7) == settings(k=7)
     noisy = FederatedKMeans(3, noise=GroupNoise(1, 1))
-    assert _settings_of(noisy, KMeansSettings, 3).starts == 1
+    assert noisy._settings(KMeansSettings, 3).starts == 1
     deep = DeepClustering(3, network=NetworkSettings((2,), (3,)))
-    changed = _settings_of(deep, DeepSettings, 3)
+    changed = deep._settings(DeepSettings, 3)
     assert changed.network.hidden == (3,)
 
 

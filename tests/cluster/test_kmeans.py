@@ -10,8 +10,8 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
 from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings
+from cofill.cluster._kmeans import summarise_locally
 from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups, sum_groups_of_starts
-from cofill.cluster._starts import summarise_locally
 from cofill.errors import DataError, SettingError
 from cofill.metrics import ari
 from cofill.privacy import GaussianEvent, epsilon

@@ -42,7 +42,7 @@ def test_an_estimator_chooses_when_no_number_is_given(blobs):
         ((), {}, "at least one number"),
         ((1, 2), {}, "k must be at least 2"),
         ((2, 500), {}, "at most the number of individuals"),
-        ((2, 3), {"method": "elbow"}, "gap or stability"),
+        ((2, 3), {"method": "elbow"}, "choose must be one of 'gap', 'stability'"),
         ((2, 3), {"repeats": 1}, "repeats"),
     ],
 )

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from cofill.errors import SettingError
+from cofill.nets import require_at_least
 
 _FIELD = 4  # points a side of the smooth field
 _REFERENCE = 20_000  # rows among which neighbours are looked for
@@ -47,23 +47,13 @@ class WarpSettings:
     elastic: float | int = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not (np.isfinite(value) and value >= 0):
-                raise SettingError(f"{name} must be 0 or more, got {value}")
+        require_at_least(self, 0, *vars(self))
 
 
 def warp(
     key: Array, images: Float[Array, "n channels h w"], settings: WarpSettings
 ) -> Float[Array, "n channels h w"]:
-    """Return every image under a small random warp; pixels beyond the edge repeat the edge.
-
-    Examples
-    --------
-    >>> image = jnp.arange(16.0).reshape(1, 1, 4, 4)
-    >>> still = WarpSettings(rotation=0, shift=0, zoom=0, shear=0)
-    >>> bool(jnp.allclose(warp(jax.random.key(0), image, still), image))
-    True
-    """
+    """Return every image under a small random warp; pixels beyond the edge repeat the edge."""
     n, _, h, w = images.shape
     drawn = jax.random.uniform(key, (6, n, 1, 1), minval=-1.0, maxval=1.0)
     angle = drawn[0] * np.deg2rad(settings.rotation)
@@ -72,17 +62,12 @@ def warp(
         jnp.arange(h) - (h - 1) / 2, jnp.arange(w) - (w - 1) / 2, indexing="ij"
     )
     leaning = right + drawn[3] * settings.shear * down
-    row = (jnp.cos(angle) * down - jnp.sin(angle) * leaning) * zoom[0] + drawn[4] * (
-        settings.shift * h
-    )
-    column = (jnp.sin(angle) * down + jnp.cos(angle) * leaning) * zoom[1] + drawn[5] * (
-        settings.shift * w
-    )
+    sine, cosine, shift = jnp.sin(angle), jnp.cos(angle), settings.shift
+    row = (cosine * down - sine * leaning) * zoom[0] + drawn[4] * (shift * h)
+    column = (sine * down + cosine * leaning) * zoom[1] + drawn[5] * (shift * w)
     if settings.elastic:
-        coarse = jax.random.normal(jax.random.fold_in(key, 1), (n, 2, _FIELD, _FIELD)) * (
-            settings.elastic * h
-        )
-        smooth = jax.image.resize(coarse, (n, 2, h, w), "cubic")
+        coarse = jax.random.normal(jax.random.fold_in(key, 1), (n, 2, _FIELD, _FIELD))
+        smooth = jax.image.resize(coarse * (settings.elastic * h), (n, 2, h, w), "cubic")
         row, column = row + smooth[:, 0], column + smooth[:, 1]
     return _read(images, row + (h - 1) / 2, column + (w - 1) / 2)
 
@@ -109,13 +94,7 @@ def _read(images: Array, row: Float[Array, "n h w"], column: Float[Array, "n h w
 def neighbours(
     rows: Float[np.ndarray, "n d"], count: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "n some"]:
-    """Return the numbers of each row's nearest other rows at the site.
-
-    Examples
-    --------
-    >>> neighbours(np.array([[0.0], [1.0], [5.0]]), 1, np.random.default_rng(0)).tolist()
-    [[1], [0], [1]]
-    """
+    """Return the numbers of each row's nearest other rows at the site."""
     from sklearn.neighbors import NearestNeighbors
 
     n = len(rows)
@@ -139,14 +118,7 @@ def towards(
     near: Int[Array, "n some"],
     reach: float | int,
 ) -> Float[Array, "n d"]:
-    """Return rows moved a random part of the way, up to `reach`, towards one of their neighbours.
-
-    Examples
-    --------
-    >>> table = jnp.array([[0.0], [1.0]])
-    >>> towards(jax.random.key(0), table[:1], table, jnp.array([[1]]), 0.0).tolist()
-    [[0.0]]
-    """
+    """Return rows moved a random part, up to `reach`, of the way to one of their neighbours."""
     which, part = jax.random.uniform(key, (2, rows.shape[0]))
     column = (which * near.shape[1]).astype(jnp.int32)
     targets = table[jnp.take_along_axis(near, column[:, None], axis=1)[:, 0]]

@@ -24,176 +24,176 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.cluster._augment import neighbours
-from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
+from cofill.cluster._deep_settings import DeepPlan, DeepSettings, DeepState, plan_of
+from cofill.cluster._kmeans import join_starts, summarise_locally
 from cofill.cluster._kmeans_settings import KMeansSettings
 from cofill.cluster._lloyd import sum_groups
-from cofill.cluster._parties import ClusterCoordinator, ClusterSite, received_model, received_sums
+from cofill.cluster._parties import ClusterCoordinator, ClusterSite, from_every_site, received_sums
 from cofill.cluster._rounds import (
-    DeepPlan,
     SiteMemory,
     new_weights,
     probabilities,
     start_memory,
     train_round,
 )
-from cofill.cluster._starts import join_starts, summarise_locally
 from cofill.errors import DataError, TrainingError
-from cofill.privacy import GroupSums, ModelWeights, Release, Update
-from cofill.protocol import COORDINATOR, Inbox, Step
+from cofill.privacy import ModelWeights, Update
+from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 _SEEDING, _HOMES, _NEIGHBOURS = 1, 2, 3  # purposes of random numbers
 
 
 def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
     """Return all steps of the protocol: initial weights, rounds, groups."""
-    turn = (Step("train", _train), Step("average", _average, "coordinator"))
     start = (
-        Step("summarise", _summarise),
-        Step("start networks", _start, "coordinator"),
+        Step("summarise", one_by_one(_summarise)),
+        Step("start networks", one_by_one(_start), "coordinator"),
         Step("train apart", _train_apart),
-        Step("gather", _gather, "coordinator"),
+        Step("gather", one_by_one(_gather), "coordinator"),
     )
-    end = (Step("assign", _assign), Step("close", _close, "coordinator"))
+    turn = (Step("train", _train), Step("average", one_by_one(_average), "coordinator"))
+    end = (Step("assign", one_by_one(_assign)), Step("close", one_by_one(_close), "coordinator"))
     return (*start, *(turn * settings.rounds), *end)
 
 
-def _summarise(
-    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+def _summarise(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     """Release a few local centroids with counts where networks start from k-means."""
-    results = []
-    for site in sites:
-        outbox: list[Release] = []
-        if plan_of(site.settings, site.kinds).warm:
-            wanted = KMeansSettings(k=site.settings.k)
-            sums, counts = summarise_locally(site.rows, wanted, site.rng(_SEEDING))
-            outbox.append(
-                GroupSums(sender=site.name, receiver=COORDINATOR, round=0, sums=sums, counts=counts)
-            )
-        results.append((site, outbox))
-    return results
+    if not plan_of(site.settings, site.kinds).warm:
+        return site, []
+    wanted = KMeansSettings(k=site.settings.k)
+    sums, counts = summarise_locally(site.rows, wanted, site.rng(_SEEDING))
+    return site, [site.release_sums(0, sums, counts)]
 
 
-def _start(
-    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+def _start(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
     """Make the initial weights; send each restart to the site where it starts."""
-    results = []
-    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
-        settings: DeepSettings = coordinator.settings
-        plan = plan_of(settings, coordinator.kinds)
-        centers = None
-        if plan.warm:
-            sums = received_sums(coordinator, inbox, (0, plan.columns))
-            wanted = KMeansSettings(k=settings.k, restarts=settings.restarts)
-            rng = np.random.default_rng([coordinator.seed, _SEEDING])
-            centers = join_starts(sums, wanted, rng).astype(np.float32)
-        keys = jax.random.split(jax.random.key(coordinator.seed), settings.restarts)
-        groups = sum(plan.heads)
-        state = DeepState(
-            np.array(new_weights(plan, keys)),
-            np.zeros((settings.restarts, groups), np.float32),
-            np.arange(settings.restarts),
-            np.full(settings.restarts, np.nan),
-            centers=centers,
-        )
-        homes = _homes(coordinator) if plan.apart else {}
-        outbox = [
-            coordinator.to_one(
-                site, 0, state.weights[home].reshape(-1), restarts=home, shares=state.shares[home]
-            )
-            for site, home in homes.items()
-        ]
-        results.append((replace(coordinator, state=state), outbox))
-    return results
+    settings: DeepSettings = coordinator.settings
+    plan, restarts = plan_of(settings, coordinator.kinds), settings.restarts
+    centers = None
+    if plan.warm:
+        sums = received_sums(coordinator, inbox, (0, plan.columns))
+        wanted = KMeansSettings(k=settings.k, restarts=restarts)
+        rng = np.random.default_rng([coordinator.seed, _SEEDING])
+        centers = join_starts(sums, wanted, rng).astype(np.float32)
+    keys = jax.random.split(jax.random.key(coordinator.seed), restarts)
+    state = DeepState(
+        np.array(new_weights(plan, keys)),
+        np.zeros((restarts, sum(plan.heads)), np.float32),
+        np.arange(restarts),
+        np.full(restarts, np.nan),
+        centers,
+    )
+    homes = _homes(coordinator) if plan.apart else {}
+    outbox = [
+        _model_release(site, 0, state.weights[home], restarts=home, shares=state.shares[home])
+        for site, home in homes.items()
+    ]
+    return replace(coordinator, state=state), outbox
 
 
 def _homes(coordinator: ClusterCoordinator) -> dict[str, np.ndarray]:
     """Return which restarts start at which site: in turn, in an order drawn from the seed."""
     order = np.random.default_rng([coordinator.seed, _HOMES]).permutation(sorted(coordinator.sites))
     numbers = np.arange(coordinator.settings.restarts)
-    return {
-        str(site): numbers[numbers % len(order) == at]
-        for at, site in enumerate(order[: len(numbers)])
-    }
+    homes = enumerate(order[: len(numbers)])
+    return {str(site): numbers[numbers % len(order) == at] for at, site in homes}
+
+
+def _model_release(
+    site: str, number: int, weights: np.ndarray, **extras: np.ndarray
+) -> ModelWeights:
+    return ModelWeights(
+        sender=COORDINATOR, receiver=site, round=number, weights=weights.reshape(-1), extras=extras
+    )
+
+
+def _send_state(
+    coordinator: ClusterCoordinator, state: DeepState
+) -> tuple[ClusterCoordinator, Outbox]:
+    extras = {"shares": state.shares, "restarts": state.restarts, "best": np.array([state.best])}
+    if state.centers is not None:
+        extras["centers"] = state.centers
+    number, weights = state.number, state.weights
+    outbox = [_model_release(site, number, weights, **extras) for site in coordinator.sites]
+    return replace(coordinator, state=state), outbox
+
+
+def _gather(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+    """Put the restarts together and send all of them to all sites."""
+    state: DeepState = coordinator.state
+    if plan_of(coordinator.settings, coordinator.kinds).apart:
+        homes, size = _homes(coordinator), state.weights.shape[1]
+        weights = state.weights.copy()
+        sizes = {site: len(home) * size for site, home in homes.items()}
+        for update in _updates(inbox, sizes):
+            weights[homes[update.sender]] += update.change.reshape(-1, size)
+        state = replace(state, weights=weights)
+    return _send_state(coordinator, state)
+
+
+def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
+    updates = from_every_site(sizes, inbox, Update)
+    for site, update in updates.items():
+        if update.change.shape != (sizes[site],):
+            raise DataError(
+                f"the update from {site!r} has shape {update.change.shape}, expected was "
+                f"({sizes[site]},); refused"
+            )
+    return list(updates.values())
+
+
+# --- training at the sites ----------------------------------------------------------------------
 
 
 def _train_apart(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+) -> list[tuple[ClusterSite, Outbox]]:
     """Train the restarts that start at each site on its rows alone; release what changed."""
-    received = {at: received_model(inbox) for at, inbox in enumerate(inboxes)}
+    received = {at: first_of_type(inbox, ModelWeights) for at, inbox in enumerate(inboxes)}
     models = {at: model for at, model in received.items() if model is not None}
-    results: list[Any] = [(site, []) for site in sites]
-    trained = _trained([sites[at] for at in models], list(models.values()), apart=True)
+    results: list[tuple[ClusterSite, Outbox]] = [(site, []) for site in sites]
+    trained = _train_at([sites[at] for at in models], list(models.values()), apart=True)
     for at, (site, outbox) in zip(models, trained, strict=True):
         results[at] = (replace(site, memory=None), outbox)  # the rounds start with fresh moments
     return results
 
 
-def _gather(
-    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
-    """Put the restarts together and send all of them to all sites."""
-    results = []
-    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
-        state: DeepState = coordinator.state
-        if plan_of(coordinator.settings, coordinator.kinds).apart:
-            homes, size = _homes(coordinator), state.weights.shape[1]
-            weights = state.weights.copy()
-            sizes = {site: len(home) * size for site, home in homes.items()}
-            for update in _updates(inbox, sizes):
-                weights[homes[update.sender]] += update.change.reshape(-1, size)
-            state = replace(state, weights=weights)
-        results.append((replace(coordinator, state=state), _sent(coordinator, state)))
-    return results
-
-
-def _sent(coordinator: ClusterCoordinator, state: DeepState) -> list[Release]:
-    extras = {
-        "shares": state.shares,
-        "restarts": state.restarts,
-        "best": np.array([state.best]),
-    }
-    if state.centers is not None:
-        extras["centers"] = state.centers
-    return coordinator.to_all(state.number, state.weights.reshape(-1), **extras)
-
-
 def _train(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+) -> list[tuple[ClusterSite, Outbox]]:
     """Train the common networks on each site's rows; release what changed."""
-    models = [_expected(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
-    return _trained(sites, models)
+    return _train_at(sites, list(map(_expected_model, sites, inboxes)))
 
 
-def _trained(
+def _expected_model(site: ClusterSite, inbox: Inbox) -> ModelWeights:
+    model = first_of_type(inbox, ModelWeights)
+    if model is None:
+        raise DataError(f"site {site.name!r} has received no model; the coordinator must send one")
+    return model
+
+
+def _train_at(
     sites: Sequence[ClusterSite], models: Sequence[ModelWeights], *, apart: bool = False
-) -> list[Any]:
+) -> list[tuple[ClusterSite, Outbox]]:
     """Train at all sites, those of one shape together."""
     calls: dict[Any, list[int]] = {}
     for at, (site, model) in enumerate(zip(sites, models, strict=True)):
         plan = plan_of(site.settings, site.kinds)
         plan = plan.before_rounds if apart else plan
         calls.setdefault((plan, model.round, len(model.extras["restarts"])), []).append(at)
-    results: list[Any] = [None] * len(sites)
-    for (plan, number, restarts), chosen in calls.items():
+    results: dict[int, tuple[ClusterSite, Outbox]] = {}
+    for (plan, number, _), chosen in calls.items():
         trained = _train_alike(
-            plan, number, restarts, [sites[at] for at in chosen], [models[at] for at in chosen]
+            plan, number, [sites[at] for at in chosen], [models[at] for at in chosen]
         )
-        for at, result in zip(chosen, trained, strict=True):
-            results[at] = result
-    return results
+        results |= zip(chosen, trained, strict=True)
+    return [results[at] for at in range(len(sites))]
 
 
 def _train_alike(
-    plan: DeepPlan,
-    number: int,
-    restarts: int,
-    sites: Sequence[ClusterSite],
-    models: Sequence[ModelWeights],
-) -> list[tuple[ClusterSite, list[Release]]]:
+    plan: DeepPlan, number: int, sites: Sequence[ClusterSite], models: Sequence[ModelWeights]
+) -> list[tuple[ClusterSite, Outbox]]:
+    restarts = len(models[0].extras["restarts"])
     weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
     common = np.stack([model.extras["shares"] for model in models])
     memories = tuple(
@@ -203,9 +203,9 @@ def _train_alike(
     keys = jnp.stack([_key(site, number) for site in sites])
     centers = np.stack([model.extras["centers"] for model in models]) if plan.warm else None
     result = train_round(plan, memories, weights, common, centers, keys, jnp.array(number))
-    after, shares = np.asarray(result.weights), np.asarray(result.shares)
+    changes, shares = np.asarray(result.weights) - weights, np.asarray(result.shares)
     judged = {f"judged_{name}": np.asarray(p) for name, p in result.judged._asdict().items()}
-    results: list[tuple[ClusterSite, list[Release]]] = []
+    results: list[tuple[ClusterSite, Outbox]] = []
     for at, site in enumerate(sites):
         moments = jax.tree.map(lambda leaf, at=at: leaf[at], result.moments)
         memory = memories[at]._replace(shares=result.shares[at], moments=moments)
@@ -213,7 +213,7 @@ def _train_alike(
             sender=site.name,
             receiver=COORDINATOR,
             round=number,
-            change=(after[at] - weights[at]).reshape(-1),
+            change=changes[at].reshape(-1),
             rows=len(site.rows),
             extras={"shares": shares[at], **{name: part[at] for name, part in judged.items()}},
         )
@@ -228,8 +228,8 @@ def _memory(plan: DeepPlan, site: ClusterSite, model: ModelWeights, size: int) -
     if site.memory is None:
         near = None
         if plan.shape is None:
-            settings: DeepSettings = site.settings
-            near = jnp.asarray(neighbours(site.rows, settings.neighbours, site.rng(_NEIGHBOURS)))
+            count = plan.settings.neighbours
+            near = jnp.asarray(neighbours(site.rows, count, site.rng(_NEIGHBOURS)))
         return start_memory(plan, site.rows, near, len(restarts), size)
     before, memory = site.memory
     if len(before) == len(restarts):
@@ -242,28 +242,20 @@ def _key(site: ClusterSite, number: int) -> Any:
     return jax.random.fold_in(key, number)
 
 
-def _average(
-    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+# --- averaging, and the end ---------------------------------------------------------------------
+
+
+def _average(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
     """Average the sites' changes by rows; after the trial, keep the finalists; send them on."""
-    results = []
-    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
-        state = _averaged(coordinator, inbox)
-        results.append((replace(coordinator, state=state), _sent(coordinator, state)))
-    return results
-
-
-def _averaged(coordinator: ClusterCoordinator, inbox: Inbox) -> DeepState:
     settings: DeepSettings = coordinator.settings
     state: DeepState = coordinator.state
     updates = _updates(inbox, dict.fromkeys(coordinator.sites, state.weights.size))
     rows = np.array([update.rows for update in updates], np.float64)
     parts = rows / rows.sum()
-    restarts = len(state.restarts)
     change = np.zeros(state.weights.size)
     for part, update in zip(parts, updates, strict=True):
         change += part * update.change
-    weights = state.weights + change.astype(np.float32).reshape(restarts, -1)
+    weights = state.weights + change.astype(np.float32).reshape(state.weights.shape)
     mean: dict[str, np.ndarray] = {
         name: np.einsum("s,s...->...", parts, np.array([u.extras[name] for u in updates]))
         for name in ("shares", "judged_shares", "judged_inconsistency", "judged_doubt")
@@ -284,17 +276,9 @@ def _averaged(coordinator: ClusterCoordinator, inbox: Inbox) -> DeepState:
         number=state.number + 1,
         history=(*state.history, line),
     )
-    if state.number == settings.trial_rounds and restarts > settings.finalists:
-        finalists = np.sort(np.argsort(loss, kind="stable")[: settings.finalists])
-        state = replace(
-            state,
-            weights=state.weights[finalists],
-            shares=state.shares[finalists],
-            restarts=state.restarts[finalists],
-            objective=state.objective[finalists],
-            centers=None if state.centers is None else state.centers[finalists],
-        )
-    return state
+    if state.number == settings.trial_rounds and len(loss) > settings.finalists:
+        state = state.take(np.sort(np.argsort(loss, kind="stable")[: settings.finalists]))
+    return _send_state(coordinator, state)
 
 
 def _common_objective(
@@ -308,72 +292,24 @@ def _common_objective(
     return mean["judged_inconsistency"][:, 0] - weights.weight * information
 
 
-def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
-    updates = {r.sender: r for r in inbox if isinstance(r, Update)}
-    for site in sizes:
-        if site not in updates:
-            raise DataError(f"site {site!r} has sent no update; all sites must take part")
-        if updates[site].change.shape != (sizes[site],):
-            raise DataError(
-                f"the update from {site!r} has shape {updates[site].change.shape}, expected was "
-                f"({sizes[site]},); refused"
-            )
-    return [updates[site] for site in sorted(sizes)]
-
-
-def _expected(site: ClusterSite, inbox: Inbox) -> ModelWeights:
-    model = received_model(inbox)
-    if model is None:
-        raise DataError(f"site {site.name!r} has received no model; the coordinator must send one")
-    return model
-
-
-def _assign(
-    sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+def _assign(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     """Give every row its group by the best restart; release the groups' sums."""
-    results = []
-    for site, inbox in zip(sites, inboxes, strict=True):
-        model = _expected(site, inbox)
-        theta = model.weights.reshape(len(model.extras["restarts"]), -1)
-        plan = plan_of(site.settings, site.kinds)
-        sure, _ = probabilities(plan, theta[int(model.extras["best"][0])], site.rows)
-        labels = sure.argmax(axis=1)
-        sums, counts = sum_groups(site.rows, labels, site.settings.k)
-        site = replace(
-            site, labels=labels, confidence=sure.max(axis=1).astype(np.float64), memory=None
-        )
-        results.append((site, [_sums_release(site, model.round, sums, counts)]))
-    return results
+    model = _expected_model(site, inbox)
+    theta = model.weights.reshape(len(model.extras["restarts"]), -1)
+    plan = plan_of(site.settings, site.kinds)
+    sure, _ = probabilities(plan, theta[int(model.extras["best"][0])], site.rows)
+    labels, confidence = sure.argmax(axis=1), sure.max(axis=1).astype(np.float64)
+    sums = site.release_sums(model.round, *sum_groups(site.rows, labels, site.settings.k))
+    return replace(site, labels=labels, confidence=confidence, memory=None), [sums]
 
 
-def _close(
-    coordinators: Sequence[ClusterCoordinator], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[Any]:
+def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
     """Keep the best restart and the means of its groups (NaN for an empty one)."""
-    results = []
-    for coordinator, inbox in zip(coordinators, inboxes, strict=True):
-        state: DeepState = coordinator.state
-        releases = received_sums(
-            coordinator, inbox, (coordinator.settings.k, len(coordinator.kinds))
-        )
-        counts = np.sum([release.counts for release in releases], axis=0)[:, None]
-        sums = np.sum([release.sums for release in releases], axis=0)
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-        best = [state.best]
-        state = replace(
-            state,
-            weights=state.weights[best],
-            shares=state.shares[best],
-            restarts=state.restarts[best],
-            objective=state.objective[best],
-            centers=means[None],
-        )
-        results.append((replace(coordinator, state=state), []))
-    return results
-
-
-def _sums_release(
-    site: ClusterSite, number: int, sums: np.ndarray, counts: np.ndarray
-) -> GroupSums:
-    return GroupSums(sender=site.name, receiver=COORDINATOR, round=number, sums=sums, counts=counts)
+    state: DeepState = coordinator.state
+    shape = coordinator.settings.k, len(coordinator.kinds)
+    releases = received_sums(coordinator, inbox, shape)
+    counts = np.sum([release.counts for release in releases], axis=0)[:, None]
+    sums = np.sum([release.sums for release in releases], axis=0)
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    state = replace(state.take(np.array([state.best])), centers=means[None])
+    return replace(coordinator, state=state), []

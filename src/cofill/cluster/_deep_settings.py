@@ -1,8 +1,9 @@
-"""Settings of deep clustering, and the state of its coordinator."""
+"""Settings of deep clustering, what follows from them for rows of a kind, and its state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,9 +11,10 @@ from jaxtyping import Float, Int
 from cofill.cluster._augment import WarpSettings
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
-from cofill.cluster._rounds import DeepPlan
 from cofill.cluster._rows import ColumnKinds
 from cofill.errors import SettingError
+from cofill.nets import require_above_zero, require_at_least, require_in
+from cofill.privacy import require_one_of
 
 
 @dataclass(frozen=True)
@@ -75,23 +77,15 @@ class DeepSettings:
         for groups in (self.k, *self.over):
             if groups < 2:
                 raise SettingError(f"k and over must be at least 2, got {groups}")
-        for name in ("restarts", "finalists", "rounds", "local_steps", "batch", "neighbours"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.start not in ("auto", "kmeans", "random"):
-            raise SettingError(f"start must be auto, kmeans or random, got {self.start!r}")
-        if not 0 <= self.warm < 1:
-            raise SettingError(f"warm must be from 0 to below 1, got {self.warm}")
-        if not 0 < self.trial <= 1:
-            raise SettingError(f"trial must be above 0 and at most 1, got {self.trial}")
-        if not self.apart >= 0:
-            raise SettingError(f"apart must be 0 or more, got {self.apart}")
-        if not self.learning_rate > 0:
-            raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if not self.adversary >= 0:
-            raise SettingError(f"adversary must be 0 or more, got {self.adversary}")
-        if not 0 <= self.reach <= 1:
-            raise SettingError(f"reach must be from 0 to 1, got {self.reach}")
+        require_at_least(
+            self, 1, "restarts", "finalists", "rounds", "local_steps", "batch", "neighbours"
+        )
+        require_at_least(self, 0, "apart", "adversary")
+        require_above_zero(self, "learning_rate")
+        require_one_of("start", self.start, ("auto", "kmeans", "random"))
+        require_in(self, "[0, 1)", "warm")
+        require_in(self, "(0, 1]", "trial")
+        require_in(self, "[0, 1]", "reach")
 
     @property
     def trial_rounds(self) -> int:
@@ -99,16 +93,64 @@ class DeepSettings:
         return max(1, round(self.trial * self.rounds))
 
 
+@dataclass(frozen=True)
+class DeepPlan:
+    """What is fixed when a round is compiled: settings, and what follows from the kind of rows.
+
+    ``warm`` is the number of rounds in which the first head learns the groups of k-means, ``apart``
+    the number of steps of a restart at one site before the first round, ``falling`` whether the
+    learning rate falls.
+    """
+
+    settings: DeepSettings
+    objective: ObjectiveSettings
+    columns: int
+    shape: tuple[int, int, int] | None
+    warm: int
+    apart: int
+    rounds: int
+    steps: int
+    falling: bool = True
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Groups of each head; the first head is the one asked for."""
+        return (self.settings.k, *self.settings.over)
+
+    @property
+    def before_rounds(self) -> DeepPlan:
+        """The plan of the restarts that start at one site: one long round, the rate constant."""
+        return replace(self, rounds=1, steps=self.apart, falling=False)
+
+    @property
+    def head_slices(self) -> tuple[slice, ...]:
+        """Which part of a vector of all heads' shares is each head's."""
+        ends = np.cumsum((0, *self.heads))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
+
+
+def plan_of(settings: DeepSettings, kinds: ColumnKinds) -> DeepPlan:
+    """Return the plan for rows of this kind."""
+    objective = settings.objective
+    if objective.information is None:
+        objective = replace(objective, information=0.5 if kinds.shape is None else 0.1)
+    imitates = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
+    warm = round(settings.warm * settings.rounds) if imitates else 0
+    apart = 0 if imitates else round(settings.apart * settings.rounds) * settings.local_steps
+    sizes = len(kinds), kinds.shape
+    return DeepPlan(settings, objective, *sizes, warm, apart, settings.rounds, settings.local_steps)
+
+
 @dataclass(frozen=True, eq=False)
 class DeepState:
-    """The common model of all restarts, and how well each does.
+    """The common model of the restarts that are still in the trial, and how well each does.
 
     Attributes
     ----------
     weights, shares
-        The common model and the groups' shares over all sites, for each restart still in the trial.
+        The common model and the groups' shares over all sites.
     restarts
-        The numbers of these restarts.
+        The restarts' numbers.
     objective
         The loss of each at the start of the last round, first head, as the sites judged the common
         model: what the choice is by.
@@ -134,26 +176,8 @@ class DeepState:
         """Position of the restart with the least loss."""
         return int(np.argmin(np.where(np.isfinite(self.objective), self.objective, np.inf)))
 
-
-def plan_of(settings: DeepSettings, kinds: ColumnKinds) -> DeepPlan:
-    """Return the compiled-in settings for rows of this kind."""
-    objective = settings.objective
-    if objective.information is None:
-        objective = replace(objective, information=0.5 if kinds.shape is None else 0.1)
-    imitates = settings.start == "kmeans" or (settings.start == "auto" and kinds.shape is None)
-    return DeepPlan(
-        warm=round(settings.warm * settings.rounds) if imitates else 0,
-        apart=0 if imitates else round(settings.apart * settings.rounds) * settings.local_steps,
-        columns=len(kinds),
-        shape=kinds.shape,
-        heads=(settings.k, *settings.over),
-        network=settings.network,
-        objective=objective,
-        warp=settings.warp,
-        reach=settings.reach,
-        adversary=settings.adversary,
-        rounds=settings.rounds,
-        steps=settings.local_steps,
-        batch=settings.batch,
-        learning_rate=settings.learning_rate,
-    )
+    def take(self, positions: Int[np.ndarray, " some"]) -> DeepState:
+        """Return the state of some of the restarts."""
+        names = ("weights", "shares", "restarts", "objective", "centers")
+        parts = {n: getattr(self, n) for n in names if getattr(self, n) is not None}
+        return replace(self, **{name: part[positions] for name, part in parts.items()})

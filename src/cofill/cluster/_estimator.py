@@ -6,32 +6,142 @@ numbered from 0; learned attributes end in an underscore, and no label is ever a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
-from cofill.cluster._agreement import AGREE_ON_SCALING
 from cofill.cluster._augment import WarpSettings
-from cofill.cluster._clusterer import AbstractClusterer, Progress
 from cofill.cluster._deep import deep_steps
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
 from cofill.cluster._kmeans import measure_confidence
-from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
+from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
 from cofill.cluster._lloyd import nearest
 from cofill.cluster._network import NetworkSettings
-from cofill.cluster._noise import GroupNoise
 from cofill.cluster._objective import ObjectiveSettings
-from cofill.cluster._parties import start_federation
-from cofill.cluster._protocol import run_kmeans
+from cofill.cluster._parties import AGREE_ON_SCALING, start_federation
+from cofill.cluster._protocol import Progress, run_kmeans
 from cofill.cluster._rounds import probabilities
-from cofill.cluster._rows import ColumnKinds, SiteRows
-from cofill.cluster._scale import choose_scale
+from cofill.cluster._rows import (
+    ColumnKinds,
+    Sites,
+    gather_rows,
+    is_site_mapping,
+    require_groups,
+    require_same_columns,
+)
+from cofill.cluster._scale import Scaling, choose_scale
+from cofill.cluster._select import choose_k
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, run_steps
+
+Fitted = TypeVar("Fitted", bound="AbstractClusterer")
+
+
+class AbstractClusterer(ClusterMixin, BaseEstimator):
+    """What `FederatedKMeans` and `DeepClustering` share."""
+
+    k: int | None
+    scale: str
+    ks: tuple[int, ...]
+    choose: str
+    seed: int
+
+    def fit(self: Fitted, sites: Any, y: Any = None, *, progress: Progress | None = None) -> Fitted:
+        """Find groups; `y` is not looked at.
+
+        Parameters
+        ----------
+        sites
+            Rows as an array (individuals × columns, or × height × width), a `View` or a
+            `MultiView`; or ``{site name: rows}``.
+        y
+            Ignored; scikit-learn's pipelines pass it.
+        progress
+            Called with the name of a step and the share that is done.
+        """
+        rows = gather_rows(sites)
+        scale = self._choose_scale(next(iter(rows.values())).kinds)
+        k, selection = self.k, None
+        if k is None:
+            selection = choose_k(rows, self.ks, method=self.choose, scale=scale, seed=self.seed)
+            k = selection.k
+        require_groups(rows, k)
+        ledger = Ledger() if selection is None else selection.ledger
+        federation = self._run(rows, k, scale, ledger, progress)
+        self.k_, self.selection_ = k, selection
+        self._read(federation)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """Find groups and return them as `predict` would."""
+        self.fit(X, y, **options)
+        return self.labels_by_site_ if is_site_mapping(X) else self.labels_
+
+    def predict(self, rows: Any) -> Any:
+        """Return the group of each row; one array, or one a site where sites are given."""
+        return self._apply_to_sites(rows, lambda scaled: self._assign(scaled)[0])
+
+    def confidence(self, rows: Any) -> Any:
+        """Return how sure each row's group is, from 0 to 1."""
+        return self._apply_to_sites(rows, lambda scaled: self._assign(scaled)[1])
+
+    def codes(self, rows: Any) -> Any:
+        """Return what a map of individuals is drawn from: one row of numbers each."""
+        return self._apply_to_sites(rows, self._encode)
+
+    def _choose_scale(self, kinds: ColumnKinds) -> str:
+        return choose_scale(self.scale, kinds)
+
+    def _settings(self, settings: type, k: int) -> Any:
+        """Return settings by the parameters of their names; None stands for a setting's default."""
+        parameters = {field.name: getattr(self, field.name) for field in fields(settings)}
+        options = {name: value for name, value in parameters.items() if value is not None}
+        return settings(**{**options, "k": k})
+
+    def _read(self, federation: Federation[Any]) -> None:
+        """Learn from what the parties have become."""
+        self.ledger_: Ledger = federation.ledger
+        self.kinds_: ColumnKinds = federation.coordinator.kinds
+        self.scaling_: Scaling = federation.coordinator.scaling
+        self.state_ = federation.coordinator.state
+        sites = federation.sites.items()
+        self.labels_by_site_: dict[str, np.ndarray] = {name: site.labels for name, site in sites}
+        self.confidence_by_site_ = {name: site.confidence for name, site in sites}
+        labels, confidence = self.labels_by_site_.values(), self.confidence_by_site_.values()
+        self.labels_: Int[np.ndarray, " individuals"] = np.concatenate(list(labels))
+        self.confidence_: Float[np.ndarray, " individuals"] = np.concatenate(list(confidence))
+        self.n_features_in_ = len(self.kinds_)
+
+    def _apply_to_sites(self, rows: Any, apply: Callable[[np.ndarray], np.ndarray]) -> Any:
+        check_is_fitted(self, "scaling_")
+        results = {}
+        for name, site in gather_rows(rows).items():
+            require_same_columns(
+                self.kinds_, site.kinds, f"site {name!r}", "the data that the groups are of"
+            )
+            results[name] = apply(self.scaling_.apply(site.rows))
+        return results if is_site_mapping(rows) else next(iter(results.values()))
+
+    @abstractmethod
+    def _run(
+        self, sites: Sites, k: int, scale: str, ledger: Ledger, progress: Progress | None
+    ) -> Federation[Any]:
+        """Return the parties after the method has run."""
+
+    @abstractmethod
+    def _assign(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the groups of scaled rows, and how sure they are."""
+
+    @abstractmethod
+    def _encode(self, scaled: np.ndarray) -> np.ndarray:
+        """Return the codes of scaled rows."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,12 +209,7 @@ class FederatedKMeans(AbstractClusterer):
         return choose_scale(self.scale, kinds, self.noise)
 
     def _run(
-        self,
-        sites: Mapping[str, SiteRows],
-        k: int,
-        scale: str,
-        ledger: Ledger,
-        progress: Progress | None,
+        self, sites: Sites, k: int, scale: str, ledger: Ledger, progress: Progress | None
     ) -> Federation[Any]:
         init = None
         if self.init is not None:
@@ -112,10 +217,8 @@ class FederatedKMeans(AbstractClusterer):
             columns = len(next(iter(sites.values())).kinds)
             if init.shape[1] != columns:
                 raise DataError(f"init must have {columns} columns, got {init.shape[1]}")
-        settings = _settings_of(self, KMeansSettings, k)
-        return run_kmeans(
-            sites, settings, scale, self.seed, ledger=ledger, init=init, progress=progress
-        )
+        settings = self._settings(KMeansSettings, k)
+        return run_kmeans(sites, settings, scale, self.seed, ledger, init=init, progress=progress)
 
     def _read(self, federation: Federation[Any]) -> None:
         super()._read(federation)
@@ -200,15 +303,10 @@ class DeepClustering(AbstractClusterer):
     seed: int = 0
 
     def _run(
-        self,
-        sites: Mapping[str, SiteRows],
-        k: int,
-        scale: str,
-        ledger: Ledger,
-        progress: Progress | None,
+        self, sites: Sites, k: int, scale: str, ledger: Ledger, progress: Progress | None
     ) -> Federation[Any]:
-        settings = _settings_of(self, DeepSettings, k)
-        federation = start_federation(sites, settings, scale, self.seed, ledger=ledger)
+        settings = self._settings(DeepSettings, k)
+        federation = start_federation(sites, settings, scale, self.seed, ledger)
         run_steps((*AGREE_ON_SCALING, *deep_steps(settings)), [federation], progress=progress)
         return federation
 
@@ -216,7 +314,7 @@ class DeepClustering(AbstractClusterer):
         super()._read(federation)
         state: DeepState = self.state_
         assert state.centers is not None  # noqa: S101  (the last step sets them)
-        self.plan_ = plan_of(_settings_of(self, DeepSettings, self.k_), self.kinds_)
+        self.plan_ = plan_of(self._settings(DeepSettings, self.k_), self.kinds_)
         self.centers_: Float[np.ndarray, "k columns"] = self.scaling_.undo(state.centers[0])
         self.objective_ = float(state.objective[0])
         self.restart_ = int(state.restarts[0])
@@ -236,10 +334,3 @@ class DeepClustering(AbstractClusterer):
 
     def _encode(self, scaled: np.ndarray) -> np.ndarray:
         return self._probabilities(scaled)[1].astype(np.float64)
-
-
-def _settings_of(estimator: AbstractClusterer, settings: type, k: int) -> Any:
-    """Return settings by the parameters of the same names; None stands for a setting's default."""
-    parameters = {field.name: getattr(estimator, field.name) for field in fields(settings)}
-    options = {name: value for name, value in parameters.items() if value is not None}
-    return settings(**{**options, "k": k})

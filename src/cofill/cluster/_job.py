@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from cofill.cluster._assignments import describe_groups
-from cofill.cluster._clusterer import AbstractClusterer, Progress
-from cofill.cluster._estimator import DeepClustering, FederatedKMeans
+from cofill.cluster._estimator import AbstractClusterer, DeepClustering, FederatedKMeans
 from cofill.cluster._map import map_picture, plane_map
+from cofill.cluster._protocol import Progress, describe_groups
 from cofill.cluster._rows import ONLY_SITE
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
+from cofill.privacy import require_one_of
 from cofill.registry import require_settings
 from cofill.views import MultiView, Source, read_views, write_table
 
@@ -84,9 +84,7 @@ class ClusterJob:
             raise SettingError("either every view is named 'site/view', or none is")
         for source in self.sources.values():
             Source(source)
-        if self.method not in CLUSTERERS:
-            known = ", ".join(CLUSTERERS)
-            raise SettingError(f"method must be one of {known}, got {self.method!r}")
+        require_one_of("method", self.method, tuple(CLUSTERERS))
         if self.k is not None and self.k < 2:
             raise SettingError(f"k must be at least 2, got {self.k}")
         self.clusterer()
@@ -187,9 +185,7 @@ def _describe_job(job: ClusterJob) -> dict[str, Any]:
 def _describe_fit(clusterer: AbstractClusterer) -> dict[str, Any]:
     """Return the choice of k, what the method learned in figures, and the bytes that left."""
     selection = clusterer.selection_
-    choice = None
-    if selection is not None:
-        choice = {"method": selection.method, "table": selection.table()}
+    choice = selection and {"method": selection.method, "table": selection.table()}
     facts: dict[str, Any] = {"choice_of_k": choice}
     for name in ("inertia", "objective", "restart", "n_iter", "cost"):
         if hasattr(clusterer, f"{name}_"):

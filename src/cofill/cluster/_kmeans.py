@@ -4,7 +4,8 @@ One round of Lloyd's algorithm needs, per group, the sum of its rows and their n
 over sites, so federated rounds make the centres that pooled rows would make (to rounding), however
 the rows are spread over sites. Starting centres come from the sites too: each summarises its rows
 by a few local centroids with counts, and the coordinator runs weighted k-means++ and k-means over
-those. Several starts go round together; the least sum of squared distances wins.
+those. Several starts go round together; the least sum of squared distances wins. With noise the
+starts are drawn without looking at any row, so that they cost nothing.
 
 What leaves: a group's sum over one member is that member's row, and two rounds that differ by one
 member differ by that row. Without noise the releases are therefore no protection by themselves:
@@ -13,21 +14,89 @@ member differ by that row. Without noise the releases are therefore no protectio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
-from cofill.cluster._lloyd import nearest, sum_groups_of_starts
+from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
+from cofill.cluster._lloyd import (
+    choose_centers,
+    lloyd,
+    nearest,
+    sum_groups,
+    sum_groups_of_starts,
+)
 from cofill.cluster._parties import ClusterCoordinator, ClusterSite, received_sums
-from cofill.cluster._starts import draw_starts, join_starts, summarise_locally
 from cofill.errors import DataError
-from cofill.privacy import GroupCentres, Release
-from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
+from cofill.privacy import GroupCentres, GroupSums, Release
+from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 _SEEDING, _NOISE = 1, 2  # purposes of a site's random numbers
+
+
+# --- starting centres: no row leaves its site ---------------------------------------------------
+
+
+def summarise_locally(
+    rows: Float[np.ndarray, "n d"], settings: KMeansSettings, rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "groups d"], Float[np.ndarray, " groups"]]:
+    """Return sums and counts of groups of a site's rows, none of fewer than `seed_group` rows."""
+    if len(rows) < settings.seed_group:
+        return np.zeros((1, rows.shape[1])), np.zeros(1)
+    ones = np.ones(len(rows))
+    groups = settings.local_groups or 2 * settings.k
+    start = choose_centers(rows, ones, min(groups, len(rows)), rng)
+    centers, labels, _ = lloyd(rows, ones, start, rounds=20)
+    while True:
+        # The smallest group joins its neighbour until no centroid stands for a few people.
+        members = np.bincount(labels, minlength=len(centers))
+        smallest = int(members.argmin())
+        if members[smallest] >= settings.seed_group or len(centers) == 1:
+            return sum_groups(rows, labels, len(centers))
+        centers = np.delete(centers, smallest, axis=0)
+        labels, _ = nearest(rows, centers)
+
+
+def join_starts(
+    releases: Sequence[GroupSums], settings: KMeansSettings, rng: np.random.Generator
+) -> Float[np.ndarray, "starts k d"]:
+    """Return starting centres by weighted k-means++ and k-means over all sites' centroids."""
+    counts = np.concatenate([release.counts for release in releases])
+    sums = np.concatenate([release.sums for release in releases])
+    filled = counts > 0
+    if not filled.any():
+        raise DataError(
+            f"every site has fewer than {settings.seed_group} rows, so none may propose starting "
+            "centres; set seed_group lower if a centroid of fewer may leave its site"
+        )
+    points, weights = sums[filled] / counts[filled, None], counts[filled]
+    starts = []
+    for _ in range(settings.starts):
+        start = choose_centers(points, weights, settings.k, rng)
+        if len(start) < settings.k:
+            # Too few centroids: the rest start between them, a little aside.
+            spread = points.std(axis=0) + 1e-3
+            drawn = rng.choice(len(points), settings.k - len(start), p=weights / weights.sum())
+            aside = points[drawn] + rng.normal(size=(len(drawn), points.shape[1])) * spread
+            start = np.concatenate([start, aside])
+        starts.append(lloyd(points, weights, start)[0])
+    return np.array(starts)
+
+
+def draw_starts(
+    columns: int, k: int, noise: GroupNoise, rng: np.random.Generator
+) -> Float[np.ndarray, "1 k d"]:
+    """Return starting centres that depend on no row: far apart within half the clip norm."""
+    drawn = rng.normal(size=(64 * k, columns))
+    drawn /= noise.lengths(drawn)
+    drawn *= float(noise.clip) / 2
+    return choose_centers(drawn, np.ones(len(drawn)), k, rng)[None]
+
+
+# --- steps --------------------------------------------------------------------------------------
 
 
 def kmeans_steps(settings: KMeansSettings) -> tuple[Step[Any], ...]:
@@ -43,10 +112,7 @@ def kmeans_steps(settings: KMeansSettings) -> tuple[Step[Any], ...]:
         Step("add up groups", one_by_one(_add_up)),
         Step("move centres", one_by_one(_move), "coordinator"),
     )
-    end = (
-        Step("assign", one_by_one(_assign)),
-        Step("close", one_by_one(_close), "coordinator"),
-    )
+    end = (Step("assign", one_by_one(_assign)), Step("close", one_by_one(_close), "coordinator"))
     return (*seeding, *(turn * settings.most_rounds), *end)
 
 
@@ -105,14 +171,13 @@ def send_centers(
 
 def received_centers(site: ClusterSite, inbox: Inbox) -> GroupCentres:
     """Return the centres that came from the coordinator, or raise a `DataError`."""
-    columns = site.rows.shape[1]
-    for release in inbox:
-        if isinstance(release, GroupCentres) and release.centres.shape[2] == columns:
-            return release
-    raise DataError(
-        f"site {site.name!r} has received no centres of {columns} columns; the coordinator must "
-        "send them"
-    )
+    release, columns = first_of_type(inbox, GroupCentres), site.rows.shape[1]
+    if release is None or release.centres.shape[2] != columns:
+        raise DataError(
+            f"site {site.name!r} has received no centres of {columns} columns; the coordinator "
+            "must send them"
+        )
+    return release
 
 
 def _add_up(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
@@ -194,14 +259,8 @@ def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordi
         k, columns = state.centers.shape[1:]
         releases = received_sums(coordinator, inbox, (k, columns + 1))
         inertia = np.array([sum(release.sums[:, -1].sum() for release in releases)])
-    stopped = np.zeros(1, bool)
-    state = replace(
-        state,
-        centers=state.centers[best],
-        inertia=inertia,
-        rounds=state.rounds[best],
-        running=stopped,
-    )
+    centers, rounds, stopped = state.centers[best], state.rounds[best], np.zeros(1, bool)
+    state = KMeansState(centers, inertia, rounds, stopped, state.number)
     return replace(coordinator, state=state), []
 
 

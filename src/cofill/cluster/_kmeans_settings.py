@@ -1,15 +1,140 @@
-"""Settings of k-means, and the state of its coordinator."""
+"""Settings of k-means, the noise on its sums, and the state of its coordinator.
+
+With noise, every site clips its rows to a stated norm and adds noise to its sums and counts before
+they leave. An individual is at one site, in one group, so a round's release changes by at most one
+clipped row and one count when the individual comes or goes. Rounds add up; sites do not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cofill.cluster._noise import GroupNoise
 from cofill.codec import storable
-from cofill.errors import SettingError
+from cofill.nets import require_above_zero, require_at_least, require_in
+from cofill.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    draw_noise,
+    epsilon,
+    noise_for,
+    noise_generator,
+    noise_step,
+    require_one_of,
+)
+
+
+@dataclass(frozen=True)
+class GroupNoise:
+    """How sums of groups are made private.
+
+    Parameters
+    ----------
+    epsilon
+        What all rounds together may cost.
+    clip
+        Norm that rows are clipped to, in the units of the rows: L2 for Gaussian noise, L1 for
+        Laplace's. State it without looking at the data.
+    mechanism
+        ``"gaussian"`` (ε, δ) or ``"laplace"`` (ε, 0).
+    delta
+        For Gaussian noise.
+    rounds
+        How many rounds there will be: with noise the number cannot depend on the data.
+    seed
+        None draws noise that nobody can repeat. A number is for experiments: who knows it can take
+        the noise away, and nothing is guaranteed.
+
+    Examples
+    --------
+    >>> noise = GroupNoise(epsilon=1.0, clip=3.0, mechanism="laplace", rounds=4)
+    >>> noise.scale, noise.cost()["epsilon"]
+    (8.0, 1.0)
+    """
+
+    epsilon: float | int
+    clip: float | int
+    mechanism: str = "gaussian"
+    delta: float = 1e-5
+    rounds: int = 8
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of("mechanism", self.mechanism, ("gaussian", "laplace"))
+        require_above_zero(self, "epsilon", "clip")
+        require_at_least(self, 1, "rounds")
+        if self.is_gaussian:
+            require_in(self, "(0, 1)", "delta")
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether noise is Gaussian, and rows are clipped in the L2 norm; else L1."""
+        return self.mechanism == "gaussian"
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one individual moves sums (in units of `clip`) and counts together."""
+        return math.sqrt(2) if self.is_gaussian else 2.0
+
+    @property
+    def scale(self) -> float:
+        """Noise on a count, and on a sum in units of `clip`: standard deviation, or Laplace's b."""
+        if self.is_gaussian:
+            return self.sensitivity * noise_for(self.epsilon, self.delta, steps=self.rounds)
+        return self.sensitivity * self.rounds / float(self.epsilon)
+
+    def event(self, rounds: int = 1) -> GaussianEvent | LaplaceEvent:
+        """Return what so many rounds cost, for the accountant."""
+        event = GaussianEvent if self.is_gaussian else LaplaceEvent
+        multiplier = self.scale / self.sensitivity
+        return event(multiplier, count=rounds, neighbours="add or remove one")
+
+    def cost(self) -> dict[str, Any]:
+        """Return what all rounds cost an individual, in words and numbers for a record."""
+        delta = self.delta if self.is_gaussian else 0.0
+        return {
+            **asdict(self),
+            "epsilon": epsilon(self.event(self.rounds), delta),
+            "delta": delta,
+            "noise_scale": self.scale,
+            "unit": "one individual more or less, at one site",
+            "guaranteed": self.seed is None,
+        }
+
+    def lengths(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 1"]:
+        """Return the rows' norms, of the kind that they are clipped in."""
+        return np.linalg.norm(rows, ord=2 if self.is_gaussian else 1, axis=1, keepdims=True)
+
+    def clip_rows(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Return rows no longer than `clip`."""
+        length = self.lengths(rows)
+        # A hair shorter, so that rounding does not lift them above the norm.
+        short = (1 - 1e-12) * self.clip / np.maximum(length, np.finfo(float).tiny)
+        return np.where(length <= self.clip, rows, rows * short)
+
+    def add(
+        self,
+        sums: Float[np.ndarray, "k d"],
+        counts: Float[np.ndarray, " k"],
+        rng: np.random.Generator | None,
+    ) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
+        """Return sums of clipped rows and counts, with noise, both in steps far finer than it.
+
+        Rounding to steps moves the vector a little further: that much more noise is added.
+        """
+        values = np.concatenate([sums / self.clip, counts[:, None]], axis=1)
+        step = noise_step(self.scale, 2.0**-1000)
+        size = values.size
+        rounding = step * (math.sqrt(size) if self.is_gaussian else size)
+        scale = self.scale * (1 + rounding / self.sensitivity)
+        kind = "gaussian" if self.is_gaussian else "laplace"
+        noise = draw_noise(kind, np.full(size, scale / step), noise_generator(rng))
+        noisy = (np.rint(values / step) + noise.reshape(values.shape)) * step
+        return noisy[:, :-1] * self.clip, noisy[:, -1]
 
 
 @dataclass(frozen=True)
@@ -54,14 +179,9 @@ class KMeansSettings:
     noise: GroupNoise | None = None
 
     def __post_init__(self) -> None:
-        if self.k < 2:
-            raise SettingError(f"k must be at least 2, got {self.k}")
-        for name in ("restarts", "rounds", "seed_group", "min_group", "local_groups"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise SettingError(f"{name} must be at least 1, got {value}")
-        if not self.tolerance >= 0:
-            raise SettingError(f"tolerance must be 0 or more, got {self.tolerance}")
+        require_at_least(self, 2, "k")
+        require_at_least(self, 1, "restarts", "rounds", "seed_group", "min_group", "local_groups")
+        require_at_least(self, 0, "tolerance")
 
     @property
     def starts(self) -> int:
@@ -77,20 +197,10 @@ class KMeansSettings:
 @storable
 @dataclass(frozen=True, eq=False)
 class KMeansState:
-    """Centres of all starts, and how far each start has come.
+    """Centres of all starts (in scaled units), and how far each start has come.
 
-    Attributes
-    ----------
-    centers
-        Centres of each start, in scaled units.
-    inertia
-        Sum of squared distances of each start before its last move of centres; NaN with noise.
-    rounds
-        How many rounds each start has taken.
-    running
-        Which starts still move.
-    number
-        Rounds done.
+    ``inertia`` is the sum of squared distances before the last move of centres, NaN with noise;
+    ``rounds`` how many each start has taken; ``running`` which still move; ``number`` rounds done.
     """
 
     centers: Float[np.ndarray, "starts k d"]

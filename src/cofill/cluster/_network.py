@@ -42,11 +42,10 @@ class NetworkSettings:
     hidden: tuple[int, ...] = (256,)
 
     def __post_init__(self) -> None:
-        for name in ("channels", "hidden"):
-            if any(width < 1 for width in getattr(self, name)):
-                raise SettingError(f"{name} must be at least 1 each, got {getattr(self, name)}")
-        if not self.hidden:
-            raise SettingError("hidden must have at least one layer, got none")
+        if min(self.channels, default=1) < 1:
+            raise SettingError(f"channels must be at least 1 each, got {self.channels}")
+        if min(self.hidden, default=0) < 1:
+            raise SettingError(f"hidden must be one layer or more of at least 1, got {self.hidden}")
 
 
 def first_weights(
@@ -56,14 +55,7 @@ def first_weights(
     heads: tuple[int, ...],
     settings: NetworkSettings,
 ) -> dict[str, Any]:
-    """Return He's random initial weights (He et al. 2015).
-
-    Examples
-    --------
-    >>> weights = first_weights(jax.random.key(0), 5, None, (3,), NetworkSettings(hidden=(4,)))
-    >>> {name: w.shape for name, w in weights.items()}["head0"]
-    (4, 3)
-    """
+    """Return He's random initial weights (He et al. 2015)."""
     sizes: list[tuple[int, int]] = []
     width = columns
     if shape is not None:
@@ -88,26 +80,20 @@ def first_weights(
 
 
 def apply_network(
-    weights: dict[str, Any],
-    rows: Float[Array, "n ..."],
-    heads: int,
-    settings: NetworkSettings,
+    weights: dict[str, Any], rows: Float[Array, "n ..."], heads: int, settings: NetworkSettings
 ) -> tuple[list[Array], Float[Array, "n code"]]:
     """Return every head's logits, and the body's code they are computed from.
 
     Rows are ``(n, columns)``, or ``(n, channels, height, width)`` for an image network.
     """
-    x = rows
-    number = 0
+    x, stages = rows, 0
     if rows.ndim == 4:
-        x = jnp.moveaxis(rows, 1, 3)
-        for _ in settings.channels:
+        x, stages = jnp.moveaxis(rows, 1, 3), len(settings.channels)
+        for number in range(stages):
             x = _layer(weights, number, gather_neighbours(_folded(x)))
-            number += 1
         x = x.reshape(x.shape[0], -1)
-    for _ in settings.hidden:
+    for number in range(stages, stages + len(settings.hidden)):
         x = _layer(weights, number, x)
-        number += 1
     return [x @ weights[f"head{k}"] + weights[f"offset{k}"] for k in range(heads)], x
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from cofill.errors import SettingError
+from cofill.nets import require_above_zero
 
 _LEAST = 1e-4  # share below which a group counts as empty: keeps the logarithm in bounds
 
@@ -49,9 +49,7 @@ class ObjectiveSettings:
     evenness: float | int = 4.0
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise SettingError(f"{name} must be above 0, got {value}")
+        require_above_zero(self, "information", "evenness")
 
     @property
     def weight(self) -> float:
@@ -68,13 +66,7 @@ class Terms(NamedTuple):
 
 
 def entropy(shares: Float[Array, "... k"]) -> Float[Array, ...]:
-    """Return the entropy of probabilities, in nats.
-
-    Examples
-    --------
-    >>> float(entropy(jnp.array([1.0, 0.0])))
-    0.0
-    """
+    """Return the entropy of probabilities, in nats."""
     return -(shares * jnp.log(jnp.maximum(shares, 1e-30))).sum(axis=-1) + 0.0
 
 
@@ -94,15 +86,7 @@ def objective(
     shares: Float[Array, " k"],
     settings: ObjectiveSettings,
 ) -> Float[Array, ""]:
-    """Return the loss of one head, from the common shares and the site's shares of the last round.
-
-    Examples
-    --------
-    >>> terms = Terms(jnp.array(0.0), jnp.array(0.0), jnp.array([1.0, 0.0]))
-    >>> even, all_first = jnp.array([0.5, 0.5]), jnp.array([1.0, 0.0])
-    >>> round(float(objective(terms, even, all_first, ObjectiveSettings(1, 1))), 4)
-    -0.6931
-    """
+    """Return the loss of one head, from common shares and the site's shares of the last round."""
     everywhere = jnp.maximum(common + terms.shares - shares, _LEAST)
     everywhere = everywhere / everywhere.sum()
     information = settings.evenness * entropy(everywhere) - terms.doubt

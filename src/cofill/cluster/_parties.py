@@ -1,40 +1,51 @@
-"""The parties of clustering as values: a site and the coordinator, before and after they have rows.
+"""The parties of clustering as values, and the steps in which they agree on columns and a scaling.
 
 A party starts with what its machine knows (views, names). Once columns are agreed on, it holds
-rows or their kinds. Where rows are in this process already, parties start from there.
+rows or their kinds. Where rows are in this process already, columns were compared as rows were
+gathered: parties start with rows, and the steps with the scaling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from cofill.cluster._kmeans_settings import KMeansSettings
-from cofill.cluster._rows import ColumnKinds, SiteRows, read_rows
-from cofill.cluster._scale import Scaling, choose_scale
+from cofill.cluster._rows import ColumnKinds, Sites, describe_kinds, read_rows
+from cofill.cluster._scale import Scaling, choose_scale, combine_sums, sum_columns
 from cofill.errors import DataError
-from cofill.privacy import GroupSums, Ledger, ModelWeights, Release
-from cofill.protocol import COORDINATOR, Federation, Inbox
+from cofill.privacy import ColumnScales, GroupSums, Ledger, Release
+from cofill.protocol import (
+    COORDINATOR,
+    Federation,
+    Inbox,
+    Outbox,
+    Step,
+    agree_on_columns,
+    agreed_columns,
+    describe_columns,
+    first_of_type,
+    one_by_one,
+    views_with_columns,
+)
 from cofill.views import MultiView, View
+
+_ALL = "rows"  # scales of all views' columns side by side
+
+Kind = TypeVar("Kind", bound=Release)
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterSite:
     """A site with its rows, and what it has learned of them. Only releases leave it.
 
-    Attributes
-    ----------
-    rows
-        Its individuals, scaled once the sites have agreed on a scaling.
-    labels, confidence
-        The group of each row and how sure it is, after the last step.
-    memory
-        What a method keeps at the site between its steps.
+    ``rows`` are scaled once the sites have agreed on a scaling. ``memory`` is what a method keeps
+    at the site between its steps.
     """
 
     name: str
@@ -63,10 +74,7 @@ class ClusterSite:
 class ClusterCoordinator:
     """The coordinator: knows the sites' names, their columns and what they released, no row.
 
-    Attributes
-    ----------
-    state
-        What a method keeps at the coordinator between its steps.
+    ``state`` is what a method keeps at the coordinator between its steps.
     """
 
     sites: tuple[str, ...]
@@ -76,16 +84,6 @@ class ClusterCoordinator:
     seed: int
     scaling: Scaling | None = None
     state: Any = None
-
-    def to_all(self, number: int, weights: np.ndarray, **extras: np.ndarray) -> list[Release]:
-        """Return one model for every site."""
-        return [self.to_one(site, number, weights, **extras) for site in self.sites]
-
-    def to_one(self, site: str, number: int, weights: np.ndarray, **extras: np.ndarray) -> Release:
-        """Return a model for one site."""
-        return ModelWeights(
-            sender=COORDINATOR, receiver=site, round=number, weights=weights, extras=extras
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,48 +120,126 @@ class UnscaledClusterCoordinator:
 
 
 def start_federation(
-    sites: Mapping[str, SiteRows],
-    settings: Any,
-    scale: str,
-    seed: int,
-    *,
-    ledger: Ledger | None = None,
+    sites: Sites, settings: Any, scale: str, seed: int, ledger: Ledger
 ) -> Federation[ClusterSite]:
     """Return a federation in this process of sites whose columns are known to be the same."""
     kinds = next(iter(sites.values())).kinds
-    return Federation(
-        {
-            name: ClusterSite(name, site.rows, kinds, settings, scale, seed)
-            for name, site in sites.items()
-        },
-        Ledger() if ledger is None else ledger,
-        ClusterCoordinator(tuple(sites), kinds, settings, scale, seed),
-    )
+    common = (kinds, settings, scale, seed)
+    parties = {name: ClusterSite(name, site.rows, *common) for name, site in sites.items()}
+    return Federation(parties, ledger, ClusterCoordinator(tuple(sites), *common))
 
 
-def received_model(inbox: Inbox) -> ModelWeights | None:
-    """Return the model that came from the coordinator, if one came."""
-    models = [release for release in inbox if isinstance(release, ModelWeights)]
-    return models[-1] if models else None
+def from_every_site(
+    sites: Iterable[str], inbox: Iterable[Release], kind: type[Kind]
+) -> dict[str, Kind]:
+    """Return a release of each site, ordered by site name, so that adding up has one order.
+
+    Raises a `DataError` where a site is missing.
+    """
+    releases = {r.sender: r for r in inbox if isinstance(r, kind)}
+    for site in sites:
+        if site not in releases:
+            raise DataError(f"site {site!r} has sent no {kind.kind}; all sites must take part")
+    return {site: releases[site] for site in sorted(sites)}
 
 
 def received_sums(
     coordinator: ClusterCoordinator, inbox: Inbox, shape: tuple[int, int]
 ) -> list[GroupSums]:
-    """Return all sites' sums ordered by site name, so that adding up has one order.
+    """Return all sites' sums; a first number of 0 in ``shape`` allows any number of groups.
 
-    A first number of 0 in ``shape`` allows any number of groups. Raises a `DataError` where a site
-    is missing, or its sums have another shape or are no numbers.
+    Raises a `DataError` where they have another shape or are no numbers.
     """
-    releases = {r.sender: r for r in inbox if isinstance(r, GroupSums)}
-    for site in coordinator.sites:
-        if site not in releases:
-            raise DataError(f"site {site!r} has sent no sums; all sites must take part")
-        sums, counts = releases[site].sums, releases[site].counts
+    releases = from_every_site(coordinator.sites, inbox, GroupSums)
+    for site, release in releases.items():
+        sums = release.sums
         if sums.shape[1] != shape[1] or (shape[0] and len(sums) != shape[0]):
             raise DataError(
                 f"sums from {site!r} have shape {sums.shape}, expected was {shape}; refused"
             )
-        if not (np.isfinite(sums).all() and np.isfinite(counts).all()):
+        if not (np.isfinite(sums).all() and np.isfinite(release.counts).all()):
             raise DataError(f"sums from {site!r} are not finite numbers; refused")
-    return [releases[site] for site in sorted(coordinator.sites)]
+    return list(releases.values())
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _describe(site: UnscaledClusterSite, inbox: Inbox) -> tuple[UnscaledClusterSite, Outbox]:
+    return site, [describe_columns(site.name, site.views)]
+
+
+def _agree_on_columns(
+    coordinator: UnscaledClusterCoordinator, inbox: Inbox
+) -> tuple[ClusterCoordinator, Outbox]:
+    columns = agree_on_columns(coordinator.sites, coordinator.view_order, inbox)
+    kinds = describe_kinds(views_with_columns({}, columns[0]))
+    return coordinator.with_kinds(kinds), columns
+
+
+# --- scaling ------------------------------------------------------------------------------------
+
+
+def _measure(site: UnscaledClusterSite | ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+    """Release what is needed to scale; a site that has no rows yet reads them first."""
+    if isinstance(site, UnscaledClusterSite):
+        site = site.with_rows(views_with_columns(site.views, agreed_columns(inbox)))
+    if site.scale == "none":
+        return site, []
+    return site, [site.release_sums(0, *sum_columns(site.rows, site.scale))]
+
+
+def _agree_on_scaling(
+    coordinator: ClusterCoordinator, inbox: Inbox
+) -> tuple[ClusterCoordinator, Outbox]:
+    """Add up, and send every site the scaling."""
+    kinds = coordinator.kinds
+    if coordinator.scale == "none":
+        return replace(coordinator, scaling=Scaling.none(len(kinds))), []
+    sums = received_sums(coordinator, inbox, (1, 2 * len(kinds)))
+    scaling = combine_sums(sums, coordinator.scale, kinds.is_numeric)
+    return replace(coordinator, scaling=scaling), send_scales(coordinator, {_ALL: scaling})
+
+
+def _scale(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+    """Scale the rows."""
+    if site.scale == "none":
+        scaling = Scaling.none(len(site.kinds))
+    else:
+        scaling = read_scales(site, inbox)[_ALL]
+    return replace(site, rows=scaling.apply(site.rows), scaling=scaling), []
+
+
+def send_scales(
+    coordinator: ClusterCoordinator, scalings: Mapping[str, Scaling]
+) -> list[ColumnScales]:
+    """Return the centers and scales of named scalings, for every site."""
+    columns = {name: np.stack([s.center, s.scale]) for name, s in scalings.items()}
+    return [
+        ColumnScales(sender=COORDINATOR, receiver=s, columns=columns) for s in coordinator.sites
+    ]
+
+
+def read_scales(site: ClusterSite, inbox: Inbox) -> dict[str, Scaling]:
+    """Return the named scalings that came from the coordinator, or raise a `DataError`."""
+    release, shape = first_of_type(inbox, ColumnScales), (2, len(site.kinds))
+    if release is None or any(figures.shape != shape for figures in release.columns.values()):
+        raise DataError(
+            f"site {site.name!r} has received no scaling of its {shape[1]} columns; the "
+            "coordinator must send one"
+        )
+    return {
+        name: Scaling(site.scale, site.kinds.is_numeric, center, scale)
+        for name, (center, scale) in release.columns.items()
+    }
+
+
+AGREE_ON_COLUMNS = (
+    Step("describe columns", one_by_one(_describe)),
+    Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
+)
+AGREE_ON_SCALING = (
+    Step("measure", one_by_one(_measure)),
+    Step("agree on a scaling", one_by_one(_agree_on_scaling), "coordinator"),
+    Step("scale", one_by_one(_scale)),
+)

@@ -15,20 +15,21 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+from jaxtyping import Float, Int
 
-from cofill.cluster._agreement import AGREE_ON_COLUMNS, AGREE_ON_SCALING
-from cofill.cluster._assignments import describe_groups
 from cofill.cluster._kmeans import kmeans_steps
-from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
-from cofill.cluster._noise import GroupNoise
+from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
 from cofill.cluster._parties import (
+    AGREE_ON_COLUMNS,
+    AGREE_ON_SCALING,
     ClusterCoordinator,
     ClusterSite,
     UnscaledClusterCoordinator,
     UnscaledClusterSite,
     start_federation,
 )
-from cofill.cluster._rows import SiteRows
+from cofill.cluster._rows import Sites
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger, RunFigures
 from cofill.protocol import (
@@ -43,6 +44,8 @@ from cofill.protocol import (
 )
 from cofill.registry import require_settings
 from cofill.views import MultiView
+
+Progress = Callable[[str, float], None]
 
 _SETTINGS = tuple(field.name for field in fields(KMeansSettings))
 
@@ -111,10 +114,6 @@ class ClusterProtocol(AbstractProtocol):
         # Made once: a driver asks for the steps hundreds of times in every step.
         return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
 
-    @property
-    def _assign_step(self) -> int:
-        return len(self.steps) - 2
-
     def may_be_missed(self, number: int) -> bool:
         """Return whether a step is a round, for rounds after the last that moves are left out."""
         return self.steps[number].name == "add up groups"
@@ -123,16 +122,16 @@ class ClusterProtocol(AbstractProtocol):
         """Return the step after one of the coordinator's: ``assign`` once all starts stand."""
         state = getattr(coordinator, "state", None)
         stands = isinstance(state, KMeansState) and not state.running.any()
-        return self._assign_step if stands and number < self._assign_step else number + 1
+        assign = len(self.steps) - 2
+        return assign if stands and number < assign else number + 1
 
     # --- parties ------------------------------------------------------------------------------
 
     def start_site(self, data: LocalData) -> dict[str, UnscaledClusterSite]:
         """Return the site with those of its views that are shared."""
         views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
-        return {
-            data.site: UnscaledClusterSite(data.site, views, self.settings, self.scale, self.seed)
-        }
+        site = UnscaledClusterSite(data.site, views, self.settings, self.scale, self.seed)
+        return {data.site: site}
 
     def start_coordinator(self) -> UnscaledClusterCoordinator:
         """Return a coordinator that knows nobody's columns."""
@@ -152,11 +151,9 @@ class ClusterProtocol(AbstractProtocol):
         """Return the party with a state; a site reads and scales its rows once more."""
         if data is None:
             coordinator = self.start_coordinator()
-            return (
-                coordinator
-                if state is None
-                else replace(coordinator.with_kinds(state["kinds"]), **state)
-            )
+            if state is None:
+                return coordinator
+            return replace(coordinator.with_kinds(state["kinds"]), **state)
         unscaled = self.start_site(data)[name]
         if state is None:
             return unscaled
@@ -194,25 +191,24 @@ class ClusterProtocol(AbstractProtocol):
         if not isinstance(state, KMeansState):
             return {}
         inertia = float(state.inertia[0])
-        summary: dict[str, Any] = {
+        noise = self.settings.noise
+        return {
             "k": self.settings.k,
             "rounds": int(state.rounds[0]),
             "inertia": inertia if np.isfinite(inertia) else None,
+            **({} if noise is None else {"cost": noise.cost()}),
         }
-        if self.settings.noise is not None:
-            summary["cost"] = self.settings.noise.cost()
-        return summary
 
 
 def run_kmeans(
-    sites: Mapping[str, SiteRows],
+    sites: Sites,
     settings: KMeansSettings,
     scale: str,
     seed: int,
+    ledger: Ledger,
     *,
-    ledger: Ledger | None = None,
     init: np.ndarray | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Federation[ClusterSite]:
     """Return the sites and their coordinator after k-means in this process.
 
@@ -221,9 +217,48 @@ def run_kmeans(
     """
     view = "rows"
     members = Membership(dict.fromkeys(sites, (view,)), (view,))
-    federation = start_federation(sites, settings, scale, seed, ledger=ledger)
+    federation = start_federation(sites, settings, scale, seed, ledger)
     federation.coordinator = replace(federation.coordinator, state=init)
     federation.next_step = len(AGREE_ON_COLUMNS)
     protocol = ClusterProtocol(members, settings, scale, seed)
     run_protocol(protocol, [federation], progress=progress)
     return federation
+
+
+def describe_groups(
+    ids: Mapping[str, np.ndarray],
+    labels: Int[np.ndarray, " individuals"],
+    confidence: Float[np.ndarray, " individuals"],
+    *,
+    k: int,
+    id_name: str,
+    name_sites: bool = False,
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Return everybody's group as a table, and figures of the groups that name nobody.
+
+    ``ids`` are those of each site's individuals in the order of the labels (groups from 0) and of
+    the confidence (from 0 to 1); ``name_sites`` adds a column that says who is at which site.
+
+    Examples
+    --------
+    >>> ids = {"north": np.array(["a", "b", "c"])}
+    >>> table, figures = describe_groups(
+    ...     ids, np.array([0, 0, 1]), np.array([1.0, 0.5, 0.9]), k=2, id_name="person"
+    ... )
+    >>> table.column_names, figures
+    (['person', 'cluster', 'confidence'], {'k': 2, 'sizes': [2, 1], 'mean_confidence': 0.8})
+    """
+    columns: dict[str, Any] = {
+        id_name: np.concatenate(list(ids.values())),
+        "cluster": labels,
+        "confidence": np.round(confidence, 6),
+    }
+    if name_sites:
+        sites = [site for site, site_ids in ids.items() for _ in range(len(site_ids))]
+        columns = {"site": sites, **columns}
+    figures = {
+        "k": k,
+        "sizes": np.bincount(labels, minlength=k).tolist(),
+        "mean_confidence": round(float(confidence.mean()), 4),
+    }
+    return pa.table(columns), figures

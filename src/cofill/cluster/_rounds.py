@@ -10,9 +10,7 @@ to it even where the sites' networks differ so much that their average has no gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -21,55 +19,16 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from cofill.cluster._augment import WarpSettings, towards, warp
-from cofill.cluster._network import NetworkSettings, apply_network, first_weights
-from cofill.cluster._objective import ObjectiveSettings, head_terms, objective
-from cofill.nets import (
-    Batch,
-    State,
-    Trainer,
-    advance,
-    flatten_network,
-    form_of,
-    make_optimizer,
-)
+from cofill.cluster._augment import towards, warp
+from cofill.cluster._deep_settings import DeepPlan
+from cofill.cluster._network import apply_network, first_weights
+from cofill.cluster._objective import head_terms, objective
+from cofill.nets import Batch, State, Trainer, advance, flatten_network, form_of, make_optimizer
 
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
 _ROWS_AT_ONCE = 4096
 _JUDGED_BATCHES = 4  # on which every site judges the common model
 _ADAM = make_optimizer("adam")
-
-
-@dataclass(frozen=True)
-class DeepPlan:
-    """What is fixed when a round is compiled."""
-
-    columns: int
-    shape: tuple[int, int, int] | None
-    heads: tuple[int, ...]  # groups of each head; the first head is the one asked for
-    network: NetworkSettings
-    objective: ObjectiveSettings
-    warp: WarpSettings
-    reach: float | int
-    adversary: float | int
-    warm: int  # rounds in which the first head learns the groups of k-means
-    apart: int  # steps of a restart at one site before the first round
-    rounds: int
-    steps: int
-    batch: int
-    learning_rate: float | int
-    falling: bool = True  # whether the rate falls
-
-    @property
-    def before_rounds(self) -> DeepPlan:
-        """The plan of the restarts that start at one site: one long round, the rate constant."""
-        return replace(self, rounds=1, steps=self.apart, falling=False)
-
-    @property
-    def head_slices(self) -> tuple[slice, ...]:
-        """Which part of a vector of all heads' shares is each head's."""
-        ends = np.cumsum((0, *self.heads))
-        return tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
 
 
 class SiteMemory(NamedTuple):
@@ -130,26 +89,16 @@ def train_round(
 ) -> RoundResult:
     """Return every site's restarts after some steps from common weights on the site's rows.
 
-    Parameters
-    ----------
-    plan, memories
-        Settings, and what each site keeps.
-    weights, common, centers
-        The common model, shares and centres of k-means (None to start at random) that each site
-        was sent.
-    keys
-        One a site.
-    number
-        Of the round, from 0.
+    ``weights``, ``common`` and ``centers`` are the common model, shares and centres of k-means
+    (None to start at random) that each site was sent; ``number`` is that of the round, from 0.
     """
     counts = jnp.array([memory.rows.shape[0] for memory in memories])
     most = max(memory.rows.shape[0] for memory in memories)
     rows = _stack_tables([memory.rows for memory in memories], most)
-    near = None
-    if memories[0].near is not None:
-        near = _stack_tables([memory.near for memory in memories], most)
-    shares = jnp.stack([memory.shares for memory in memories])
-    moments = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(m.moments for m in memories))
+    is_image = memories[0].near is None
+    near = None if is_image else _stack_tables([memory.near for memory in memories], most)
+    kept = ((memory.shares, memory.moments) for memory in memories)
+    shares, moments = jax.tree.map(lambda *leaves: jnp.stack(leaves), *kept)
     # In the first round nobody knows any shares: the common and the site's cancel out.
     common = jnp.where(number > 0, common, shares)
 
@@ -160,12 +109,11 @@ def train_round(
 
         def draw(step: Array) -> Batch:
             key = step_keys[step + 1]
-            done = (
-                (number * plan.steps + step) / (plan.rounds * plan.steps) if plan.falling else 0.0
-            )
+            steps = plan.rounds * plan.steps
+            done = (number * plan.steps + step) / steps if plan.falling else 0.0
             fall = _LAST_RATE + (1 - _LAST_RATE) * (1 + jnp.cos(jnp.pi * done)) / 2
             pairs = _with_partners(plan, rows, near, order[step], key)
-            return Batch(pairs, key, plan.learning_rate * fall)
+            return Batch(pairs, key, plan.settings.learning_rate * fall)
 
         def train_restart(
             weights: Array, moments: Any, common: Array, shares: Array, centers: Array | None
@@ -189,9 +137,7 @@ def train_round(
 
 @partial(jax.jit, static_argnums=0)
 def _probabilities(plan: DeepPlan, theta: Array, rows: Array) -> tuple[Array, Array]:
-    logits, code = apply_network(
-        _unflatten(plan, theta), _shaped(plan, rows), len(plan.heads), plan.network
-    )
+    logits, code = _apply(plan, _unflatten(plan, theta), _shaped(plan, rows))
     return jax.nn.softmax(logits[0]), code
 
 
@@ -225,10 +171,9 @@ def _loss(
 ) -> tuple[Array, tuple[Any, ModelTerms]]:
     rows, partners = pairs
     weights = _unflatten(plan, theta)
-    if plan.shape is None and plan.adversary:
+    if plan.shape is None and plan.settings.adversary:
         partners = partners + _against(plan, weights, rows, partners)
-    both = jnp.concatenate([rows, partners])
-    logits, _ = apply_network(weights, both, len(plan.heads), plan.network)
+    logits, _ = _apply(plan, weights, jnp.concatenate([rows, partners]))
     total = jnp.array(0.0)
     terms = []
     for head, groups in zip(logits, plan.head_slices, strict=True):
@@ -252,17 +197,16 @@ def _against(plan: DeepPlan, weights: dict[str, Any], rows: Array, partners: Arr
     # The small step from the partner that changes the groups most (Miyato et al. 2018); its length
     # is a share of the way from the row to its partner.
     weights = lax.stop_gradient(weights)
-    reference = apply_network(weights, rows, len(plan.heads), plan.network)[0]
+    reference, _ = _apply(plan, weights, rows)
 
     def inconsistency(move: Array) -> Array:
-        logits = apply_network(weights, partners + move, len(plan.heads), plan.network)[0]
-        pairs = zip(reference, logits, strict=True)
+        pairs = zip(reference, _apply(plan, weights, partners + move)[0], strict=True)
         return jnp.stack([head_terms(*pair).inconsistency for pair in pairs]).sum()
 
     way = jax.grad(inconsistency)(jnp.zeros_like(partners))
     way = way / jnp.maximum(jnp.linalg.norm(way, axis=1, keepdims=True), 1e-12)
     distance = jnp.linalg.norm(partners - rows, axis=1, keepdims=True)
-    return lax.stop_gradient(plan.adversary * distance * way)
+    return lax.stop_gradient(plan.settings.adversary * distance * way)
 
 
 def _stack_tables(tables: list[Array], most: int) -> Array:
@@ -277,8 +221,8 @@ def _order(plan: DeepPlan, most: int, key: Array, rows: Array) -> Array:
     # The site's rows in random order, over and over, dealt out in batches.
     drawn = jax.random.uniform(key, (most,))
     order = jnp.argsort(jnp.where(jnp.arange(most) < rows, drawn, 2.0))
-    index = jnp.arange(plan.steps * plan.batch) % rows
-    return order[index].reshape(plan.steps, plan.batch)
+    index = jnp.arange(plan.steps * plan.settings.batch) % rows
+    return order[index].reshape(plan.steps, plan.settings.batch)
 
 
 def _with_partners(
@@ -286,8 +230,12 @@ def _with_partners(
 ) -> tuple[Array, Array]:
     rows = _shaped(plan, table[index])
     if near is None:
-        return rows, warp(key, rows, plan.warp)
-    return rows, towards(key, rows, table, near[index], plan.reach)
+        return rows, warp(key, rows, plan.settings.warp)
+    return rows, towards(key, rows, table, near[index], plan.settings.reach)
+
+
+def _apply(plan: DeepPlan, weights: dict[str, Any], rows: Array) -> tuple[list[Array], Array]:
+    return apply_network(weights, rows, len(plan.heads), plan.settings.network)
 
 
 def _shaped(plan: DeepPlan, rows: Array) -> Array:
@@ -295,7 +243,7 @@ def _shaped(plan: DeepPlan, rows: Array) -> Array:
 
 
 def _first(plan: DeepPlan, key: Array) -> dict[str, Any]:
-    return first_weights(key, plan.columns, plan.shape, plan.heads, plan.network)
+    return first_weights(key, plan.columns, plan.shape, plan.heads, plan.settings.network)
 
 
 def _unflatten(plan: DeepPlan, theta: Array) -> dict[str, Any]:

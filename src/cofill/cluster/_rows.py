@@ -26,14 +26,8 @@ ONLY_SITE = "site"  # its name where rows are not given by site
 class ColumnKinds:
     """Names and kinds of columns, on which all sites must agree.
 
-    Parameters
-    ----------
-    names
-        The columns' names; numbered for plain arrays.
-    numeric
-        Which columns are numbers: only these are scaled.
-    shape
-        Channels, height and width where a row is an image, or several of one size; else None.
+    ``numeric`` says which columns are numbers: only these are scaled. ``shape`` is channels, height
+    and width where a row is an image, or several of one size; else None.
     """
 
     names: tuple[str, ...]
@@ -60,20 +54,16 @@ class SiteRows:
         return len(self.rows)
 
 
+Sites = Mapping[str, SiteRows]
+
+
 def is_site_mapping(data: Any) -> bool:
     """Return whether data are ``{site name: rows}`` and not the rows of one site."""
     return isinstance(data, Mapping) and not isinstance(data, MultiView)
 
 
 def gather_rows(data: Any) -> dict[str, SiteRows]:
-    """Return every site's rows; data that are no mapping from names to rows are one site.
-
-    Examples
-    --------
-    >>> sites = gather_rows({"north": np.ones((3, 2)), "south": np.zeros((4, 2))})
-    >>> {name: len(site) for name, site in sites.items()}
-    {'north': 3, 'south': 4}
-    """
+    """Return every site's rows; data that are no mapping from names to rows are one site."""
     by_site = data if is_site_mapping(data) else {ONLY_SITE: data}
     if not by_site:
         raise DataError("there is no site; give at least one as {name: rows}")
@@ -103,8 +93,8 @@ def read_rows(data: Any, site: str = ONLY_SITE) -> SiteRows:
         return data
     where = f"site {site!r}"
     views = MultiView([data]) if isinstance(data, View) else data
-    is_views = isinstance(views, MultiView)
-    site_rows = _read_views(views, where) if is_views else _read_array(data, where)
+    read = _read_views if isinstance(views, MultiView) else _read_array
+    site_rows = read(views, where)
     if not len(site_rows):
         raise DataError(f"{where} has no rows; leave it out or give it individuals")
     incomplete = int((~np.isfinite(site_rows.rows)).any(axis=1).sum())
@@ -117,13 +107,7 @@ def read_rows(data: Any, site: str = ONLY_SITE) -> SiteRows:
 
 
 def describe_kinds(views: MultiView) -> ColumnKinds:
-    """Return the kinds of all views' columns, side by side; no row is looked at.
-
-    Examples
-    --------
-    >>> describe_kinds(MultiView.from_arrays({"a": np.ones((3, 2))})).names
-    ('a.a_0', 'a.a_1')
-    """
+    """Return the kinds of all views' columns, side by side; no row is looked at."""
     names, numeric = [], []
     for view in views.values():
         for feature in view.features:
@@ -142,21 +126,17 @@ def require_same_columns(
     """Raise a `DataError` unless both are the same columns."""
     if known == kinds:
         return
+    differing = [a for a, b in zip(known.names, kinds.names, strict=False) if a != b]
     if len(known) != len(kinds):
-        raise DataError(
-            f"{where} has {len(kinds)} columns, {reference} has {len(known)}; all must have the "
-            "same columns in the same order"
-        )
-    differing = [a for a, b in zip(known.names, kinds.names, strict=True) if a != b]
-    fault = (
-        f"calls column {differing[0]!r} otherwise" if differing else "has other kinds of columns"
-    )
-    raise DataError(
-        f"{where} {fault} than {reference}; all must have the same columns in the same order"
-    )
+        fault = f"has {len(kinds)} columns, {reference} has {len(known)}"
+    elif differing:
+        fault = f"calls column {differing[0]!r} otherwise than {reference}"
+    else:
+        fault = f"has other kinds of columns than {reference}"
+    raise DataError(f"{where} {fault}; all must have the same columns in the same order")
 
 
-def require_groups(sites: Mapping[str, SiteRows], k: int) -> None:
+def require_groups(sites: Sites, k: int) -> None:
     """Raise a `SettingError` or `DataError` unless there can be k groups of these individuals."""
     if k < 2:
         raise SettingError(f"k must be at least 2, got {k}")

@@ -6,7 +6,7 @@ what k-means releases, and for stability a table of how many of its rows got whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -14,28 +14,28 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Float
 
-from cofill.cluster._agreement import AGREE_ON_SCALING, read_scales, send_scales
 from cofill.cluster._kmeans import received_centers, send_centers
 from cofill.cluster._kmeans_settings import KMeansSettings
 from cofill.cluster._lloyd import choose_centers, lloyd, nearest
 from cofill.cluster._parties import (
+    AGREE_ON_SCALING,
     ClusterCoordinator,
     ClusterSite,
+    read_scales,
     received_sums,
+    send_scales,
     start_federation,
 )
 from cofill.cluster._protocol import run_kmeans
-from cofill.cluster._rows import SiteRows, gather_rows, require_groups
+from cofill.cluster._rows import SiteRows, Sites, gather_rows, require_groups
 from cofill.cluster._scale import Scaling
 from cofill.errors import SettingError
 from cofill.metrics import ari
-from cofill.privacy import Ledger
+from cofill.privacy import Ledger, require_one_of
 from cofill.protocol import Inbox, Outbox, Step, one_by_one, run_steps
 
 _HALVES, _REFERENCE = 11, 12  # purposes of random numbers
 _REFERENCE_ROWS = 2_000  # at most, to limit the time; sums are scaled up to all rows
-
-Sites = Mapping[str, SiteRows]
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,7 @@ def choose_k(
     numbers = tuple(sorted({int(k) for k in ks}))
     if not numbers:
         raise SettingError("ks must name at least one number of groups, got none")
-    if method not in ("gap", "stability"):
-        raise SettingError(f"choose must be gap or stability, got {method!r}")
+    require_one_of("choose", method, ("gap", "stability"))
     if repeats < 2:
         raise SettingError(f"repeats must be at least 2, got {repeats}")
     sites = gather_rows(data)
@@ -124,9 +123,8 @@ def choose_k(
         require_groups(sites, k)
     score = _score_stability if method == "stability" else _score_gap
     at, scores, errors, ledger = score(sites, numbers, scale, repeats, seed)
-    return Selection(
-        numbers[at], method, numbers, tuple(scores.tolist()), tuple(errors.tolist()), ledger
-    )
+    tables = tuple(scores.tolist()), tuple(errors.tolist())
+    return Selection(numbers[at], method, numbers, *tables, ledger)
 
 
 _Scores = tuple[int, Float[np.ndarray, " ks"], Float[np.ndarray, " ks"], Ledger]
@@ -136,14 +134,14 @@ def _fit(
     sites: Sites, k: int, scale: str, seed: int, ledger: Ledger
 ) -> tuple[ClusterCoordinator, Ledger]:
     settings = KMeansSettings(k=k, restarts=4, rounds=20, seed_group=2)
-    federation = run_kmeans(sites, settings, scale, seed, ledger=ledger)
+    federation = run_kmeans(sites, settings, scale, seed, ledger)
     return federation.coordinator, federation.ledger
 
 
 def _score_gap(sites: Sites, ks: tuple[int, ...], scale: str, repeats: int, seed: int) -> _Scores:
     # The references are the coordinator's: even rows with the mean and spread of the real ones,
     # whose extremes nobody has to release.
-    measured = start_federation(sites, None, "standard", seed)
+    measured = start_federation(sites, None, "standard", seed, Ledger())
     run_steps(AGREE_ON_SCALING, [measured])
     fits, ledger = [], measured.ledger
     for k in ks:
@@ -157,28 +155,21 @@ def _score_gap(sites: Sites, ks: tuple[int, ...], scale: str, repeats: int, seed
     total = sum(map(len, sites.values()))
     n = min(total, _REFERENCE_ROWS)
     rng = np.random.default_rng([seed, _REFERENCE])
+    drawn = (rng.uniform(low, high, size=(n, len(low))) for _ in range(repeats))
     references = np.array(
-        [
-            [_reference_inertia(drawn, k, rng) * total / n for k in ks]
-            for drawn in (rng.uniform(low, high, size=(n, len(low))) for _ in range(repeats))
-        ]
+        [[_reference_inertia(rows, k, rng) * total / n for k in ks] for rows in drawn]
     )
     tiny = np.finfo(float).tiny
     logs = np.log(np.maximum(references, tiny))
     gaps = logs.mean(axis=0) - np.log(np.maximum(inertia, tiny))
     errors = logs.std(axis=0) * np.sqrt(1 + 1 / repeats)
-    return first_enough(gaps, errors), gaps, errors, ledger
+    return _first_enough(gaps, errors), gaps, errors, ledger
 
 
-def first_enough(gaps: Float[np.ndarray, " ks"], errors: Float[np.ndarray, " ks"]) -> int:
+def _first_enough(gaps: Float[np.ndarray, " ks"], errors: Float[np.ndarray, " ks"]) -> int:
     """Return the first position whose gap is not below the next one's less its error.
 
     Where there is none, the position of the largest gap.
-
-    Examples
-    --------
-    >>> first_enough(np.array([0.1, 0.5, 0.52, 0.9]), np.array([0.0, 0.0, 0.03, 0.0]))
-    1
     """
     enough = gaps[:-1] >= gaps[1:] - errors[1:]
     return int(enough.argmax()) if enough.any() else int(gaps.argmax())
@@ -219,7 +210,7 @@ def _agreement(
     for half in halves:
         coordinator, ledger = _fit(half, k, scale, seed, ledger)
         fits.append((coordinator.scaling, coordinator.state.centers[0]))
-    comparison = start_federation(sites, None, scale, seed, ledger=ledger)
+    comparison = start_federation(sites, None, scale, seed, ledger)
     comparison.coordinator = replace(comparison.coordinator, state=fits)
     run_steps(_COMPARE, [comparison])
     return comparison.coordinator.state, comparison.ledger

@@ -26,7 +26,13 @@ from cofill.nets._losses import (
 )
 from cofill.nets._networks import MLP, Autoencoder, apply_rows, forward, recipe
 from cofill.nets._private import OVERFLOW, sample_capacity
-from cofill.nets._settings import DPSettings, TrainSettings
+from cofill.nets._settings import (
+    DPSettings,
+    TrainSettings,
+    require_above_zero,
+    require_at_least,
+    require_in,
+)
 from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
 
@@ -68,6 +74,9 @@ __all__ = [
     "recipe",
     "refine_fusions",
     "repeat_passes",
+    "require_above_zero",
+    "require_at_least",
+    "require_in",
     "round_up",
     "sample_capacity",
     "shuffle_rows",

@@ -23,11 +23,22 @@ def require_at_least(settings: Any, least: int, *names: str) -> None:
             raise SettingError(f"{name} must be at least {least}, got {value}")
 
 
-def _require_positive(settings: Any, *names: str) -> None:
+def require_above_zero(settings: Any, *names: str) -> None:
+    """Raise a `SettingError` unless the named settings are finite and above 0, or None."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise SettingError(f"{name} must be above 0, got {value}")
+
+
+def require_in(settings: Any, interval: str, *names: str) -> None:
+    """Raise a `SettingError` unless the named settings are in an interval such as ``"[0, 1)"``."""
+    low, high = map(float, interval[1:-1].split(","))
+    for name in names:
+        value = getattr(settings, name)
+        at_end = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
+        if not (low < value < high or at_end):
+            raise SettingError(f"{name} must be in {interval}, got {value}")
 
 
 def _require_one_of(settings: Any, name: str, kind: Any) -> None:
@@ -65,7 +76,7 @@ class DPSettings:
     sampling: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
-        _require_positive(self, "clip_norm")
+        require_above_zero(self, "clip_norm")
         require_at_least(self, 0, "noise_multiplier")
         _require_one_of(self, "sampling", Literal["poisson"])
 
@@ -126,7 +137,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         require_at_least(self, 1, "epochs", "batch_size", "memory_limit")
         require_at_least(self, 0, "weight_decay", "patience", "restarts")
-        _require_positive(self, "learning_rate", "gradient_clip")
+        require_above_zero(self, "learning_rate", "gradient_clip")
         _require_one_of(self, "optimizer", Optimizer)
         _require_one_of(self, "schedule", Schedule)
         if not 0 <= self.validation_fraction < 1:

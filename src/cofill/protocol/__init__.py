@@ -5,6 +5,8 @@ from cofill.protocol._columns import (
     agree_on_columns,
     agreed_columns,
     describe_columns,
+    pool_moments,
+    usable_scale,
     views_with_columns,
 )
 from cofill.protocol._driver import (
@@ -14,6 +16,7 @@ from cofill.protocol._driver import (
     Outbox,
     Step,
     check_sender,
+    first_of_type,
     one_by_one,
     run_protocol,
     run_steps,
@@ -48,9 +51,12 @@ __all__ = [
     "check_sender",
     "describe_columns",
     "digest_views",
+    "first_of_type",
     "one_by_one",
+    "pool_moments",
     "run_protocol",
     "run_steps",
     "tuples_in",
+    "usable_scale",
     "views_with_columns",
 ]

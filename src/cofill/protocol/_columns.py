@@ -1,4 +1,4 @@
-"""How sites that hold the same views agree on columns, before anything is made from their rows.
+"""How sites that hold the same views agree on columns and scales, before anything else is done.
 
 Each site describes the columns of its views; the coordinator, which has no row to look at, checks
 that they are the same and sends the agreed columns to every site, so that a site that lacks a view
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy import Columns, Release
@@ -108,3 +109,31 @@ def views_with_columns(views: Mapping[str, View], columns: Columns) -> MultiView
             view = View(name, no_ids, no_rows, features, image_shape=shape, id_name=id_name)
         complete.append(view)
     return MultiView(complete)
+
+
+def pool_moments(
+    counts: Float[np.ndarray, "sites #columns"],
+    sums: Float[np.ndarray, "sites columns"],
+    squares: Float[np.ndarray, "sites columns"],
+) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, " columns"]]:
+    """Return mean and variance of all sites' rows (Chan et al. 1979).
+
+    They follow exactly from each site's count, sum and sum of squares about the site's own mean, so
+    that it does not matter who holds which rows. A column without rows has mean and variance 0.
+
+    Examples
+    --------
+    >>> pool_moments(np.array([[1.0], [3.0]]), np.array([[0.0], [12.0]]), np.array([[0.0], [8.0]]))
+    (array([3.]), array([5.]))
+    """
+    total = np.maximum(counts.sum(axis=0), 1.0)
+    mean = sums.sum(axis=0) / total
+    between_sites = counts * (sums / np.maximum(counts, 1.0) - mean) ** 2
+    return mean, (squares.sum(axis=0) + between_sites.sum(axis=0)) / total
+
+
+def usable_scale(
+    center: Float[np.ndarray, " columns"], scale: Float[np.ndarray, " columns"]
+) -> Float[np.ndarray, " columns"]:
+    """Return the scale of each column, 1 where it is so small that rounding alone explains it."""
+    return np.where(scale > 1e-12 * np.maximum(np.abs(center), 1e-300), scale, 1.0)

@@ -10,7 +10,7 @@ party's inbox holds what has arrived since it last acted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -20,6 +20,7 @@ from cofill.privacy import Budget, Gate, Ledger, Release, SentLog
 COORDINATOR = "coordinator"
 
 Site = TypeVar("Site")
+Kind = TypeVar("Kind", bound=Release)
 Inbox = tuple[Release, ...]
 Outbox = Sequence[Release]
 ReportProgress = Callable[[float], None]
@@ -55,6 +56,11 @@ def one_by_one(
         return [act(party, inbox) for party, inbox in zip(parties, inboxes, strict=True)]
 
     return run
+
+
+def first_of_type(inbox: Iterable[Release], kind: type[Kind]) -> Kind | None:
+    """Return the first release of a type, None where there is none."""
+    return next((release for release in inbox if isinstance(release, kind)), None)
 
 
 @dataclass
