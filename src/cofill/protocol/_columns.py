@@ -112,7 +112,8 @@ def views_with_columns(views: Mapping[str, View], columns: Columns) -> MultiView
 
 
 def pool_moments(
-    counts: Float[np.ndarray, "sites #columns"],
+    counts: Float[np.ndarray, (sites #columns
+)],
     sums: Float[np.ndarray, "sites columns"],
     squares: Float[np.ndarray, "sites columns"],
 ) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, " columns"]]:
