@@ -40,6 +40,12 @@ if "COFILL_DATA" not in os.environ and SHARED_DATA.is_dir():
     os.environ["COFILL_DATA"] = str(SHARED_DATA)
 
 
+# Files that take longest, longest first: a worker that gets one in the end leaves the other idle.
+_LONG_FILES = ("test_federation.py", "test_means.py", "test_train.py", "test_crs.py")
+_LONG_FILES += ("test_place.py", "test_by_row.py", "test_invariants.py", "test_settings.py")
+
+
 def pytest_collection_modifyitems(items) -> None:  # noqa: ANN001
-    """Run the tests that start processes first, so that no worker is left with them in the end."""
-    items.sort(key=lambda item: item.path.name != "test_federation.py")
+    """Run the longest files first, so that both workers end together."""
+    rank = {name: k for k, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
