@@ -79,17 +79,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (
-    complete,
-    cluster,
-    methods,
-    plugins,
-    demo,
-    doctor,
-    report,
-    watch,
-    coordinator,
-):
+for _command in (complete, cluster, methods, plugins, demo, doctor, report, watch, coordinator):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 attack.command("list")(_guarded(list_attacks))

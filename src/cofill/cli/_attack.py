@@ -36,8 +36,7 @@ def mean(
     ],
     out: Annotated[str, typer.Option(help="File for the guesses, .csv or .parquet.")],
     prior: Annotated[
-        float | None,
-        typer.Option(help="Share of the records in the class; estimated if left out."),
+        float | None, typer.Option(help="Share of the records in the class; estimated if left out.")
     ] = None,
     priors: Annotated[
         str | None,
@@ -58,8 +57,7 @@ def mean(
         str | None, typer.Option(help="Column that says whose record went into the mean (1 or 0).")
     ] = None,
     method: Annotated[
-        str,
-        typer.Option(help="An attack that `cofill attack list` names."),
+        str, typer.Option(help="An attack that `cofill attack list` names.")
     ] = "best",
     seed: Seed = 0,
     overwrite: Annotated[

@@ -11,14 +11,7 @@ import typer
 
 from cofill.cli import _options as options
 from cofill.cli._options import examples
-from cofill.cli._show import (
-    ReportProgress,
-    console,
-    make_table,
-    print_result,
-    progress_line,
-    say,
-)
+from cofill.cli._show import ReportProgress, console, make_table, print_result, progress_line, say
 from cofill.errors import SettingError
 from cofill.files import check_new_folder
 
@@ -44,8 +37,7 @@ Smallest = Annotated[int, typer.Option("--k", help="Groups of fewer people are t
 )
 def run(
     folder: Annotated[
-        Path,
-        typer.Argument(help="The folder of a finished run, or a site's kit.", metavar="DIR"),
+        Path, typer.Argument(help="The folder of a finished run, or a site's kit.", metavar="DIR")
     ],
     out: Out,
     view: Annotated[
@@ -53,8 +45,7 @@ def run(
         typer.Option(help="Where a view's rows are now, if moved.", metavar="NAME=SOURCE"),
     ] = None,
     attribute: Annotated[
-        str | None,
-        typer.Option(help="A private fact to infer from codes.", metavar="VIEW.COLUMN"),
+        str | None, typer.Option(help="A private fact to infer from codes.", metavar="VIEW.COLUMN")
     ] = None,
     budget: BudgetOption = None,
     k: Smallest = 5,
@@ -260,7 +251,7 @@ def views(
         int | None,
         typer.Option(
             help="People whose full codes are sent first, where receivers say what they need; a "
-            "fifth, at most 100, if left out.",
+            "fifth, at most 100, if left out."
         ),
     ] = None,
     kind: options.Kinds = None,

@@ -328,11 +328,7 @@ class SiteConfig:
 
 
 # The files group keys in tables; the classes are flat. Faults name a key as the file has it.
-_FEDERATION_KEYS = {
-    "address": "coordinator.address",
-    "port": "coordinator.port",
-    "shared": "views",
-}
+_FEDERATION_KEYS = {"address": "coordinator.address", "port": "coordinator.port", "shared": "views"}
 _SITE_TABLES = {
     "agrees": {"experiments": "agrees", "only_psi": "only_psi"},
     "results": {"folder": "results"},

@@ -173,12 +173,7 @@ def _provision(federation: FederationConfig, scratch: Path) -> Path:
         for p in federation.people
     ]
     project = prepare_project(
-        {
-            "api_version": 3,
-            "name": federation.name,
-            "description": "",
-            "participants": participants,
-        }
+        {"api_version": 3, "name": federation.name, "description": "", "participants": participants}
     )
     builders = [
         WorkspaceBuilder(),

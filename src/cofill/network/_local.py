@@ -24,25 +24,10 @@ from cofill.errors import DataError, SettingError
 from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
-from cofill.network._processes import (
-    ProcessError,
-    end_tree,
-    free_port,
-    start_party,
-    wait_for_port,
-)
+from cofill.network._processes import ProcessError, end_tree, free_port, start_party, wait_for_port
 from cofill.network._session import FederationError, Session, open_session
 from cofill.protocol import PROTOCOLS, FederationFolder, RunFolder
-from cofill.views import (
-    MultiView,
-    View,
-    by_row,
-    drop_rows,
-    load,
-    to_table,
-    write_sql,
-    write_table,
-)
+from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, write_sql, write_table
 
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"

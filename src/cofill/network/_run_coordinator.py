@@ -82,7 +82,7 @@ class RunCoordinator:
                 "notes": self.notes,
                 "metrics": self.metrics,
                 "result": self._result,
-            },
+            }
         )
 
     def messages_for(self, receiver: str) -> dict[tuple[int, str], bytes]:

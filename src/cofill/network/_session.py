@@ -127,11 +127,7 @@ class Session:
         self.session.abort_job(state.job)
 
     def wait(
-        self,
-        job: str,
-        *,
-        timeout: float | None = None,
-        look: Callable[[], None] | None = None,
+        self, job: str, *, timeout: float | None = None, look: Callable[[], None] | None = None
     ) -> str:
         """Wait until a job has ended and return its status; `look` may raise to give up.
 

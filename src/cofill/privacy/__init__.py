@@ -2,12 +2,7 @@
 
 from cofill.privacy._accounting import Method, epsilon, noise_for, resolve_relation
 from cofill.privacy._bounds import Ball, Bounds, Box
-from cofill.privacy._checks import (
-    require_delta,
-    require_one_of,
-    require_positive,
-    require_whole,
-)
+from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 from cofill.privacy._events import (
     ComposedEvent,
     Event,

@@ -173,10 +173,7 @@ def has_signed(verify_key: bytes, signature: bytes, content: bytes) -> bool:
 
 def agree_on_key(private_key: bytes, public_key: bytes, purpose: bytes) -> bytes:
     """Return the 32 bytes that only the holders of two X25519 keys can compute, for one purpose."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import (
-        X25519PrivateKey,
-        X25519PublicKey,
-    )
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     private = X25519PrivateKey.from_private_bytes(private_key)
     try:

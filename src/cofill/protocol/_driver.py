@@ -210,9 +210,7 @@ def run_steps(
 
 
 def _run_step(
-    step: Step[Any],
-    federations: Sequence[Federation[Any]],
-    report_progress: ReportProgress,
+    step: Step[Any], federations: Sequence[Federation[Any]], report_progress: ReportProgress
 ) -> None:
     """Run a step of all these federations as one call and carry what it sends through the gates."""
     at_coordinator = step.at == "coordinator"

@@ -40,9 +40,7 @@ PROTOCOLS.add(
     "split by row: groups of all sites' individuals by k-means",
 )
 PROTOCOLS.add(
-    "mean",
-    "cofill.means:MeanProtocol",
-    "each site releases the mean of a view's rows, with noise",
+    "mean", "cofill.means:MeanProtocol", "each site releases the mean of a view's rows, with noise"
 )
 
 
