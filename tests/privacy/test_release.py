@@ -86,7 +86,7 @@ def test_sound_codes_pass():
         ({"codes": np.array([[0.1, np.nan]] * 3)}, "3 codes are not finite"),
         ({"codes": np.array([[0.1, 1.0], [0.1, np.inf], [0, 0]])}, "1 codes are not finite"),
         ({"codes": np.ones((3, 3))}, "have width 3, announced were 2"),
-        ({"codes": np.ones((3, 3)), "spec": CodeSpec("lab", 3, "v1")}, "trained on 2"),
+        ({"codes": np.ones((3, 3)), "spec": CodeSpec("lab", 3, "v1")}, "not the 2 that the links"),
         ({"spec": CodeSpec("lab", 2, "v2")}, "another version"),
         ({"spec": CodeSpec("bank", 2, "v1")}, "view 'bank', which is not known"),
     ],

@@ -1,8 +1,30 @@
 """What may leave a site: declared releases, the gate and ledger, mechanisms, accounting, sums."""
 
-from cofill.privacy._accounting import Method, epsilon, noise_for, resolve_relation
+from cofill.privacy._accounting import (
+    Guarantee,
+    Method,
+    epsilon,
+    guarantee,
+    noise_for,
+    resolve_relation,
+)
 from cofill.privacy._bounds import Ball, Bounds, Box
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
+from cofill.privacy._coordinator_releases import (
+    ColumnScales,
+    ColumnSummary,
+    GroupCentres,
+    GroupSums,
+    MaskedVector,
+    ModelWeights,
+    PublicKeys,
+    RevealedShares,
+    Roster,
+    RunFigures,
+    SealedShares,
+    Survivors,
+    Update,
+)
 from cofill.privacy._events import (
     ComposedEvent,
     Event,
@@ -15,10 +37,9 @@ from cofill.privacy._events import (
     sgd_event,
     training_event,
 )
-from cofill.privacy._fixed_point import FixedPoint
 from cofill.privacy._gate import Budget, Gate
-from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._ledger import Ledger, LedgerEntry
+from cofill.privacy._masks import FixedPoint
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
     NoiseKind,
@@ -36,15 +57,6 @@ from cofill.privacy._release import (
     encode_releases,
     release_types,
 )
-from cofill.privacy._row_releases import (
-    ColumnScales,
-    ColumnSummary,
-    GroupCentres,
-    GroupSums,
-    ModelWeights,
-    RunFigures,
-    Update,
-)
 from cofill.privacy._sealing import (
     MessageAddress,
     open_message,
@@ -57,14 +69,6 @@ from cofill.privacy._secure_coordinator import (
     make_rosters,
     name_survivors,
     unmask_sum,
-)
-from cofill.privacy._secure_releases import (
-    MaskedVector,
-    PublicKeys,
-    RevealedShares,
-    Roster,
-    SealedShares,
-    Survivors,
 )
 from cofill.privacy._secure_sum import (
     Member,

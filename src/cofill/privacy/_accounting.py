@@ -1,4 +1,4 @@
-"""The accountant: what ε a list of events costs at a δ, and what noise a budget asks for.
+"""The accountant: what ε a list of events costs at a δ, what noise a budget asks for, guarantees.
 
 Every figure comes from Google's dp-accounting. Two plain steps are taken around it: replacing a
 record is removing one and adding one, so sensitivities double; and the chance that a Poisson
@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 from cofill.privacy._events import (
@@ -51,24 +52,12 @@ def epsilon(
     unit: Unit | None = None,
     method: Method = "pld",
 ) -> float:
-    """Return the ε at which events about the same people are private together.
+    """Return the ε at which events about the same people are private together at a δ.
 
-    Parameters
-    ----------
-    events
-        What was released.
-    delta
-        δ. At 0 only Laplace noise has a finite ε.
-    neighbours, unit
-        What is to be hidden; None for what the events say. Events about adding or removing a
-        record also count for replacing one (at twice the sensitivity), not the other way round.
-    method
-        ``"pld"`` or ``"rdp"``.
-
-    Raises
-    ------
-    SettingError
-        If an event says nothing about the neighbours asked for.
+    At δ = 0 only Laplace noise has a finite ε. ``neighbours`` and ``unit`` are what is to be
+    hidden, None for what the events say: events about adding or removing a record also count for
+    replacing one (at twice the sensitivity), not the other way round, which is a `SettingError`.
+    ``method`` is ``"pld"`` or ``"rdp"``.
 
     Examples
     --------
@@ -90,15 +79,7 @@ def epsilon(
 def rough_epsilon(
     events: Iterable[Event], delta: float | int, *, neighbours: Neighbours, unit: Unit
 ) -> float:
-    """Return a quick upper bound of `epsilon`, for a gate that asks again and again.
-
-    Examples
-    --------
-    >>> event = SampledGaussianEvent(2.0, rate=0.05, steps=10)
-    >>> asked = {"neighbours": "replace one", "unit": "record"}
-    >>> 1 <= rough_epsilon([event], 1e-5, **asked) / epsilon(event, 1e-5, **asked) < 1.2
-    True
-    """
+    """Return a quick upper bound of `epsilon`, for a gate that asks again and again."""
     parts = compose(_convert(p, neighbours, unit) for e in events for p in e.parts()).events
     sampled = any(isinstance(part, SampledGaussianEvent) for part in parts)
     # Rényi accounting has no bound for Poisson samples when one record is replaced.
@@ -118,6 +99,9 @@ def noise_for(
 ) -> float:
     """Return the noise multiplier with which DP-SGD stays within (ε, δ): the inverse of `epsilon`.
 
+    It is at most 0.1% more than what is needed, never less, and in units of the clipping norm, that
+    is of what adding one row can change.
+
     Parameters
     ----------
     epsilon, delta
@@ -128,13 +112,7 @@ def noise_for(
     rows
         Number of rows, to pay for samples that do not fit their arrays; see `sgd_event`.
     neighbours, method
-        As for `epsilon`; the multiplier is in units of the clipping norm, that is of what adding
-        one row can change.
-
-    Returns
-    -------
-    float
-        At most 0.1% more than what is needed, never less.
+        As for `epsilon`.
 
     Examples
     --------
@@ -146,7 +124,6 @@ def noise_for(
     require_positive("epsilon", epsilon)
     require_delta(delta, zero=False)
     require_whole("steps", steps, 1)
-
     if rate == 1:
         doubled = 2 if neighbours == "replace one" else 1
         return doubled * math.sqrt(steps) * _exact_noise(epsilon, delta)
@@ -166,6 +143,82 @@ def noise_for(
     rough: Method = "rdp" if neighbours == "add or remove one" else method
     noise = _least_noise(lambda noise: excess(noise, rough), 1.0, 0.5)
     return noise if rough == method else _least_noise(lambda x: excess(x, method), noise, 0.9)
+
+
+# --- guarantees ----------------------------------------------------------------------------------
+
+
+@storable
+@dataclass(frozen=True)
+class Guarantee:
+    """What a release promises, in figures and in words that a person can file.
+
+    ``mechanism`` says how, in words; ``assumes`` what must be true for it to hold, such as the
+    sampling; ``pure_epsilon`` is ε at δ = 0, where there is one.
+
+    Examples
+    --------
+    >>> from cofill.privacy import LaplaceEvent
+    >>> print(guarantee(LaplaceEvent(100.0, count=784), 1e-5, "Laplace noise per coordinate"))
+    (ε = 1.05, δ = 1e-05)-differential privacy when one record is replaced by another (ε = 7.84 at
+    δ = 0), by Laplace noise per coordinate
+    """
+
+    epsilon: float | int
+    delta: float | int
+    neighbours: Neighbours
+    mechanism: str
+    assumes: str = ""
+    unit: Unit = "record"
+    pure_epsilon: float | int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0:
+            raise SettingError(f"epsilon must be 0 or more, got {self.epsilon}")
+        require_delta(self.delta)
+        require_relation(self.neighbours, self.unit)
+
+    def __str__(self) -> str:
+        replaced = self.neighbours == "replace one"
+        change = f"one {self.unit} is {'replaced by another' if replaced else 'added or removed'}"
+        pure = ""
+        if self.pure_epsilon is not None and self.delta > 0:
+            pure = f" (ε = {self.pure_epsilon:.3g} at δ = 0)"
+        words = (
+            f"(ε = {self.epsilon:.3g}, δ = {self.delta:.3g})-differential privacy when {change}"
+            f"{pure}, by {self.mechanism}"
+        )
+        return f"{words}; assumes that {self.assumes}" if self.assumes else words
+
+
+def guarantee(
+    event: Event,
+    delta: float | int,
+    mechanism: str,
+    *,
+    assumes: str = "",
+    neighbours: Neighbours | None = None,
+    unit: Unit | None = None,
+) -> Guarantee:
+    """Return what an event promises at a δ; neighbours and unit as the event's unless given.
+
+    Examples
+    --------
+    >>> from cofill.privacy import GaussianEvent
+    >>> round(guarantee(GaussianEvent(1.0), 1e-5, "Gaussian noise").epsilon, 3)
+    4.377
+    """
+    neighbours, unit = resolve_relation((event,), neighbours, unit)
+    pure = epsilon(event, 0, neighbours=neighbours, unit=unit)
+    return Guarantee(
+        epsilon=epsilon(event, delta, neighbours=neighbours, unit=unit),
+        delta=delta,
+        neighbours=neighbours,
+        mechanism=mechanism,
+        assumes="; ".join(text for text in (event.assumes, assumes) if text),
+        unit=unit,
+        pure_epsilon=pure if math.isfinite(pure) else None,
+    )
 
 
 # --- relations ----------------------------------------------------------------------------------
@@ -194,13 +247,8 @@ def _convert(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
         )
     if part.unit == "site" and unit == "record":
         # One record, replaced or added, may turn the site's clipped vector into any other.
-        doubled = 1 if part.neighbours == "replace one" else 2
-        return replace(
-            part,
-            noise_multiplier=part.noise_multiplier / doubled,
-            neighbours=neighbours,
-            unit="record",
-        )
+        noise = part.noise_multiplier / (1 if part.neighbours == "replace one" else 2)
+        return replace(part, noise_multiplier=noise, neighbours=neighbours, unit="record")
     if part.neighbours == neighbours or isinstance(part, SampledGaussianEvent):
         return part
     if part.neighbours == "replace one":
@@ -248,13 +296,11 @@ def _single_gaussian(parts: tuple[Any, ...], neighbours: Neighbours) -> float | 
     """Return the noise of the one Gaussian release that all parts amount to, if there is one."""
     inverse = []
     for part in parts:
-        if isinstance(part, GaussianEvent):
-            inverse.append(part.count / part.noise_multiplier**2)
-        elif isinstance(part, SampledGaussianEvent) and part.rate == 1:
-            doubled = 2 if neighbours == "replace one" else 1
-            inverse.append(part.steps * (doubled / part.noise_multiplier) ** 2)
-        else:
+        if isinstance(part, LaplaceEvent) or getattr(part, "rate", 1) != 1:
             return None
+        sampled = isinstance(part, SampledGaussianEvent)
+        doubled = 2 if sampled and neighbours == "replace one" else 1
+        inverse.append(part.times * (doubled / part.noise_multiplier) ** 2)
     return 1 / math.sqrt(math.fsum(inverse))
 
 
@@ -293,30 +339,21 @@ def _compose_losses(parts: tuple[Any, ...], neighbours: Neighbours, grid: float)
     import dp_accounting as dp
     from dp_accounting.pld import privacy_loss_distribution as losses
 
-    relation = {
-        "replace one": dp.NeighboringRelation.REPLACE_ONE,
-        "add or remove one": dp.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    }[neighbours]
+    relation = dp.NeighboringRelation[neighbours.upper().replace(" ", "_")]
     grid = max(grid, max(_loss_range(part) for part in parts) / _CELLS)
+    gaussian = partial(losses.from_gaussian_mechanism, value_discretization_interval=grid)
+    laplace = partial(losses.from_laplace_mechanism, value_discretization_interval=grid)
     total = losses.identity(value_discretization_interval=grid)
     for part in parts:
         noise = part.noise_multiplier
         if isinstance(part, SampledGaussianEvent):
-            distribution = losses.from_gaussian_mechanism(
-                noise,
-                sampling_prob=part.rate,
-                value_discretization_interval=grid,
-                neighboring_relation=relation,
-            ).self_compose(part.times)
+            once = gaussian(noise, sampling_prob=part.rate, neighboring_relation=relation)
+            distribution = once.self_compose(part.times)
         elif isinstance(part, LaplaceEvent):
-            distribution = losses.from_laplace_mechanism(
-                noise, value_discretization_interval=grid
-            ).self_compose(part.times)
+            distribution = laplace(noise).self_compose(part.times)
         else:
             # Gaussians compose exactly: one with less noise in place of many on the grid.
-            distribution = losses.from_gaussian_mechanism(
-                noise / math.sqrt(part.times), value_discretization_interval=grid
-            )
+            distribution = gaussian(noise / math.sqrt(part.times))
         total = total.compose(distribution)
     return total
 
@@ -358,12 +395,9 @@ def _least_noise(excess: Callable[[float], float], start: float, factor: float) 
         low, high = low * factor, low
     if not math.isfinite(excess(low)):
         raise SettingError("epsilon and delta must leave room for some noise; none was found")
-    half = _TOLERANCE / 2
-    root = root_scalar(
-        lambda x: excess(math.exp(x)),
-        bracket=(math.log(low), math.log(high)),
-        method="brentq",
-        xtol=half / 2,
-    ).root
-    noise = math.exp(root) * (1 + half)
+    half, ends = _TOLERANCE / 2, (math.log(low), math.log(high))
+    search = root_scalar(
+        lambda x: excess(math.exp(x)), bracket=ends, method="brentq", xtol=half / 2
+    )
+    noise = math.exp(search.root) * (1 + half)
     return noise if excess(noise) <= 0 else high

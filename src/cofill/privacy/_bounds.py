@@ -51,7 +51,7 @@ class Bounds(ABC):
 class Box(Bounds):
     """Lowest and highest value of each coordinate; one number stands for all coordinates.
 
-    A unit is half the width of the coordinate, so that coordinates of unlike units get noise in
+    A unit is half a coordinate's width, so that coordinates of unlike units get noise in
     proportion.
 
     Examples

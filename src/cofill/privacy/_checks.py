@@ -1,11 +1,19 @@
-"""What settings of privacy must be: positive, a probability, one of a few words, whole."""
+"""Checks: what settings of privacy must be, and what fields of releases must be on the wire."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from cofill.errors import SettingError
+
+Check = Callable[[Any], bool]
+# Messages come from outside: a name or key of any length would let a sender fill a receiver's disk.
+_MAX_TEXT = 200  # characters of a name
+_MAX_KEY = 4096  # bytes of a key, signature or sealed share
 
 
 def require_positive(name: str, value: float | int) -> None:
@@ -31,3 +39,89 @@ def require_whole(name: str, value: int, least: int) -> None:
     """Raise a `SettingError` unless the value is a whole number that is large enough."""
     if isinstance(value, bool) or value != int(value) or value < least:
         raise SettingError(f"{name} must be a whole number of {least} or more, got {value}")
+
+
+# --- fields of releases --------------------------------------------------------------------------
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a name of moderate length."""
+    return isinstance(value, str) and len(value) <= _MAX_TEXT
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least zero."""
+    return is_integer(value) and value >= 0
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is a short byte string: a key, a signature, a sealed share."""
+    return isinstance(value, bytes) and len(value) <= _MAX_KEY
+
+
+def of_type(cls: type) -> Check:
+    """Return a check for objects of a class."""
+    return lambda value: isinstance(value, cls)
+
+
+def of_fields(cls: type, **checks: Check) -> Check:
+    """Return a check for objects of a class whose fields each pass a check."""
+    return lambda value: (
+        isinstance(value, cls) and all(check(getattr(value, n)) for n, check in checks.items())
+    )
+
+
+def one_of(*choices: Any) -> Check:
+    """Return a check for one of a few values."""
+    return lambda value: value in choices
+
+
+def any_of(*checks: Check) -> Check:
+    """Return a check for values that pass at least one of the checks."""
+    return lambda value: any(check(value) for check in checks)
+
+
+def tuple_of(check: Check) -> Check:
+    """Return a check for a tuple whose values each pass a check."""
+    return lambda value: isinstance(value, tuple) and all(map(check, value))
+
+
+def map_of(check: Check) -> Check:
+    """Return a check for a mapping from names to values that each pass a check."""
+    return lambda value: (
+        isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
+    )
+
+
+def vector_of(kind: str) -> Check:
+    """Return a check for a vector of one NumPy type."""
+    return lambda value: (
+        isinstance(value, np.ndarray) and value.dtype == np.dtype(kind) and value.ndim == 1
+    )
+
+
+def of_floats(axes: int) -> Check:
+    """Return a check for finite real numbers in an array with this number of axes."""
+    return lambda value: (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind == "f"
+        and value.ndim == axes
+        and bool(np.isfinite(value).all())
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.floating) and bool(np.isfinite(value))
+
+
+is_bytes = of_type(bytes)
+is_figures = map_of(_is_number)
+is_tokens = vector_of("S32")  # blinded ids
+is_words = vector_of("uint64")
+is_vector = any_of(of_floats(1), vector_of("int64"))
+is_words_or_floats = any_of(of_floats(1), is_words)  # words where a vector is masked

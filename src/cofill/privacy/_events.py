@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, get_args
 
 from cofill.codec import storable
 from cofill.errors import SettingError, StoreError
@@ -64,13 +64,7 @@ class Event:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Event:
-        """Return the event that `to_json` wrote.
-
-        Examples
-        --------
-        >>> Event.from_json(LaplaceEvent(2.0, count=3).to_json())
-        LaplaceEvent(noise_multiplier=2.0, count=3, neighbours='replace one', unit='record')
-        """
+        """Return the event that `to_json` wrote."""
         kinds = {event_type.kind: event_type for event_type in EVENT_TYPES}
         fields = {k: v for k, v in value.items() if k != "kind"}
         try:
@@ -88,15 +82,8 @@ class Event:
 class _Noise(Event):
     """Noise in units of the sensitivity, added some number of times.
 
-    Parameters
-    ----------
-    noise_multiplier
-        Standard deviation or scale over the sensitivity of the whole vector, the sensitivity being
-        that of ``neighbours``.
-    count
-        How many such releases were made.
-    neighbours, unit
-        What is hidden, in the words of this module's docstring.
+    ``noise_multiplier`` is the standard deviation or scale over the sensitivity of the whole
+    vector, for these ``neighbours``; ``count`` is how many such releases were made.
     """
 
     noise_multiplier: float | int
@@ -147,6 +134,10 @@ class LaplaceEvent(_Noise):
 class SampledGaussianEvent(Event):
     """Gaussian noise on Poisson samples, step after step: DP-SGD (Abadi et al. 2016).
 
+    Its neighbours are ``"add or remove one"`` by definition (the clipping norm bounds what one row
+    adds); the accountant can turn that into ``"replace one"``. Rate and divisor of the steps are
+    taken to be public, although they were computed from the number of rows.
+
     Parameters
     ----------
     noise_multiplier
@@ -158,12 +149,6 @@ class SampledGaussianEvent(Event):
     overflow
         Probability, over all steps, that a sample did not fit its array and lost rows; the
         accountant pays for it with δ.
-
-    Notes
-    -----
-    Its neighbours are ``"add or remove one"`` by definition (the clipping norm bounds what one row
-    adds); the accountant can turn that into ``"replace one"``. Rate and divisor of the steps are
-    taken to be public, although they were computed from the number of rows.
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
@@ -214,12 +199,7 @@ class ComposedEvent(Event):
         return {"kind": self.kind, "events": [event.to_json() for event in self.events]}
 
 
-EVENT_TYPES: tuple[type[Event], ...] = (
-    ComposedEvent,
-    GaussianEvent,
-    LaplaceEvent,
-    SampledGaussianEvent,
-)
+EVENT_TYPES = (ComposedEvent, GaussianEvent, LaplaceEvent, SampledGaussianEvent)
 
 
 def compose(events: Iterable[Event]) -> ComposedEvent:
@@ -253,14 +233,8 @@ def sgd_event(
 ) -> SampledGaussianEvent:
     """Return the event of DP-SGD, with the rare overflow of `nets.train`'s samples.
 
-    Parameters
-    ----------
-    noise_multiplier, rate, steps
-        As in `SampledGaussianEvent`.
-    rows
-        Number of rows. `nets.train` holds a sample in an array that it fits but for a chance of
-        about 1e-12 a step, and the event says how large that chance is; None where samples of any
-        size fit.
+    `nets.train` holds a sample in an array that it fits but for a chance of about 1e-12 a step;
+    with the number of ``rows`` the event says how large that chance is. None where all samples fit.
 
     Examples
     --------
@@ -273,31 +247,12 @@ def sgd_event(
     return SampledGaussianEvent(noise_multiplier, rate=rate, steps=steps, overflow=overflow)
 
 
-@runtime_checkable
-class _TrainSettings(Protocol):
-    """What is read of `nets.TrainSettings`."""
-
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def batch_size(self) -> int | None: ...
-    @property
-    def dp(self) -> Any: ...
-
-
 def training_event(
-    settings: _TrainSettings, rows: int, *, steps: int | None = None
+    settings: Any, rows: int, *, steps: int | None = None
 ) -> SampledGaussianEvent | None:
     """Return what training with `nets.TrainSettings` costs the rows it saw; None without noise.
 
-    Parameters
-    ----------
-    settings
-        `nets.TrainSettings`.
-    rows
-        Training rows.
-    steps
-        Steps over all attempts, as ``Trained.steps`` counts them; None for one attempt.
+    ``steps`` are those of all attempts, as ``Trained.steps`` counts them; None for one attempt.
 
     Examples
     --------
@@ -319,11 +274,6 @@ def overflow_of(rows: int | None, rate: float | int, steps: int) -> float:
     """Return the chance that in any of the steps the other rows leave no room for one more.
 
     The data set may be the one of two neighbours with a row less or with a row more.
-
-    Examples
-    --------
-    >>> overflow_of(1000, 1.0, 10), overflow_of(None, 0.1, 10)
-    (0.0, 0.0)
     """
     if rows is None or rate >= 1:
         return 0.0

@@ -30,20 +30,9 @@ _DELTA = 1e-5
 class Budget:
     """What a site may spend on its people, over all its releases together.
 
-    Parameters
-    ----------
-    epsilon, delta
-        (ε, δ) that must not be exceeded.
-    neighbours, unit
-        What is to be hidden. Releases about adding or removing a record also count for replacing
-        one, not the other way round.
-    only_guaranteed
-        Whether to refuse releases that were made from records and carry no guarantee.
-
-    Examples
-    --------
-    >>> Budget(1.0, 1e-5).neighbours
-    'replace one'
+    ``neighbours`` and ``unit`` are what is to be hidden; releases about adding or removing a record
+    also count for replacing one, not the other way round. With ``only_guaranteed``, releases that
+    were made from records and carry no guarantee are refused.
     """
 
     epsilon: float | int
@@ -75,12 +64,7 @@ class Budget:
 class Gate:
     """Lets declared releases pass and writes each to the ledger; refuses anything else.
 
-    Parameters
-    ----------
-    ledger
-        Where it writes, and from where it knows what was spent.
-    budgets
-        What each site may spend; sites that are not named have no limit.
+    It knows from the ledger what was spent. Sites that ``budgets`` do not name have no limit.
 
     Examples
     --------
@@ -170,10 +154,8 @@ class Gate:
         after = [*paid.values(), release.event]
         if budget.allows(after):
             return
-        kinds = Counter(
-            e.kind for e in self.ledger if e.sender == release.sender and e.event is not None
-        )
-        on = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        charged = [e for e in self.ledger if e.sender == release.sender and e.event is not None]
+        on = ", ".join(f"{n} {kind}" for kind, n in Counter(e.kind for e in charged).items())
         has = f"{budget.cost(paid.values()):.3g} on {on}" if on else "nothing"
         raise SettingError(
             f"{what} is refused, because it would bring what the site has spent to "

@@ -107,11 +107,8 @@ class Ledger:
     def verify(self, head: str | None = None) -> int | None:
         """Return the number (from 1) of the first entry that is not as it was written, or None.
 
-        Parameters
-        ----------
-        head
-            The `head` that was noted elsewhere, to find out that last entries were cut off (the
-            number after the last one) or that all were written anew.
+        With the `head` that was noted elsewhere it also finds out that last entries were cut off
+        (the number after the last one) or that all were written anew.
         """
         before = _START
         for number, entry in enumerate(self._entries, start=1):
@@ -127,10 +124,7 @@ class Ledger:
     def save(self, path: Path | str) -> None:
         """Append the entries that a file of JSON lines does not have yet.
 
-        Raises
-        ------
-        StoreError
-            If the file is damaged or holds other entries: it is left as it is.
+        A file that is damaged or holds other entries is left as it is, with a `StoreError`.
         """
         path = Path(path)
         known = list(Ledger.load(path)) if path.exists() else []
@@ -150,10 +144,7 @@ class Ledger:
     def load(path: Path | str) -> Ledger:
         """Return the ledger that `save` wrote.
 
-        Raises
-        ------
-        StoreError
-            With the line's number, if one was changed, removed or only half written.
+        A `StoreError` names the line, if one was changed, removed or only half written.
         """
         try:
             content, _, half_line = Path(path).read_bytes().rpartition(b"\n")
@@ -187,9 +178,8 @@ class Ledger:
 
 def _line(value: Mapping[str, Any]) -> str:
     """Return JSON on one line, the same for the same content: its hash is part of the chain."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_plain
-    )
+    compact = {"separators": (",", ":"), "ensure_ascii": False}
+    return json.dumps(value, sort_keys=True, default=_plain, **compact)
 
 
 def _plain(value: Any) -> Any:

@@ -1,18 +1,22 @@
-"""Secrets of a secure sum: masks from a seed or from two sites' agreed key, and shared-out seeds.
+"""Arithmetic of a secure sum: masks from a seed or an agreed key, shared-out seeds, fixed point.
 
-Shares are Shamir's: any threshold of them give a secret back, fewer tell nothing.
+Shares are Shamir's: any threshold of them give a secret back, fewer tell nothing. Real vectors are
+words of a finite ring, in which sums of many sites neither round nor wrap.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import UInt64
+from jaxtyping import Float, UInt64
 
 from cofill.errors import DataError
+from cofill.privacy._checks import require_positive, require_whole
 from cofill.privacy._sealing import agree_on_key, derive_key
 
 Entropy = Callable[[int], bytes]
@@ -27,14 +31,7 @@ def commit(seed: bytes) -> bytes:
 
 
 def expand_seed(seed: bytes, number: int, size: int) -> UInt64[np.ndarray, " size"]:
-    """Return the words of a seed in a round, which look random to whoever lacks the seed.
-
-    Examples
-    --------
-    >>> first, second = (expand_seed(bytes(32), number, 2) for number in (0, 1))
-    >>> bool((first == second).any())
-    False
-    """
+    """Return the words of a seed in a round, which look random to whoever lacks the seed."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = derive_key(seed, b"mask of round %d" % number)
@@ -91,3 +88,48 @@ def open_shares(shares: Mapping[int, int], threshold: int) -> bytes:
     if value >= 2**256:
         raise DataError("shares do not fit together: they are not of one secret")
     return value.to_bytes(32, "big")
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers from −largest to largest as multiples of a step, in words of 64 bits.
+
+    The step is the smallest power of two at which the sum of up to ``sites`` vectors fits.
+    Everybody must use the same settings. Values beyond the largest are an error, not clipped.
+
+    Examples
+    --------
+    >>> code = FixedPoint(largest=100.0)
+    >>> a, b = np.array([1.5, -99.0]), np.array([-2.25, 98.0])
+    >>> code.decode(code.encode(a) + code.encode(b)).tolist()
+    [-0.75, -1.0]
+    >>> code.step < 1e-12
+    True
+    """
+
+    largest: float | int
+    sites: int = 10_000
+
+    def __post_init__(self) -> None:
+        require_positive("largest", self.largest)
+        require_whole("sites", self.sites, 1)
+
+    @property
+    def step(self) -> float:
+        """The distance of neighbouring numbers; a sum of n is off by at most n / 2 of it."""
+        return 2.0 ** (math.floor(math.log2(self.largest * self.sites)) + 1 - 62)
+
+    def encode(self, vector: np.ndarray) -> UInt64[np.ndarray, " size"]:
+        """Return the vector as words; negative numbers wrap around."""
+        beyond = ~(np.abs(vector) <= self.largest)
+        if beyond.any():
+            raise DataError(
+                f"the vector must be finite and at most {self.largest:g} in absolute value, got "
+                f"{int(beyond.sum())} of {vector.size} values beyond; clip it or choose a larger "
+                "largest"
+            )
+        return np.rint(np.asarray(vector, float) / self.step).astype(np.int64).view(np.uint64)
+
+    def decode(self, words: UInt64[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
+        """Return the vector of a sum of encoded vectors."""
+        return words.view(np.int64) * self.step

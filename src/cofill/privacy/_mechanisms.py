@@ -23,14 +23,21 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError, SettingError
-from cofill.privacy._accounting import noise_for
+from cofill.privacy._accounting import Guarantee, guarantee, noise_for
 from cofill.privacy._bounds import Bounds, Box, Norm
-from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
+from cofill.privacy._checks import (
+    is_integer,
+    is_text,
+    of_floats,
+    of_type,
+    require_delta,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 from cofill.privacy._events import Event, GaussianEvent, LaplaceEvent, Neighbours
-from cofill.privacy._guarantee import Guarantee, guarantee
 from cofill.privacy._noise import NoiseKind, Source, draw_noise, noise_generator, noise_step
 from cofill.privacy._release import Release, checked
-from cofill.privacy._wire import is_integer, is_text, of_floats, of_type
 
 MeanNoise: TypeAlias = Literal["gaussian", "laplace", "laplace per coordinate"]
 
@@ -44,18 +51,8 @@ _CHUNK = 2**17  # cells at a time: what a processor's cache holds
 class NoisyMean(Release):
     """The mean of a site's rows with noise, and what the noise guarantees.
 
-    Parameters
-    ----------
-    mean
-        One number a feature.
-    rows
-        How many rows: the public number, or the noised one where the number is private.
-    noise
-        ``"gaussian"`` or ``"laplace"``.
-    scale
-        Per feature the standard deviation (Gaussian) or scale (Laplace) of the mean's noise.
-    guarantee, event
-        What it promises, and what the gate charges.
+    ``rows`` is the public number of rows, or the noised one where the number is private; ``scale``
+    is per feature the standard deviation (Gaussian) or scale (Laplace) of the mean's noise.
     """
 
     kind: ClassVar[str] = "noisy-mean"
@@ -166,21 +163,10 @@ class MeanDefence:
     def release(
         self, rows: np.ndarray, *, sender: str, receiver: str, rng: Source = None
     ) -> NoisyMean:
-        """Return the noisy mean of the rows.
+        """Return the noisy mean of rows × features, all finite, as a site's release.
 
-        Parameters
-        ----------
-        rows
-            Rows × features, finite.
-        sender, receiver
-            The site, and whom it is for.
-        rng
-            A generator or seed, for experiments only; None draws a seed from the operating system.
-
-        Raises
-        ------
-        DataError
-            If there are no rows or some are not finite numbers.
+        ``rng`` is a generator or seed, for experiments only; None draws a seed from the operating
+        system.
         """
         means, numbers, noise, scale = self._add_noise(rows, 1, noise_generator(rng))
         width, n = rows.shape[1], int(numbers[0])

@@ -17,8 +17,8 @@ import numpy as np
 
 from cofill.codec import decode, encode, storable
 from cofill.errors import DataError, StoreError
+from cofill.privacy._checks import Check, is_text
 from cofill.privacy._events import EVENT_TYPES, Event
-from cofill.privacy._wire import Check, is_text
 
 _MAX_RELEASES = 10_000  # in one message, which may come from a party that means harm
 _TYPES: dict[str, type[Release]] = {}
@@ -36,20 +36,11 @@ def checked(check: Check, **options: Any) -> Any:
 class Release:
     """Something that leaves a site, from a sender to a receiver.
 
-    ``event`` is what it costs in differential privacy, None where it carries no guarantee.
-
-    Class attributes
-    ----------------
-    kind
-        Name of the type in ledgers, audits and messages.
-    individuals_in
-        The field whose number or length is how many individuals it tells of; None for nobody.
-    personal
-        Whether it was made from people's records; keys and shares were not.
-    noised
-        Whether releases of this type may carry an event.
-    parts
-        Data classes that occur inside its fields.
+    ``event`` is what it costs in differential privacy, None where it carries no guarantee. A type
+    has a ``kind`` (its name in ledgers, audits and messages) and says in ``individuals_in`` which
+    field's number or length is how many individuals it tells of, None for nobody; whether it is
+    ``personal``, made from people's records, which keys and shares are not; whether it may be
+    ``noised`` and carry an event; and which ``parts``, data classes, occur inside its fields.
     """
 
     kind: ClassVar[str]
@@ -165,13 +156,7 @@ def _wire_types() -> list[type]:
 
 
 def digest_of(*arrays: np.ndarray) -> str:
-    """Return a BLAKE2b hash of arrays' types, shapes and values.
-
-    Examples
-    --------
-    >>> digest_of(np.zeros(2)) == digest_of(np.zeros(2)) != digest_of(np.zeros((2, 1)))
-    True
-    """
+    """Return a BLAKE2b hash of arrays' types, shapes and values."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())

@@ -52,16 +52,9 @@ def seal_message(
 ) -> bytes:
     """Return the content encrypted for the receiver: nonce, ciphertext, tag and any signature.
 
-    Parameters
-    ----------
-    content, address
-        What to send, and where it may be opened.
-    sealing_key, receiver_key
-        The sender's private and the receiver's public X25519 key.
-    signing_key
-        The sender's private Ed25519 key, or None where the sealing key itself is signed.
-    limit
-        Most bytes that the sealed message may have.
+    ``sealing_key`` is the sender's private, ``receiver_key`` the receiver's public X25519 key;
+    ``signing_key`` the sender's private Ed25519 key, or None where the sealing key itself is
+    signed. A sealed message of more than ``limit`` bytes is refused.
 
     Examples
     --------

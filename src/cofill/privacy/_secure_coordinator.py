@@ -12,10 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError
-from cofill.privacy._fixed_point import FixedPoint
-from cofill.privacy._masks import commit, expand_seed, open_shares, pair_mask
-from cofill.privacy._sealing import sealing_public_key
-from cofill.privacy._secure_releases import (
+from cofill.privacy._coordinator_releases import (
     MaskedVector,
     PublicKeys,
     RevealedShares,
@@ -23,37 +20,27 @@ from cofill.privacy._secure_releases import (
     SealedShares,
     Survivors,
 )
+from cofill.privacy._masks import FixedPoint, commit, expand_seed, open_shares, pair_mask
+from cofill.privacy._sealing import sealing_public_key
 from cofill.privacy._secure_sum import check_enough, check_roster
 
 
 def make_rosters(
     keys: Sequence[PublicKeys], *, threshold: int | None = None, sender: str = "coordinator"
 ) -> tuple[Roster, ...]:
-    """Return the roster for each site that has sent keys.
+    """Return the roster for each site that has sent keys, of which there must be three or more.
 
-    Parameters
-    ----------
-    keys
-        What `advertise_keys` sent, of three sites or more.
-    threshold
-        How many sites must stay to the end: above half of them; None for two thirds.
-    sender
-        The coordinator.
+    ``threshold`` is how many sites must stay to the end: above half of them; None for two thirds.
     """
     ordered = tuple(sorted(keys, key=lambda k: k.sender))
     if not ordered:
         raise DataError("a secure sum must have keys of 3 sites or more, got none")
     if threshold is None:
         threshold = min(2 * len(ordered) // 3 + 1, len(ordered))
-    first = Roster(
-        sender=sender,
-        receiver=ordered[0].sender,
-        round=ordered[0].round,
-        keys=ordered,
-        threshold=threshold,
-    )
-    check_roster(first)
-    return tuple(replace(first, receiver=k.sender) for k in ordered)
+    number = ordered[0].round
+    roster = Roster(sender=sender, receiver="", round=number, keys=ordered, threshold=threshold)
+    check_roster(roster)
+    return tuple(replace(roster, receiver=k.sender) for k in ordered)
 
 
 def deliver_shares(sealed: Sequence[SealedShares], roster: Roster) -> tuple[SealedShares, ...]:
@@ -67,24 +54,17 @@ def deliver_shares(sealed: Sequence[SealedShares], roster: Roster) -> tuple[Seal
                 f"site {message.sender!r} must have sealed a box for every other site, "
                 f"{len(missing)} are missing"
             )
+    boxes_of = {n: {m.sender: m.boxes[n] for m in sealed if m.sender != n} for n in names}
     return tuple(
-        SealedShares(
-            sender=roster.sender,
-            receiver=name,
-            round=roster.round,
-            boxes={m.sender: m.boxes[name] for m in sealed if m.sender != name},
-        )
-        for name in names
+        SealedShares(sender=roster.sender, receiver=name, round=roster.round, boxes=boxes)
+        for name, boxes in boxes_of.items()
     )
 
 
 def name_survivors(masked: Sequence[MaskedVector], roster: Roster) -> tuple[Survivors, ...]:
     """Return, for each site whose vector arrived, the names of all such sites.
 
-    Raises
-    ------
-    DataError
-        If they are fewer than the threshold.
+    A `DataError` is raised if they are fewer than the threshold.
     """
     _check_messages(masked, roster, "have sent a masked vector")
     names = tuple(sorted(message.sender for message in masked))
@@ -103,21 +83,10 @@ def unmask_sum(
 ) -> Float[np.ndarray, " size"]:
     """Return the sum of the vectors that arrived, and nothing else that they hold.
 
-    Parameters
-    ----------
-    roster, sealed
-        Who had which keys, and who shared (with commitments).
-    masked
-        The vectors that arrived, as `name_survivors` had them.
-    revealed
-        What at least a threshold of those sites revealed.
-    code
-        The encoding.
-
-    Raises
-    ------
-    DataError
-        If too few sites revealed, or shares do not fit what was announced.
+    ``roster`` and ``sealed`` say who had which keys and who shared (with commitments), ``masked``
+    are the vectors as `name_survivors` had them, ``revealed`` what at least a threshold of those
+    sites revealed. Too few of these, or shares that do not fit what was announced, are a
+    `DataError`.
     """
     _check_messages(masked, roster, "have sent a masked vector")
     _check_messages(revealed, roster, "have revealed shares")

@@ -52,9 +52,16 @@ import numpy as np
 
 from cofill.errors import DataError, SettingError
 from cofill.privacy._checks import require_whole
+from cofill.privacy._coordinator_releases import (
+    MaskedVector,
+    PublicKeys,
+    RevealedShares,
+    Roster,
+    SealedShares,
+    Survivors,
+)
 from cofill.privacy._events import Event
-from cofill.privacy._fixed_point import FixedPoint
-from cofill.privacy._masks import Entropy, commit, expand_seed, pair_mask, share_secret
+from cofill.privacy._masks import Entropy, FixedPoint, commit, expand_seed, pair_mask, share_secret
 from cofill.privacy._sealing import (
     MessageAddress,
     has_signed,
@@ -62,14 +69,6 @@ from cofill.privacy._sealing import (
     seal_message,
     sealing_public_key,
     sign,
-)
-from cofill.privacy._secure_releases import (
-    MaskedVector,
-    PublicKeys,
-    RevealedShares,
-    Roster,
-    SealedShares,
-    Survivors,
 )
 
 _LEAST_SITES = 3  # of two, each would read the other's vector from the sum
@@ -83,19 +82,10 @@ _Message = TypeVar("_Message")
 class Member:
     """A site in secure sums: its name, its last round, and the secrets of that round.
 
-    Parameters
-    ----------
-    name
-        The site.
-    coordinator
-        Whom its messages go to.
-    identity
-        A 32-byte Ed25519 private key that signs its keys, or None.
-    known
-        The other sites' public identities, as `signing_public_key` gives them; then keys that are
-        not signed by them are refused.
-    entropy
-        Where secrets come from: the operating system. Tests give others.
+    ``identity`` is a 32-byte Ed25519 private key that signs its keys, or None; with the other
+    sites' public identities in ``known`` (see `signing_public_key`), keys that are not signed by
+    them are refused. ``entropy`` is where secrets come from: the operating system. Tests give
+    others.
     """
 
     name: str
@@ -133,12 +123,7 @@ class Member:
 
 
 def advertise_keys(member: Member, number: int) -> tuple[Member, PublicKeys]:
-    """Begin the round of a number: draw two fresh key pairs and send the public keys.
-
-    Raises
-    ------
-    SettingError
-        If the number is not above that of the last round.
+    """Begin a round, numbered above the last: draw two key pairs and send the public keys.
 
     Examples
     --------
@@ -177,14 +162,12 @@ def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]
     member._require_stage("advertised", roster.round, "share")
     check_roster(roster)
     _check_keys(member, roster)
-    shares = zip(
-        *(
-            share_secret(secret, len(roster.keys), roster.threshold, member.entropy)
-            for secret in (member.own_mask, member.mask_secret)
-        ),
-        strict=True,
+    names = [keys.sender for keys in roster.keys]
+    seeds, mask_keys = (
+        share_secret(secret, len(names), roster.threshold, member.entropy)
+        for secret in (member.own_mask, member.mask_secret)
     )
-    shares_of = dict(zip((keys.sender for keys in roster.keys), shares, strict=True))
+    shares_of = dict(zip(names, zip(seeds, mask_keys, strict=True), strict=True))
     boxes = {
         # No signature: the key that seals is itself signed, and lives for this round only.
         keys.sender: seal_message(
@@ -212,14 +195,8 @@ def mask_vector(
 ) -> tuple[Member, MaskedVector]:
     """Open the boxes from the other sites and send the vector under all masks.
 
-    Parameters
-    ----------
-    member, delivered
-        The site, and the boxes of every site whose shares the coordinator has.
-    vector, code
-        What to add up, and its encoding.
-    rows, event
-        How many individuals it was made from, and its cost where it has noise.
+    ``delivered`` has the boxes of every site whose shares the coordinator has; ``rows`` is how many
+    individuals the vector was made from, ``event`` its cost where it has noise.
     """
     member._require_stage("shared", delivered.round, "mask")
     roster = member.roster
@@ -254,10 +231,7 @@ def mask_vector(
 def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares]:
     """Give the coordinator, of each site, the share of one secret: once, and never of both.
 
-    Raises
-    ------
-    SettingError
-        If fewer sites stayed than the threshold, or the site itself is said to have dropped out.
+    Refused if fewer sites stayed than the threshold, or this one is said to have dropped out.
     """
     member._require_stage("masked", survivors.round, "reveal")
     stayed = set(survivors.names)

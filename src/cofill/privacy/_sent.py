@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cofill.errors import StoreError
 from cofill.files import read_document, write_atomically, write_document
@@ -15,8 +16,7 @@ _FILE = re.compile(r"(\d{5,})-(.+)\.safetensors")
 _SECRETS = "cofill.secrets"
 
 
-@dataclass(frozen=True, eq=False)
-class SentStep:
+class SentStep(NamedTuple):
     """The releases of one step: its number, its name, what was sent."""
 
     number: int
@@ -26,20 +26,15 @@ class SentStep:
 
 @dataclass(frozen=True)
 class SentLog:
-    """A folder with one file a step, readable by its owner only.
+    """A folder with one file a step, readable by its owner only; iterating gives the steps.
 
     Codes are sent under tokens. So that the owner's audit can tell whose they are, the secret that
     blinded the ids is kept beside them, in `secrets.json`: it tells the owner nothing new, and
     whoever else could read it could read the owner's rows.
 
-    Parameters
-    ----------
-    folder
-        Where the files are; made when the first release is kept.
-    last_rounds
-        Of releases that belong to a round, only so many of the latest rounds are kept: training
-        for a hundred rounds would fill a disk, and the last rounds tell an attacker most of the
-        model that is used. None keeps all of them.
+    Of releases that belong to a round, only those of the ``last_rounds`` are kept (None for all):
+    training for a hundred rounds would fill a disk, and the last rounds tell an attacker most of
+    the model that is used.
     """
 
     folder: Path
@@ -93,12 +88,3 @@ class SentLog:
             return {}
         content = read_document(path, _SECRETS).get("secrets", {})
         return {name: bytes.fromhex(secret) for name, secret in content.items()}
-
-    def releases(self, kind: str, sender: str | None = None) -> list[Release]:
-        """Return the releases of a type, in the order they were sent."""
-        return [
-            release
-            for step in self
-            for release in step.releases
-            if release.kind == kind and sender in (None, release.sender)
-        ]

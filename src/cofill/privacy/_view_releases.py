@@ -11,17 +11,19 @@ from jaxtyping import Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
-from cofill.privacy._release import Release, checked
-from cofill.privacy._wire import (
+from cofill.privacy._checks import (
     is_bytes,
     is_count,
     is_text,
     is_tokens,
     map_of,
+    of_fields,
     of_floats,
+    of_type,
     one_of,
     tuple_of,
 )
+from cofill.privacy._release import Release, checked
 from cofill.views import Feature, Kind
 
 
@@ -35,13 +37,7 @@ class CodeSpec:
     version: str
 
 
-def _is_spec(value: Any) -> bool:
-    return (
-        isinstance(value, CodeSpec)
-        and is_text(value.view)
-        and is_count(value.width)
-        and is_text(value.version)
-    )
+_is_spec = of_fields(CodeSpec, view=is_text, width=is_count, version=is_text)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,19 +81,18 @@ class EncryptedIds(Release):
         return {"purpose": self.purpose}
 
 
-_are_categories = tuple_of(lambda value: value is None or isinstance(value, str | int | float))
+_has_fields = of_fields(
+    Feature,
+    name=is_text,
+    kind=of_type(Kind),
+    categories=tuple_of(lambda value: value is None or isinstance(value, str | int | float)),
+    dtype=is_text,
+    dictionary=of_type(bool),
+)
 
 
 def _is_feature(value: Any) -> bool:
-    return (
-        isinstance(value, Feature)
-        and is_text(value.name)
-        and isinstance(value.kind, Kind)
-        and _are_categories(value.categories)
-        and (value.kind is Kind.NUMERIC) == (not value.categories)
-        and is_text(value.dtype)
-        and isinstance(value.dictionary, bool)
-    )
+    return _has_fields(value) and (value.kind is Kind.NUMERIC) == (not value.categories)
 
 
 def _is_shape(value: Any) -> bool:
@@ -186,18 +181,13 @@ class Codes(Release):
         spec, known = self.spec, expected or self.spec
         individuals, (rows, width) = len(self.tokens), self.codes.shape
         broken = int((~np.isfinite(self.codes)).any(axis=1).sum())
+        links = "the links were trained on; fit again"
         faults = (
             (individuals != rows, f": {individuals} individuals for {rows} codes"),
             (spec.view != known.view, f" are of view {spec.view!r}, which is not known here"),
             (width != spec.width, f" have width {width}, announced were {spec.width}"),
-            (
-                spec.width != known.width,
-                f" have width {spec.width}, the links were trained on {known.width}; fit again",
-            ),
-            (
-                spec.version != known.version,
-                " are by another version of the encoder than the links were trained on; fit again",
-            ),
+            (width != known.width, f" have width {width} and not the {known.width} that {links}"),
+            (spec.version != known.version, f" are by another version of the encoder than {links}"),
             (broken > 0, f": {broken} codes are not finite numbers"),
         )
         for is_wrong, words in faults:
