@@ -39,7 +39,7 @@ _FINE_BITS = 30  # the grid is so much finer than the noise that rounding costs 
 
 
 def noise_generator(rng: Source) -> np.random.Generator:
-    """Return a generator: the given one, one of a seed for experiments, or one nobody can repeat."""
+    """Return a generator: itself, one of a seed for experiments, or one nobody can repeat."""
     if isinstance(rng, np.random.Generator):
         return rng
     return np.random.default_rng(secrets.randbits(256) if rng is None else rng)

@@ -9,25 +9,20 @@ from cofill.protocol._columns import (
     usable_scale,
     views_with_columns,
 )
-from cofill.protocol._driver import (
-    COORDINATOR,
-    Federation,
-    Inbox,
-    Outbox,
-    Step,
-    check_sender,
-    first_of_type,
-    one_by_one,
-    run_protocol,
-    run_steps,
-)
+from cofill.protocol._driver import Federation, check_sender, run_protocol, run_steps
 from cofill.protocol._folders import FederationFolder, PartyFolder, RunFolder
 from cofill.protocol._protocol import (
+    COORDINATOR,
     PROTOCOLS,
     AbstractProtocol,
+    Inbox,
     LocalData,
     Membership,
+    Outbox,
     SiteResult,
+    Step,
+    first_of_type,
+    one_by_one,
     tuples_in,
 )
 

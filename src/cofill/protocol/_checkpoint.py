@@ -16,14 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cofill import codec
 from cofill.errors import StoreError
-from cofill.privacy import Ledger, LedgerEntry
-from cofill.protocol._driver import COORDINATOR, Federation
+from cofill.privacy import Ledger, LedgerEntry, digest_of
+from cofill.protocol._driver import Federation
 from cofill.protocol._folders import RunFolder
-from cofill.protocol._protocol import AbstractProtocol, LocalData
+from cofill.protocol._protocol import COORDINATOR, AbstractProtocol, LocalData
 from cofill.views import View
 
 _FORMAT = "cofill.checkpoint"
@@ -31,31 +29,22 @@ _FORMAT = "cofill.checkpoint"
 
 def digest_views(views: Mapping[str, View]) -> dict[str, str]:
     """Return a hash of each view's columns and rows, by which a changed table is noticed."""
-    digests = {}
-    for name, view in views.items():
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr([astuple(feature) for feature in view.features]).encode())
-        for array in (view.ids, view.cells):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digests[name] = digest.hexdigest()
-    return digests
+    return {
+        name: _hash(([astuple(f) for f in view.features], digest_of(view.ids, view.cells)))
+        for name, view in views.items()
+    }
+
+
+def _hash(content: Any) -> str:
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """Where a federation of one process is saved, and which run it must be.
 
-    Parameters
-    ----------
-    folder
-        Made when it is first written to.
-    protocol
-        Whose parties are saved.
-    settings
-        What the run depends on beside its rows; its ``repr`` goes into the fingerprint.
-    data
-        What each site brings, by site.
+    ``settings`` are what the run depends on beside its rows; their ``repr`` goes into the
+    fingerprint. ``data`` is what each site brings, by site.
     """
 
     folder: Path
@@ -67,8 +56,7 @@ class Checkpoint:
     def fingerprint(self) -> str:
         """A hash of the protocol's name, the settings and every site's rows."""
         digests = {site: digest_views(data.views) for site, data in self.data.items()}
-        content = repr((self.protocol.name, self.settings, digests)).encode()
-        return hashlib.blake2b(content, digest_size=16).hexdigest()
+        return _hash((self.protocol.name, self.settings, digests))
 
     def save(self, federation: Federation[Any]) -> None:
         """Write where a federation stands; each file appears whole or not at all."""
@@ -82,8 +70,7 @@ class Checkpoint:
             "fingerprint": self.fingerprint,
             "next_step": number,
             "parties": {
-                name: self.protocol.state_of(federation.party(name))
-                for name in federation.party_names
+                n: self.protocol.state_of(federation.party(n)) for n in federation.party_names
             },
             "inboxes": {name: list(inbox) for name, inbox in federation.inboxes.items()},
             "ledger": ledger,
@@ -106,10 +93,7 @@ class Checkpoint:
     def restore(self, federation: Federation[Any]) -> bool:
         """Bring a new federation to where the saved one stands; False if nothing was saved.
 
-        Raises
-        ------
-        StoreError
-            If the file is damaged or belongs to a run with other settings or rows.
+        A file that is damaged or belongs to a run with other settings or rows is a `StoreError`.
         """
         path = RunFolder(self.folder).state
         if not path.exists():

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy import Columns, Release
-from cofill.protocol._driver import COORDINATOR
+from cofill.protocol._protocol import COORDINATOR
 from cofill.views import Feature, MultiView, View
 
 _Description = tuple[str, tuple[Feature, ...], tuple[int, ...]]  # site, columns, image's shape
@@ -72,9 +72,8 @@ def _require_alike(view: str, first: _Description, second: _Description) -> None
             f"({other_shape or len(other_features)}) than at site {site!r} "
             f"({shape or len(features)})"
         )
-    if [(f.kind, f.categories) for f in features] != [
-        (f.kind, f.categories) for f in other_features
-    ]:
+    kinds, other_kinds = ([(f.kind, f.categories) for f in fs] for fs in (features, other_features))
+    if kinds != other_kinds:
         raise DataError(
             f"site {other_site!r}: {view!r} has other kinds or categories of columns than at "
             f"site {site!r}; give both the same kinds and categories"
@@ -112,8 +111,7 @@ def views_with_columns(views: Mapping[str, View], columns: Columns) -> MultiView
 
 
 def pool_moments(
-    counts: Float[np.ndarray, (sites #columns
-)],
+    counts: Float[np.ndarray, "sites _"],  # a column each, or one for all columns
     sums: Float[np.ndarray, "sites columns"],
     squares: Float[np.ndarray, "sites columns"],
 ) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, " columns"]]:

@@ -1,87 +1,24 @@
-"""Steps and the in-process driver: many federations advance together, so that they train as one.
-
-A step is a pure function of parties and their inboxes. It is written over a *list* of parties,
-because all networks of one kind train as one program: the in-process driver hands it every site of
-every federation (repeats are federations), a network driver hands it the one site that lives
-there. A step must treat each party alone; nothing but releases goes from one to another. A step
-belongs either to the sites or to the coordinator, which sequences, adds up and sees no data; a
-party's inbox holds what has arrived since it last acted.
-"""
+"""The in-process driver: many federations advance together, so that they train as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic
 
 from cofill.errors import SettingError
 from cofill.privacy import Budget, Gate, Ledger, Release, SentLog
-
-COORDINATOR = "coordinator"
-
-Site = TypeVar("Site")
-Kind = TypeVar("Kind", bound=Release)
-Inbox = tuple[Release, ...]
-Outbox = Sequence[Release]
-ReportProgress = Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class Step(Generic[Site]):
-    """A named step: parties and inboxes in, new parties and outboxes out, one of each per party.
-
-    ``at`` says whose step it is: every site's, or the coordinator's.
-    """
-
-    name: str
-    run: Callable[[Sequence[Site], Sequence[Inbox], ReportProgress], Sequence[tuple[Site, Outbox]]]
-    at: Literal["sites", "coordinator"] = "sites"
-
-
-def one_by_one(
-    act: Callable[[Any, Inbox], tuple[Any, Outbox]],
-) -> Callable[[Sequence[Any], Sequence[Inbox], ReportProgress], list[tuple[Any, Outbox]]]:
-    """Return the function of a step whose parties act alone: ``(party, inbox) → (party, outbox)``.
-
-    Examples
-    --------
-    >>> step = Step("count", one_by_one(lambda party, inbox: (party + len(inbox), [])))
-    >>> step.run([1, 2], [(), ()], print)
-    [(1, []), (2, [])]
-    """
-
-    def run(
-        parties: Sequence[Any], inboxes: Sequence[Inbox], report_progress: ReportProgress
-    ) -> list[tuple[Any, Outbox]]:
-        return [act(party, inbox) for party, inbox in zip(parties, inboxes, strict=True)]
-
-    return run
-
-
-def first_of_type(inbox: Iterable[Release], kind: type[Kind]) -> Kind | None:
-    """Return the first release of a type, None where there is none."""
-    return next((release for release in inbox if isinstance(release, kind)), None)
+from cofill.protocol._protocol import COORDINATOR, AbstractProtocol, ReportProgress, Site, Step
 
 
 @dataclass
 class Federation(Generic[Site]):
     """Sites that work together, their coordinator if they have one, and the ledger of releases.
 
-    Parameters
-    ----------
-    sites
-        Parties by name.
-    ledger
-        What crossed a border so far.
-    coordinator
-        The coordinator's party, or None.
-    budgets
-        What sites may spend on privacy: the gate refuses a release beyond that.
-    sent
-        Where the releases themselves are kept for an audit, or None to keep none.
-    next_step, inboxes
-        Where the protocol stands: the number of the next step, and what has arrived and was not
-        read yet.
+    ``sites`` are parties by name, ``coordinator`` is its party or None. The gate refuses a release
+    beyond a site's budget. Releases themselves are kept in ``sent`` for an audit, where it is
+    given. ``next_step`` and ``inboxes`` are where the protocol stands: the number of the next step,
+    and what has arrived and was not read yet.
     """
 
     sites: dict[str, Site]
@@ -116,27 +53,9 @@ class Federation(Generic[Site]):
             inboxes={name: list(inbox) for name, inbox in self.inboxes.items()},
         )
 
-    def _become(self, other: Federation[Site]) -> None:
-        for name in ("sites", "ledger", "coordinator", "next_step", "inboxes"):
-            setattr(self, name, getattr(other, name))
-
-
-@runtime_checkable
-class HasSteps(Protocol):
-    """The part of a protocol that the in-process driver needs."""
-
-    @property
-    def steps(self) -> tuple[Step[Any], ...]:
-        """All steps, in order."""
-        ...
-
-    def next_step(self, number: int, coordinator: Any) -> int:
-        """Return the step after one of the coordinator's."""
-        ...
-
 
 def run_protocol(
-    protocol: HasSteps,
+    protocol: AbstractProtocol,
     federations: Sequence[Federation[Any]],
     *,
     progress: Callable[[str, float], None] | None = None,
@@ -150,8 +69,6 @@ def run_protocol(
 
     Parameters
     ----------
-    protocol
-        Whose steps to run.
     federations
         All of the same protocol; seeds and data may differ.
     progress
@@ -161,8 +78,18 @@ def run_protocol(
     until
         Stop before this step; run all of them unless stated.
     """
-    steps = protocol.steps
-    end = len(steps) if until is None else until
+    steps = protocol.steps if until is None else protocol.steps[:until]
+    _advance(steps, protocol.next_step, federations, progress, after_step)
+
+
+def _advance(
+    steps: Sequence[Step[Any]],
+    next_step: Callable[[int, Any], int],
+    federations: Sequence[Federation[Any]],
+    progress: Callable[[str, float], None] | None,
+    after_step: Callable[[int, Federation[Any]], None] | None = None,
+) -> None:
+    end = len(steps)
     copies = [federation._copy() for federation in federations]
     start = min((copy.next_step for copy in copies), default=end)
     while any(copy.next_step < end for copy in copies):
@@ -178,23 +105,12 @@ def run_protocol(
         _run_step(step, acting, report_progress)
         for copy in acting:
             at_sites = step.at == "sites"
-            copy.next_step = (
-                number + 1 if at_sites else protocol.next_step(number, copy.coordinator)
-            )
+            copy.next_step = number + 1 if at_sites else next_step(number, copy.coordinator)
             if after_step is not None:
                 after_step(number, copy)
     for federation, copy in zip(federations, copies, strict=True):
-        federation._become(copy)
-
-
-@dataclass(frozen=True)
-class _Sequence:
-    """Steps one after another."""
-
-    steps: tuple[Step[Any], ...]
-
-    def next_step(self, number: int, coordinator: Any) -> int:
-        return number + 1
+        for name in ("sites", "ledger", "coordinator", "next_step", "inboxes"):
+            setattr(federation, name, getattr(copy, name))
 
 
 def run_steps(
@@ -206,7 +122,7 @@ def run_steps(
     """Run some steps one after another in every federation, whatever it has run before."""
     for federation in federations:
         federation.next_step, federation.inboxes = 0, {}
-    run_protocol(_Sequence(tuple(steps)), federations, progress=progress)
+    _advance(steps, lambda number, _: number + 1, federations, progress)
 
 
 def _run_step(
@@ -240,9 +156,8 @@ def _run_step(
         # Steps come back every round; the number of its first release in the ledger does not.
         first_entry = len(federation.ledger)
         for release in sent:
-            federation.inboxes.setdefault(release.receiver, []).append(
-                gate.pass_on(release, step.name)
-            )
+            inbox = federation.inboxes.setdefault(release.receiver, [])
+            inbox.append(gate.pass_on(release, step.name))
         if federation.sent is not None and sent:
             federation.sent.write(first_entry, step.name, sent)
 

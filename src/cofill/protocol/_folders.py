@@ -16,7 +16,7 @@ from typing import Any
 from cofill.errors import StoreError
 from cofill.files import read_document, write_document
 from cofill.privacy import Ledger, SentLog
-from cofill.protocol._driver import COORDINATOR
+from cofill.protocol._protocol import COORDINATOR
 
 _KIT_FORMAT = "cofill.kit"
 _METRICS_FORMAT = "cofill.metrics"
@@ -34,11 +34,6 @@ class RunFolder:
     """
 
     path: Path
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.path.name
 
     def make(self) -> None:
         """Make the folder, for its owner only."""

@@ -1,25 +1,77 @@
 """A protocol as one object: its steps, its parties, who may be absent, and what comes out.
 
-The same object is driven in one process (`run_protocol`) and over a network, where every machine
-makes it from the same settings. Steps read what they need from the parties that they are given,
-never from the protocol object, so that federations with other seeds run as one batch.
+A step is a pure function of parties and their inboxes. It is written over a *list* of parties,
+because all networks of one kind train as one program: the in-process driver hands it every site of
+every federation (repeats are federations), a network driver hands it the one site that lives
+there. A step must treat each party alone; nothing but releases goes from one to another. A step
+belongs either to the sites or to the coordinator, which sequences, adds up and sees no data; a
+party's inbox holds what has arrived since it last acted.
+
+The same protocol object is driven in one process (`run_protocol`) and over a network, where every
+machine makes it from the same settings. Steps read what they need from the parties that they are
+given, never from the protocol object, so that federations with other seeds run as one batch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from cofill.errors import SettingError
-from cofill.privacy import RunFigures
-from cofill.protocol._driver import Step
+from cofill.privacy import Release, RunFigures
 from cofill.registry import Registry
 from cofill.views import View
+
+COORDINATOR = "coordinator"
+
+Site = TypeVar("Site")
+Kind = TypeVar("Kind", bound=Release)
+Inbox = tuple[Release, ...]
+Outbox = Sequence[Release]
+ReportProgress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Step(Generic[Site]):
+    """A named step: parties and inboxes in, new parties and outboxes out, one of each per party.
+
+    ``at`` says whose step it is: every site's, or the coordinator's.
+    """
+
+    name: str
+    run: Callable[[Sequence[Site], Sequence[Inbox], ReportProgress], Sequence[tuple[Site, Outbox]]]
+    at: Literal["sites", "coordinator"] = "sites"
+
+
+def one_by_one(
+    act: Callable[[Any, Inbox], tuple[Any, Outbox]],
+) -> Callable[[Sequence[Any], Sequence[Inbox], ReportProgress], list[tuple[Any, Outbox]]]:
+    """Return the function of a step whose parties act alone: ``(party, inbox) → (party, outbox)``.
+
+    Examples
+    --------
+    >>> step = Step("count", one_by_one(lambda party, inbox: (party + len(inbox), [])))
+    >>> step.run([1, 2], [(), ()], print)
+    [(1, []), (2, [])]
+    """
+
+    def run(
+        parties: Sequence[Any], inboxes: Sequence[Inbox], report_progress: ReportProgress
+    ) -> list[tuple[Any, Outbox]]:
+        return [act(party, inbox) for party, inbox in zip(parties, inboxes, strict=True)]
+
+    return run
+
+
+def first_of_type(inbox: Iterable[Release], kind: type[Kind]) -> Kind | None:
+    """Return the first release of a type, None where there is none."""
+    return next((release for release in inbox if isinstance(release, kind)), None)
+
 
 PROTOCOLS = Registry("cofill.protocols", "protocol")
 """Protocols that a run can be ordered with, by name."""
@@ -46,15 +98,10 @@ PROTOCOLS.add(
 
 @dataclass(frozen=True)
 class Membership:
-    """Who takes part in a federation, and which views each site holds.
+    """Who takes part, and which views each site holds; sites and views in the order all know.
 
-    Parameters
-    ----------
-    site_views
-        The views of each site; sites and views in the order that all sites know.
-    shared_views
-        Views of which several sites hold rows: these are split by row. Every other view is at one
-        site, which is split by view. A federation may have both.
+    Of ``shared_views`` several sites hold rows: these are split by row. Every other view is at one
+    site, which is split by view. A federation may have both.
 
     Examples
     --------
@@ -95,16 +142,9 @@ class Membership:
 class LocalData:
     """What a site brings to a run, and nobody else sees.
 
-    Parameters
-    ----------
-    site
-        Its name.
-    views
-        Its views by name.
-    people
-        Ids of individuals whom it may name although no view of it has them, or None.
-    signing_key, known_keys
-        Its private Ed25519 key and the public ones of the other sites, where they have identities.
+    ``people`` are ids of individuals whom it may name although no view of it has them, or None;
+    ``signing_key`` and ``known_keys`` its private Ed25519 key and the public ones of the other
+    sites, where they have identities.
     """
 
     site: str
@@ -118,14 +158,8 @@ class LocalData:
 class SiteResult:
     """What a party has produced at the end: tables and texts for its site, figures for all.
 
-    Parameters
-    ----------
-    tables
-        Tables by the stem of their file.
-    texts
-        Texts by the name of their file.
-    figures
-        What the coordinator is told; None where every figure would tell more than was paid for.
+    Tables are by the stem, texts by the name of their file. ``figures`` are what the coordinator is
+    told; None where every figure would tell more than was paid for.
     """
 
     tables: Mapping[str, pa.Table]
