@@ -9,7 +9,7 @@ from sklearn import metrics as sk
 
 from cofill import metrics
 from cofill.errors import DataError, SettingError
-from cofill.metrics._cells import pair
+from cofill.metrics._reconstruction import _pair
 
 NAN = np.nan
 TRUTH = np.array([[1.0, 2.0, NAN], [4.0, NAN, NAN], [NAN, NAN, NAN], [0.0, -2.0, 5.0]])
@@ -135,7 +135,7 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match=r"NaN in 1 of 2 cells"):
         metrics.mse(np.zeros((1, 2)), np.array([[0.0, NAN]]))
     with pytest.raises(DataError, match=r"same shape, got \(3,\) and \(3, 1\)"):
-        pair(np.zeros(3), np.zeros((3, 1)))
+        _pair(np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(SettingError, match="near_zero"):
         metrics.mrd(np.ones((1, 1)), np.ones((1, 1)), near_zero=-1.0)
 

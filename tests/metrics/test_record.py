@@ -336,4 +336,4 @@ def test_table_of_chosen_metrics_in_markdown():
         table(record, published={"mse": 1.0})
     empty = table(ResultRecord("x", seeds=[0], values={}))
     assert empty.rows == []
-    assert empty.text() == "method  where\n------  -----"
+    assert str(empty) == "method  where\n------  -----"

@@ -6,7 +6,6 @@ Everything is NumPy; scikit-learn and SciPy are loaded by the functions that nee
 from cofill.metrics._clustering import ari, clustering_accuracy, mutual_information, nmi, purity
 from cofill.metrics._images import packed_images, psnr, ssim_per_image, unpacked_images
 from cofill.metrics._json import plain
-from cofill.metrics._machine import machine, versions
 from cofill.metrics._reconstruction import (
     accuracy,
     mrd,
@@ -16,15 +15,14 @@ from cofill.metrics._reconstruction import (
     r2,
     r2_per_feature,
 )
-from cofill.metrics._record import ResultRecord, Summary
-from cofill.metrics._recorder import Recorder
+from cofill.metrics._record import ResultRecord
+from cofill.metrics._recorder import Recorder, machine, versions
 from cofill.metrics._table import ResultTable, table
 
 __all__ = [
     "Recorder",
     "ResultRecord",
     "ResultTable",
-    "Summary",
     "accuracy",
     "ari",
     "clustering_accuracy",

@@ -9,34 +9,25 @@ import numpy as np
 from jaxtyping import Float, Real, UInt8
 
 from cofill.errors import DataError, SettingError
-from cofill.metrics._cells import require_same_shape
+from cofill.metrics._reconstruction import require_same_shape
 
-# Window and constants of Wang et al. 2004.
-_WINDOW, _SIGMA = 11, 1.5
-_K1, _K2 = 0.01, 0.03
-# Images blurred at once: bounds the memory of the five blurred stacks.
-_CHUNK = 1024
+_CHUNK = 1024  # images blurred at once: bounds the memory of the five blurred stacks
 
 
 def psnr(error: int | float, data_range: int | float = 255) -> float:
     """Peak signal-to-noise ratio in dB of a mean squared error (Fed-VIGAN, Eq. 4.3).
 
     Of several images the published figure is that of their mean error. No error gives infinity.
-
-    Parameters
-    ----------
-    error
-        Mean squared pixel error.
-    data_range
-        Distance between black and white: 255 for bytes, 1 for [0, 1], 2 for [−1, 1].
+    `data_range` is the distance between black and white: 255 for bytes, 1 for [0, 1], 2 for
+    [−1, 1].
 
     Examples
     --------
     >>> round(psnr(4844.809), 2), round(psnr(0.01, data_range=1))
     (11.28, 20)
     """
-    peak = _checked_range(data_range)
-    return float(10 * np.log10(peak**2 / error)) if error > 0 else float("inf")
+    _check_range(data_range)
+    return float(10 * np.log10(float(data_range) ** 2 / error)) if error > 0 else float("inf")
 
 
 def ssim_per_image(
@@ -55,60 +46,36 @@ def ssim_per_image(
     >>> np.round(ssim_per_image(dark, light, data_range=1), 4)
     array([0.6001])
     """
+    from scipy.ndimage import gaussian_filter
+
     require_same_shape(truth, guess)
-    peak = _checked_range(data_range)
-    if min(truth.shape[1:]) < 1:
+    _check_range(data_range)
+    _, height, width = truth.shape
+    if min(height, width) < 1:
         raise DataError(f"images must have at least one pixel, got shape {truth.shape}.")
-    side = min(_WINDOW, *truth.shape[1:])
-    side -= 1 - side % 2
-    window = np.exp(-0.5 * ((np.arange(side) - side // 2) / _SIGMA) ** 2)
-    scores = [
-        _structural_similarity(
-            truth[i : i + _CHUNK].astype(np.float64),
-            guess[i : i + _CHUNK].astype(np.float64),
-            window / window.sum(),
-            peak,
-        )
-        for i in range(0, len(truth), _CHUNK)
-    ]
-    return np.concatenate([np.zeros(0), *scores])
+    edge = (min(11, height, width) - 1) // 2
+
+    def blur(images: np.ndarray) -> np.ndarray:
+        blurred = gaussian_filter(images, 1.5, radius=edge, axes=(1, 2))
+        return blurred[:, edge : height - edge, edge : width - edge]
+
+    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
+    scores = [np.zeros(0)]
+    for start in range(0, len(truth), _CHUNK):
+        x, y = (a[start : start + _CHUNK].astype(np.float64) for a in (truth, guess))
+        mean_x, mean_y = blur(x), blur(y)
+        variances = blur(x * x) - mean_x**2 + blur(y * y) - mean_y**2
+        light = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
+        structure = (2 * (blur(x * y) - mean_x * mean_y) + c2) / (variances + c2)
+        scores.append(np.mean(light * structure, axis=(1, 2)))
+    return np.concatenate(scores)
 
 
-def _structural_similarity(
-    x: Float[np.ndarray, "n h w"],
-    y: Float[np.ndarray, "n h w"],
-    window: Float[np.ndarray, " k"],
-    peak: float,
-) -> Float[np.ndarray, " n"]:
-    """Mean over the window's positions of the similarity of light, contrast and structure."""
-    c1, c2 = (_K1 * peak) ** 2, (_K2 * peak) ** 2
-    mean_x, mean_y = _blur(x, window), _blur(y, window)
-    var_x = _blur(x * x, window) - mean_x**2
-    var_y = _blur(y * y, window) - mean_y**2
-    cov = _blur(x * y, window) - mean_x * mean_y
-    light = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
-    structure = (2 * cov + c2) / (var_x + var_y + c2)
-    return np.mean(light * structure, axis=(1, 2))
-
-
-def _blur(
-    images: Float[np.ndarray, "n h w"], window: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, "n i j"]:
-    """Weighted mean under the window wherever it fits."""
-    from scipy.ndimage import correlate1d
-
-    edge = len(window) // 2
-    _, h, w = images.shape
-    rows = correlate1d(images, window, axis=1)[:, edge : h - edge]
-    return correlate1d(rows, window, axis=2)[:, :, edge : w - edge]
-
-
-def _checked_range(data_range: int | float) -> float:
+def _check_range(data_range: int | float) -> None:
     if not 0 < data_range < np.inf:
         raise SettingError(
             f"data_range must be the positive distance between black and white, got {data_range}."
         )
-    return float(data_range)
 
 
 def packed_images(images: UInt8[np.ndarray, "n height width"]) -> dict[str, Any]:

@@ -12,10 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
 from cofill.errors import DataError, SettingError
-from cofill.metrics._cells import is_missing, mean_by_feature, mean_by_row, pair, require_same_shape
 
-# Leaves out 0.8 % of the cells of standard normal features.
-NEAR_ZERO = 0.01
+NEAR_ZERO = 0.01  # leaves out 0.8 % of the cells of standard normal features
+
+Cells = Real[np.ndarray, "n *d"]
+Scores = Float[np.ndarray, "*d"]
+Table = Float[np.ndarray, "n d"]
+Chosen = Bool[np.ndarray, "n d"]
 
 
 def accuracy(truth: Shaped[np.ndarray, "*s"], guess: Shaped[np.ndarray, "*s"]) -> float:
@@ -33,42 +36,27 @@ def accuracy(truth: Shaped[np.ndarray, "*s"], guess: Shaped[np.ndarray, "*s"]) -
     return float(np.mean(truth[known] == guess[known])) if known.any() else float("nan")
 
 
-def mse(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
+def mse(truth: Cells, guess: Cells) -> float:
     """Mean squared error (Eq. 9): over the known features of a row, then over the rows.
-
-    Parameters
-    ----------
-    truth
-        The true cells, NaN where not known.
-    guess
-        The reconstructed cells.
 
     Examples
     --------
     >>> mse(np.array([[0.0, 2.0], [1.0, np.nan]]), np.array([[1.0, 2.0], [3.0, 9.0]]))
     2.25
     """
-    y, x, known = pair(truth, guess)
-    return mean_by_row((x - y) ** 2, known)
+    y, x, known = _pair(truth, guess)
+    return _mean_by_row((x - y) ** 2, known)
 
 
-def mse_per_feature(
-    truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]
-) -> Float[np.ndarray, "*d"]:
-    """Mean squared error of each feature over the rows that know it.
-
-    Examples
-    --------
-    >>> mse_per_feature(np.array([[0.0, 2.0], [1.0, 5.0]]), np.array([[1.0, 2.0], [3.0, 5.0]]))
-    array([2.5, 0. ])
-    """
-    y, x, known = pair(truth, guess)
-    return mean_by_feature((x - y) ** 2, known).reshape(truth.shape[1:])
+def mse_per_feature(truth: Cells, guess: Cells) -> Scores:
+    """Mean squared error of each feature over the rows that know it."""
+    y, x, known = _pair(truth, guess)
+    return _mean((x - y) ** 2, known, axis=0).reshape(truth.shape[1:])
 
 
 def mrd(
-    truth: Real[np.ndarray, "n *d"],
-    guess: Real[np.ndarray, "n *d"],
+    truth: Cells,
+    guess: Cells,
     *,
     near_zero: int | float = NEAR_ZERO,
     scale: Real[np.ndarray, "*d"] | None = None,
@@ -81,10 +69,8 @@ def mrd(
 
     Parameters
     ----------
-    truth
-        The true cells, NaN where not known.
-    guess
-        The reconstructed cells.
+    truth, guess
+        The true cells, NaN where not known, and the reconstructed ones.
     near_zero
         The part of a feature's scale below which a true value counts as zero; 0 leaves out exact
         zeros only.
@@ -98,42 +84,22 @@ def mrd(
     >>> mrd(np.array([[2.0, 0.0], [4.0, 1.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     0.5
     """
-    return mean_by_row(*_relative(truth, guess, near_zero, scale))
+    return _mean_by_row(*_relative(truth, guess, near_zero, scale))
 
 
-def mrd_per_feature(
-    truth: Real[np.ndarray, "n *d"],
-    guess: Real[np.ndarray, "n *d"],
-    *,
-    near_zero: int | float = NEAR_ZERO,
-    scale: Real[np.ndarray, "*d"] | None = None,
-) -> Float[np.ndarray, "*d"]:
-    """Mean relative difference of each feature (see `mrd`); NaN for one that is always zero.
-
-    Examples
-    --------
-    >>> mrd_per_feature(np.array([[2.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
-    array([0.25,  nan])
-    """
-    return mean_by_feature(*_relative(truth, guess, near_zero, scale)).reshape(truth.shape[1:])
+def mrd_per_feature(truth: Cells, guess: Cells) -> Scores:
+    """Mean relative difference of each feature (see `mrd`); NaN for one that is always zero."""
+    return _mean(*_relative(truth, guess, NEAR_ZERO, None), axis=0).reshape(truth.shape[1:])
 
 
-def r2(truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]) -> float:
-    """Share of the variance explained, averaged over the features that can be scored.
-
-    Examples
-    --------
-    >>> r2(np.array([[1.0, 1.0], [3.0, 2.0]]), np.array([[1.0, 1.5], [3.0, 1.5]]))
-    0.5
-    """
+def r2(truth: Cells, guess: Cells) -> float:
+    """Share of the variance explained, averaged over the features that can be scored."""
     scores = r2_per_feature(truth, guess)
     scored = ~np.isnan(scores)
     return float(scores[scored].mean()) if scored.any() else float("nan")
 
 
-def r2_per_feature(
-    truth: Real[np.ndarray, "n *d"], guess: Real[np.ndarray, "n *d"]
-) -> Float[np.ndarray, "*d"]:
+def r2_per_feature(truth: Cells, guess: Cells) -> Scores:
     """Share of each feature's variance explained: 1 is perfect, 0 as good as the true mean.
 
     A feature whose known true values are all equal has no variance: it scores 1 when every guess is
@@ -144,8 +110,8 @@ def r2_per_feature(
     >>> r2_per_feature(np.array([[1.0, 7.0], [3.0, 7.0]]), np.array([[1.0, 7.0], [3.0, 8.0]]))
     array([1., 0.])
     """
-    y, x, known = pair(truth, guess)
-    centred = y - mean_by_feature(y, known)
+    y, x, known = _pair(truth, guess)
+    centred = y - _mean(y, known, axis=0)
     residual = np.where(known, (x - y) ** 2, 0.0).sum(axis=0)
     total = np.where(known, centred**2, 0.0).sum(axis=0)
     # By the range, not by the total: the mean of equal values need not be exactly that value.
@@ -161,18 +127,62 @@ def r2_per_feature(
     return scores.reshape(truth.shape[1:])
 
 
+def require_same_shape(truth: np.ndarray, guess: np.ndarray, second: str = "guess") -> None:
+    """Raise a `DataError` for arrays of two shapes, which NumPy might silently stretch to one."""
+    if truth.shape != guess.shape:
+        raise DataError(
+            f"truth and {second} must have the same shape, got {truth.shape} and {guess.shape}."
+        )
+
+
+def is_missing(cells: Shaped[np.ndarray, "*s"]) -> Bool[np.ndarray, "*s"]:
+    """Return which cells hold NaN or None."""
+    missing = np.asarray(cells != cells)  # NaN is the one value that differs from itself
+    return missing | np.equal(cells, None) if cells.dtype.kind == "O" else missing
+
+
+def _pair(truth: np.ndarray, guess: np.ndarray) -> tuple[Table, Table, Chosen]:
+    """Return both arrays as rows × features in double precision, and which truths are known.
+
+    Unknown cells are zero in both, so that whatever is computed from them is finite.
+    """
+    require_same_shape(truth, guess)
+    if truth.ndim == 0:
+        raise DataError("truth must have one row per individual, got a single number.")
+    shape = (truth.shape[0], int(np.prod(truth.shape[1:])))
+    x, y = (cells.reshape(shape).astype(np.float64) for cells in (guess, truth))
+    known = ~np.isnan(y)
+    unguessed = int(np.count_nonzero(np.isnan(x) & known))
+    if unguessed:
+        raise DataError(
+            f"guess is NaN in {unguessed} of {int(known.sum())} cells whose truth is known; "
+            "fill them, or set the same cells of truth to NaN to leave them out."
+        )
+    return np.where(known, y, 0.0), np.where(known, x, 0.0), known
+
+
+def _mean(values: Table, use: Chosen, axis: int) -> Float[np.ndarray, " means"]:
+    """Return the mean over the used cells along an axis; NaN where there is none."""
+    counts = use.sum(axis=axis)
+    totals = np.where(use, values, 0.0).sum(axis=axis)
+    return np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
+
+
+def _mean_by_row(values: Table, use: Chosen) -> float:
+    """Return the mean over each row's used cells, then over the rows that have one; NaN if none."""
+    scored = use.any(axis=1)
+    return float(_mean(values, use, axis=1)[scored].mean()) if scored.any() else float("nan")
+
+
 def _relative(
-    truth: Real[np.ndarray, "..."],
-    guess: Real[np.ndarray, "..."],
-    near_zero: int | float,
-    scale: Real[np.ndarray, "..."] | None,
-) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, "n d"]]:
+    truth: np.ndarray, guess: np.ndarray, near_zero: int | float, scale: np.ndarray | None
+) -> tuple[Table, Chosen]:
     """Return differences relative to the truth, and the cells where the truth is not about zero."""
     if not near_zero >= 0:
         raise SettingError(f"near_zero must be zero or more, got {near_zero}.")
-    y, x, known = pair(truth, guess)
+    y, x, known = _pair(truth, guess)
     if scale is None:
-        size = np.sqrt(mean_by_feature(y**2, known))
+        size = np.sqrt(_mean(y**2, known, axis=0))
     elif scale.size == y.shape[1]:
         size = np.abs(scale.reshape(-1).astype(np.float64))
     else:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -27,24 +27,14 @@ VERSION = 1
 ALL = "all"
 
 
-class Summary(TypedDict):
-    """Mean and sample standard deviation (0 for one seed) of a figure over its `n` seeds."""
-
-    mean: float | None
-    std: float | None
-    n: int
-
-
 @dataclass(frozen=True)
 class ResultRecord:
     """One experiment's result, checked when made and safe to write as JSON.
 
     Attributes
     ----------
-    name
-        What was run.
-    settings
-        Everything needed to run it again.
+    name, settings
+        What was run, and everything needed to run it again.
     seeds
         The repeats, one whole number each.
     values
@@ -52,10 +42,8 @@ class ResultRecord:
         Accuracies, purities and differences are fractions; `<where>` is a view or part.
     versions, machine
         What it ran with and on: see `versions` and `machine`.
-    started
-        Start in UTC, ISO 8601.
-    duration_s
-        Seconds it took.
+    started, duration_s
+        Start in UTC, ISO 8601, and the seconds it took.
     extra
         Anything else: curves, masks.
 
@@ -87,18 +75,16 @@ class ResultRecord:
         if not 0 <= self.duration_s < math.inf:
             raise SettingError(f"duration_s must be zero or more seconds, got {self.duration_s}.")
         seeds = checked_seeds(self.seeds)
-        set_field = object.__setattr__
-        set_field(self, "seeds", seeds)
-        set_field(
-            self, "values", {k: checked_series(k, v, len(seeds)) for k, v in self.values.items()}
-        )
-        set_field(self, "duration_s", float(self.duration_s))
+        values = {k: checked_series(k, v, len(seeds)) for k, v in self.values.items()}
+        checked = {"seeds": seeds, "values": values, "duration_s": float(self.duration_s)}
         for name in ("settings", "versions", "machine", "extra"):
-            set_field(self, name, plain(getattr(self, name), name))
+            checked[name] = plain(getattr(self, name), name)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @cached_property
-    def summary(self) -> dict[str, Summary]:
-        """Mean, sample standard deviation and number of seeds of every figure.
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """``mean``, sample standard deviation ``std`` (0 for one seed) and ``n`` of every figure.
 
         For each method and metric there is also ``all``: per seed the mean over the parts, and from
         these the mean over the seeds. A seed that lacks a part has no ``all``, since a mean over
@@ -107,14 +93,7 @@ class ResultRecord:
         return {key: _summarise(series) for key, series in _with_all(self.values).items()}
 
     def per_seed(self, method: str, metric: str, where: str = ALL) -> Float[np.ndarray, " seeds"]:
-        """Values of one figure in the order of the seeds, NaN where not computed.
-
-        Examples
-        --------
-        >>> record = ResultRecord("demo", seeds=[0, 1], values={"mwm/mse/left": [1.0, None]})
-        >>> record.per_seed("mwm", "mse")
-        array([ 1., nan])
-        """
+        """Values of one figure in the order of the seeds, NaN where not computed."""
         key = result_key(method, metric, where)
         known = _with_all(self.values)
         if key not in known:
@@ -130,18 +109,31 @@ class ResultRecord:
         return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "ResultRecord":
+    def from_json(cls, text: str, source: str = "the text") -> "ResultRecord":
         """Return the record in a JSON text; StoreError when it is damaged, foreign or too new."""
-        return _parse(text, "the text")
+        body = _checked_body(text, source)
+        content = {f.name: body[f.name] for f in fields(cls)}
+        damaged = f"the record {source} is damaged"
+        try:
+            content["seeds"] = checked_seeds(body["seeds"])
+            content["values"] = {
+                key: checked_series(key, map(_number, series), len(content["seeds"]))
+                for key, series in body["values"].items()
+            }
+            record = cls(**content)
+        except SettingError as error:
+            raise StoreError(f"{damaged}: {str(error).rstrip('.')}; make it again.") from error
+        written = body["summary"]
+        if written.keys() != record.summary.keys() or not all(
+            _agrees(summary, written[key]) for key, summary in record.summary.items()
+        ):
+            raise StoreError(
+                f"{damaged}: its summary does not follow from its values; make it again."
+            )
+        return record
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the record to a file, whole or not at all; an older file is replaced.
-
-        Raises
-        ------
-        StoreError
-            When the folder is missing or cannot be written to.
-        """
+        """Write the record to a file, whole or not at all; an older file is replaced."""
         write_atomically(Path(path), self.to_json().encode())
 
     @classmethod
@@ -156,17 +148,11 @@ class ResultRecord:
             raise StoreError(
                 f"{name} is not a result record: it is not text but bytes of another kind."
             ) from error
-        return _parse(text, name)
+        return cls.from_json(text, name)
 
 
 def result_key(method: str, metric: str, where: str) -> str:
-    """Return a figure's name from its three parts, each neither empty nor with a "/" inside.
-
-    Examples
-    --------
-    >>> result_key("mwm", "mse", "worst")
-    'mwm/mse/worst'
-    """
+    """Return a figure's name from its three parts, each neither empty nor with a "/" inside."""
     return checked_key("/".join((method, metric, where)))
 
 
@@ -184,12 +170,10 @@ def checked_key(key: str) -> str:
 def checked_seeds(seeds: Iterable[Any]) -> list[int]:
     """Return seeds as plain whole numbers, at least one and none twice."""
     numbers = list(seeds)
-    if any(isinstance(s, bool) or not isinstance(s, int | np.integer) for s in numbers):
-        raise SettingError("seeds must be whole numbers; give one for each repeat.")
-    if not numbers or len(set(numbers)) < len(numbers):
+    are_whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) for s in numbers)
+    if not are_whole or not numbers or len(set(numbers)) < len(numbers):
         raise SettingError(
-            f"seeds must be one or more different whole numbers, got {len(numbers)} of which "
-            f"{len(set(numbers))} differ."
+            f"seeds must be one or more whole numbers that differ, got {str(numbers)[:60]}."
         )
     return [int(s) for s in numbers]
 
@@ -210,8 +194,7 @@ def checked_value(key: str, value: Any) -> float | None:
     """Return one seed's value as a float, None for NaN."""
     if value is None:
         return None
-    number = isinstance(value, int | float | np.integer | np.floating)
-    if not number or isinstance(value, bool):
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise SettingError(f"{key!r} must have numbers for values, got {type(value).__name__}.")
     try:
         return None if math.isnan(value) else float(value)
@@ -242,47 +225,15 @@ def _mean(values: Sequence[Any]) -> float | None:
         return None
 
 
-def _summarise(series: list[float | None]) -> Summary:
+def _summarise(series: list[float | None]) -> dict[str, Any]:
     known = [v for v in series if v is not None]
     if len(known) < 2:
-        return {"mean": known[0], "std": 0.0, "n": 1} if known else _NOTHING.copy()
+        return {"mean": known[0] if known else None, "std": 0.0 if known else None, "n": len(known)}
     try:
         spread = statistics.stdev(known) if all(map(math.isfinite, known)) else None
     except OverflowError:
         spread = None
     return {"mean": _mean(known), "std": spread, "n": len(known)}
-
-
-_NOTHING: Summary = {"mean": None, "std": None, "n": 0}
-
-
-def _parse(text: str, source: str) -> ResultRecord:
-    """Return the record in a JSON text; `source` names it in errors."""
-    body = _body(text, source)
-    damaged = f"the record {source} is damaged"
-    for name, (kind, inner) in _KINDS.items():
-        if name not in body:
-            raise StoreError(f"{damaged}: its field {name!r} is missing; make it again.")
-        value = body[name]
-        items = value.values() if isinstance(value, dict) else ()
-        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in items):
-            raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
-    try:
-        content = {f.name: body[f.name] for f in fields(ResultRecord)}
-        content["seeds"] = checked_seeds(body["seeds"])
-        content["values"] = {
-            k: checked_series(k, map(_number, series), len(content["seeds"]))
-            for k, series in body["values"].items()
-        }
-        record = ResultRecord(**content)
-    except SettingError as error:
-        raise StoreError(f"{damaged}: {str(error).rstrip('.')}; make it again.") from error
-    written = body["summary"]
-    if written.keys() != record.summary.keys() or not all(
-        _agrees(summary, written[key]) for key, summary in record.summary.items()
-    ):
-        raise StoreError(f"{damaged}: its summary does not follow from its values; make it again.")
-    return record
 
 
 # Of each field the type, and the type of what it holds where it is a dict.
@@ -297,43 +248,49 @@ _KINDS: dict[str, tuple[Any, type]] = {
 }
 
 
-def _body(text: str, source: str) -> dict[str, Any]:
-    """Return the JSON object of a text that is of this format and a version that can be read."""
+def _checked_body(text: str, source: str) -> dict[str, Any]:
+    """Return the JSON object of a text, whose format, version and fields are right."""
+
+    def refuse(word: str) -> None:
+        # Python would read NaN and Infinity, which are not JSON and which other readers refuse.
+        raise ValueError(f"{word} is not JSON")
+
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
+        body = json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{source} is not a result record: it is not whole JSON; make it again."
         ) from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise StoreError(f"{source} is not a result record: it is JSON of another kind.")
-    version = body.get("version")
+    version, damaged = body.get("version"), f"the record {source} is damaged"
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise StoreError(f"the record {source} is damaged: its version is not a number.")
+        raise StoreError(f"{damaged}: its version is not a number.")
     if version > VERSION:
         raise StoreError(
             f"the record {source} has format version {version}, newer than the {VERSION} this "
             "cofill reads; upgrade cofill."
         )
+    for name, (kind, inner) in _KINDS.items():
+        if name not in body:
+            raise StoreError(f"{damaged}: its field {name!r} is missing; make it again.")
+        value = body[name]
+        items = value.values() if isinstance(value, dict) else ()
+        if not isinstance(value, kind) or not all(isinstance(item, inner) for item in items):
+            raise StoreError(f"{damaged}: its field {name!r} has the wrong type; make it again.")
     return body
-
-
-def _refuse_constant(word: str) -> None:
-    # Python would read NaN and Infinity, which are not JSON and which other readers refuse.
-    raise ValueError(f"{word} is not JSON")
 
 
 def _number(value: Any) -> Any:
     return float(value) if value in ("inf", "-inf") else value
 
 
-def _agrees(summary: Summary, written: dict[str, Any]) -> bool:
-    """Whether a written summary says the same as a computed one, but for rounding."""
-    for name, value in summary.items():
-        other = _number(written.get(name))
-        if value is None or not isinstance(other, int | float):
-            if value is not other:
-                return False
-        elif not math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12):  # pyright: ignore[reportArgumentType]
-            return False
-    return True
+def _agrees(summary: dict[str, Any], written: dict[str, Any]) -> bool:
+    """Return whether a written summary says the same as a computed one, but for rounding."""
+    pairs = [(value, _number(written.get(name))) for name, value in summary.items()]
+    return all(
+        math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12)
+        if isinstance(value, int | float) and isinstance(other, int | float)
+        else value is other
+        for value, other in pairs
+    )

@@ -1,8 +1,12 @@
-"""Collecting an experiment's figures while it runs."""
+"""Collecting an experiment's figures while it runs, and what it runs with and on."""
 
+import os
+import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,6 @@ from jaxtyping import Int, Real
 
 from cofill.errors import SettingError
 from cofill.metrics._json import plain
-from cofill.metrics._machine import machine, versions
 from cofill.metrics._record import (
     ResultRecord,
     checked_seeds,
@@ -18,6 +21,8 @@ from cofill.metrics._record import (
     checked_value,
     result_key,
 )
+
+_PACKAGES = ("cofill", "numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax")
 
 
 class Recorder:
@@ -27,10 +32,8 @@ class Recorder:
 
     Parameters
     ----------
-    name
-        What is run.
-    seeds
-        The repeats, different whole numbers.
+    name, seeds
+        What is run, and the repeats: different whole numbers.
     settings
         Everything needed to run it again: a mapping, data classes inside are fine.
     accelerator
@@ -63,9 +66,6 @@ class Recorder:
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self._clock = time.perf_counter()
 
-    def __repr__(self) -> str:
-        return f"Recorder({self.name!r}, seeds={len(self.seeds)}, figures={len(self._values)})"
-
     def add(
         self,
         method: str,
@@ -75,13 +75,7 @@ class Recorder:
         *,
         seed: int | np.integer | None = None,
     ) -> None:
-        """Add a figure: a value for every seed, in their order, or the value of one `seed`.
-
-        Raises
-        ------
-        SettingError
-            When a name, the number of values or the seed is wrong, or the figure has a value.
-        """
+        """Add a figure: a value for every seed, in their order, or the value of one `seed`."""
         key = result_key(method, metric, where)
         several = isinstance(value, Sequence | np.ndarray)
         if several == (seed is not None):
@@ -120,3 +114,43 @@ class Recorder:
             values={k: [v.get(s) for s in self.seeds] for k, v in self._values.items()},
             extra=self._extra,
         )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed libraries that results depend on."""
+    known = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            known[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return known
+
+
+def machine(accelerator: str | None = None) -> dict[str, str | int | float | None]:
+    """Return the processor, its usable cores, the memory and the system.
+
+    No host or user name: a record is meant to be shown to others. The accelerator is named by the
+    caller, since asking for it would start the driver.
+    """
+    try:
+        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):  # not a Unix
+        memory = None
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only; counts what may be used
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "memory_gib": memory,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "accelerator": accelerator,
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine() or "unknown"

@@ -20,10 +20,8 @@ class ResultTable:
     rows
         One dict a row: ``method``, ``where`` and for each metric ``<metric>`` (the mean),
         ``<metric>_std``, ``<metric>_n`` and, where some are given, ``<metric>_published``.
-    header
-        Headings of the columns as shown.
-    cells
-        The same rows as shown.
+    header, cells
+        Headings of the columns, and the same rows, as shown.
     """
 
     rows: list[dict[str, Any]]
@@ -31,10 +29,6 @@ class ResultTable:
     cells: list[list[str]]
 
     def __str__(self) -> str:
-        return self.text()
-
-    def text(self) -> str:
-        """Return plain text with aligned columns."""
         head, *body = _padded([self.header, *self.cells])
         rule = ["-" * len(cell) for cell in head]
         return "\n".join("  ".join(line).rstrip() for line in (head, rule, *body))
@@ -43,22 +37,15 @@ class ResultTable:
         """Return a Markdown table, aligned in its source as well."""
         safe = [[cell.replace("|", "\\|") for cell in line] for line in (self.header, *self.cells)]
         head, *body = _padded(safe)
-        rule = [
-            "-" * len(cell) if i < 2 else "-" * (len(cell) - 1) + ":" for i, cell in enumerate(head)
-        ]
+        rule = ["-" * len(cell) for cell in head[:2]] + [f"{'':-<{len(c) - 1}}:" for c in head[2:]]
         return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
 
 
 def _padded(lines: list[list[str]]) -> list[list[str]]:
     """Return every column at one width, names to the left and numbers to the right."""
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        [
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        for line in lines
-    ]
+    sides = ["<", "<", *">" * (len(widths) - 2)]
+    return [[f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)] for line in lines]
 
 
 def table(
@@ -68,15 +55,9 @@ def table(
 ) -> ResultTable:
     """Return a record as a table: a row for each method and part, a column for each metric.
 
-    Parameters
-    ----------
-    record
-        The result.
-    metrics
-        Which metrics to show, in this order; by default all of them.
-    published
-        The paper's figures by ``"<method>/<metric>/<where>"``: a number, a pair of mean and std, or
-        text. A method that only the paper has gets a row too.
+    `metrics` are those to show, in this order; by default all. `published` are the paper's figures
+    by ``"<method>/<metric>/<where>"``: a number, a pair of mean and std, or text; a method that
+    only the paper has gets a row too.
 
     Examples
     --------
