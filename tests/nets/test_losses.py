@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss, mean_squared_error
 
 from cofill.errors import SettingError
-from cofill.nets import MLP, Block, CellLoss, SquaredError, apply_rows, expectations
+from cofill.nets import MLP, Block, CellLoss, SquaredError, apply_rows
+from cofill.nets._losses import expectations
 
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)

@@ -44,7 +44,7 @@ def test_one_row_moves_a_step_by_the_clipping_norm_at_most():
     settings = TrainSettings(epochs=1, batch_size=None, optimizer="sgd", learning_rate=1.0,
                              dp=DPSettings(2.0, 0.0))  # fmt: skip
     task = Task({"w": jnp.zeros(3)}, rows, key=KEY)
-    moved = -2 * flat(train([task], linear, settings).network(0))
+    moved = -2 * flat(train([task], linear, settings).networks[0])
     np.testing.assert_allclose(moved, [1 + 1.2, 1.6, 0], rtol=1e-5)
 
 
@@ -59,8 +59,6 @@ def test_noise_has_the_right_spread_and_is_divided_by_the_expected_batch():
     assert noise.std() == pytest.approx(2**0.5 * 1.5 / 5, rel=0.05)
     assert abs(noise.mean()) < 0.05
     assert trained.steps.tolist() == [2] * 4
-    assert trained.sampling_rate.tolist() == [0.5] * 4
-    assert trained.noise_multiplier == 3.0
 
 
 def test_poisson_samples_have_binomial_sizes_and_fair_rows():

@@ -62,7 +62,7 @@ TASKS = [Task(recipe(MLP, (3, 4, 3)), X, key=key) for key in split_keys(KEY, 6)]
 def test_full_batch_steps_are_optax_steps(settings, theirs):
     network = MLP((3, 4, 3), key=KEY)
     settings = TrainSettings(**{**vars(settings), "batch_size": None})
-    ours = train([Task(network, X, key=KEY)], LOSS, settings).network(0)
+    ours = train([Task(network, X, key=KEY)], LOSS, settings).networks[0]
     state = theirs.init(network)
     for _ in range(2):
         slope = jax.grad(lambda network: ((jax.vmap(network)(X) - X) ** 2).mean())(network)
@@ -76,8 +76,8 @@ def test_a_linear_network_finds_the_least_squares_solution():
     settings = TrainSettings(epochs=1500, batch_size=None, optimizer="sgd", learning_rate=0.2)
     trained = train([Task(recipe(MLP, (3, 2)), X, y, key=KEY)], LOSS, settings)
     best = np.linalg.lstsq(np.hstack([X, np.ones((24, 1))]), y, rcond=None)[0]
-    np.testing.assert_allclose(trained.network(0).weights[0], best[:3].T, atol=1e-4)
-    np.testing.assert_allclose(trained.network(0).biases[0], best[3], atol=1e-4)
+    np.testing.assert_allclose(trained.networks[0].weights[0], best[:3].T, atol=1e-4)
+    np.testing.assert_allclose(trained.networks[0].biases[0], best[3], atol=1e-4)
 
 
 def test_every_row_is_seen_once_an_epoch():
@@ -100,7 +100,7 @@ def test_chunks_change_nothing(memory_limit):
     whole = train(TASKS, LOSS, settings)
     for position in (5,):
         alone = train([TASKS[position]], LOSS, settings)
-        close(alone.network(0), whole.network(position))
+        close(alone.networks[0], whole.networks[position])
         np.testing.assert_allclose(alone.train_loss[0], whole.train_loss[position], rtol=1e-5)
 
 
@@ -118,7 +118,7 @@ def test_padded_rows_change_nothing(batch_size):
     together = train(tasks, LOSS, settings)
     for position in (2,):
         alone = train([tasks[position]], LOSS, settings)
-        close(alone.network(0), together.network(position))
+        close(alone.networks[0], together.networks[position])
         np.testing.assert_allclose(
             alone.validation_loss[0], together.validation_loss[position], rtol=1e-5
         )
@@ -127,8 +127,8 @@ def test_padded_rows_change_nothing(batch_size):
 def test_different_structures_train_in_one_call():
     tasks = [TASKS[0], Task(recipe(Autoencoder, (3, 2)), X, key=KEY), TASKS[1]]
     trained = train(tasks, LOSS, TrainSettings(epochs=3, batch_size=8, learning_rate=1e-2))
-    assert isinstance(trained.network(1), Autoencoder)
-    assert [trained.network(k).weights[0].shape for k in (0, 2)] == [(4, 3)] * 2
+    assert isinstance(trained.networks[1], Autoencoder)
+    assert [trained.networks[k].weights[0].shape for k in (0, 2)] == [(4, 3)] * 2
 
 
 def test_the_same_call_is_the_same_bit_for_bit_and_keys_matter():
@@ -138,7 +138,7 @@ def test_the_same_call_is_the_same_bit_for_bit_and_keys_matter():
         np.testing.assert_array_equal(flat(one), flat(other))
     assert len({float(loss) for loss in first.final_loss}) == len(TASKS)
     typed = [Task(TASKS[0].network, X, key=key) for key in jax.random.split(KEY, 6)]
-    close(train(typed, LOSS, settings).network(3), first.network(3))
+    close(train(typed, LOSS, settings).networks[3], first.networks[3])
 
 
 def test_early_stopping_keeps_the_best():
@@ -155,7 +155,7 @@ def test_early_stopping_keeps_the_best():
         assert np.nanargmin(history) == used - 6  # five worse epochs follow the best
         assert np.isnan(history[used:]).all()
     shorter = TrainSettings(**{**vars(settings), "epochs": used - 5, "patience": 0})
-    close(train([tasks[3]], LOSS, shorter).network(0), trained.network(3))
+    close(train([tasks[3]], LOSS, shorter).networks[0], trained.networks[3])
 
 
 def test_validation_rows_are_not_trained_on():
@@ -197,8 +197,8 @@ def test_a_diverged_network_restarts_with_smaller_steps():
     assert trained.steps[0] == 40 < trained.steps[1]
     assert np.isfinite(trained.train_loss).all()
     # 1 − 2 · 0.01 · 50 = 0: the third attempt lands on the minimum at once.
-    assert float(trained.network(1)["w"]) == pytest.approx(0.0, abs=1e-6)
-    close(train([flat_one], loss, settings).network(0), trained.network(0))
+    assert float(trained.networks[1]["w"]) == pytest.approx(0.0, abs=1e-6)
+    close(train([flat_one], loss, settings).networks[0], trained.networks[0])
 
 
 def test_a_network_that_keeps_diverging_is_an_error_that_names_it():
@@ -234,7 +234,7 @@ def test_inputs_may_be_a_pytree():
     settings = TrainSettings(epochs=3, batch_size=7, learning_rate=1e-2)
     task = Task(recipe(MLP, (3, 3)), {"a": X, "b": X[:, 0]}, X, key=KEY)
     plain = Task(recipe(MLP, (3, 3)), X, key=KEY)
-    close(train([task], loss, settings).network(0), train([plain], LOSS, settings).network(0))
+    close(train([task], loss, settings).networks[0], train([plain], LOSS, settings).networks[0])
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def _narrow_site(site: CooperativeSite, needs: Float[np.ndarray, "width needs"])
     wanted = (codes - centre) @ _condense(needs) if needs.size else codes - centre
     # Each by itself: sites need different numbers of directions, so no two share a program.
     task, loss = opposed_task(site, wanted, directions.shape[1])
-    network = train([task], loss, encoder_training(site)).network(0)
+    network = train([task], loss, encoder_training(site)).networks[0]
     encoder = view_encoder(site, network, is_narrowed=True)
     return site.with_(encoder=encoder).count_trained(encoders=1)
 

@@ -1,6 +1,5 @@
 """Networks, losses and the training engine, batched over networks, sites and seeds."""
 
-from cofill.nets._adversary import OpposedEncoder
 from cofill.nets._engine import (
     Batch,
     State,
@@ -17,15 +16,9 @@ from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import FusionSettings, fit_fusions, refine_fusions
 from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
 from cofill.nets._linear import Moments, patterns_of, side_by_side
-from cofill.nets._losses import (
-    Block,
-    CellLoss,
-    SquaredError,
-    expectations,
-    loss_blocks,
-)
-from cofill.nets._networks import MLP, Autoencoder, apply_rows, forward, recipe
-from cofill.nets._private import OVERFLOW, sample_capacity
+from cofill.nets._losses import Block, CellLoss, SquaredError, loss_blocks
+from cofill.nets._networks import MLP, Autoencoder, OpposedEncoder, apply_rows, forward, recipe
+from cofill.nets._private import sample_capacity
 from cofill.nets._settings import (
     DPSettings,
     TrainSettings,
@@ -38,7 +31,6 @@ from cofill.nets._train import Trained, train
 
 __all__ = [
     "MLP",
-    "OVERFLOW",
     "Autoencoder",
     "Batch",
     "Block",
@@ -61,7 +53,6 @@ __all__ = [
     "advance",
     "apply_rows",
     "descend",
-    "expectations",
     "fit_fusions",
     "flatten_network",
     "form_of",

@@ -61,10 +61,8 @@ class Trainer:
     loss
         ``loss(weights, memory, rows, key)`` returns the batch's loss, and the pair of the new
         memory and of figures to report.
-    optimizer
-        Turns a gradient into a move of unit step size, such as `make_optimizer` returns.
-    draw
-        ``draw(number)`` returns the `Batch` of a step.
+    optimizer, draw
+        Such as `make_optimizer` returns; ``draw(number)`` returns the `Batch` of a step.
     active
         ``active(number, memory)`` tells whether weights and moments still change, given the memory
         after the step; None for always. The memory changes in any case.
@@ -153,16 +151,8 @@ def repeat_passes(
 ) -> PyTree:
     """Return a stack's state after passes ``first`` to ``last - 1``, or once none is unfinished.
 
-    Parameters
-    ----------
-    one_pass
-        ``one_pass(number, state)`` returns the state after a pass of every network.
-    state
-        Of the whole stack.
-    unfinished
-        Tells of each network whether it still learns.
-    first, last
-        Number of the first pass, and the number at which to stop.
+    ``one_pass(number, state)`` returns the state after a pass of every network;
+    ``unfinished(state)`` tells of each network whether it still learns.
     """
 
     def goes_on(carry: tuple[Array, PyTree]) -> Array:
@@ -191,12 +181,11 @@ def make_optimizer(
         ``"sgd"``, or ``"adam"`` (``"adamw"`` is Adam too: its decay is `decoupled_decay`).
     clip
         Largest norm of the gradient; None for no limit.
-    decay
-        Share of the weights added to the gradient.
+    decay, decoupled_decay
+        Share of the weights added to the gradient, or to the move; the latter may be an array that
+        differs between networks.
     momentum, first_moment
         Of sgd, and Adam's β₁.
-    decoupled_decay
-        Share of the weights added to the move; may be an array that differs between networks.
     """
     chain: list[optax.GradientTransformation] = []
     if clip is not None:
@@ -213,13 +202,7 @@ def make_optimizer(
 
 
 def shuffle_rows(key: Array, rows: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
-    """Return the first rows' numbers in random order, then the padding's.
-
-    Examples
-    --------
-    >>> sorted(shuffle_rows(jax.random.key(0), 2, 4)[:2].tolist())
-    [0, 1]
-    """
+    """Return the first rows' numbers in random order, then the padding's."""
     number = jnp.arange(size, dtype=jnp.uint32)
     if size > PACKED_ROWS:
         mixed = jnp.where(number < rows, jax.random.bits(key, (size,)) >> 1, jnp.uint32(1 << 31))

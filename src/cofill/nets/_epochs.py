@@ -119,17 +119,7 @@ def start_tasks(program: Program, data: TaskData) -> TaskState:
 
 @partial(jax.jit, static_argnames="program")
 def run_block(program: Program, data: TaskData, state: TaskState, epochs: Array) -> TaskState:
-    """Return the states of a stack of tasks after some epochs, or once all have stopped.
-
-    Parameters
-    ----------
-    program, data
-        What to do, and the stack's data with the task axis first.
-    state
-        What the last block, or `start_tasks`, returned.
-    epochs
-        Most epochs of this block.
-    """
+    """Return the states of a stack of tasks after some epochs, or once all have stopped."""
 
     def one_epoch(number: Array, state: TaskState) -> TaskState:
         return jax.vmap(partial(_epoch, program))(data, state)
@@ -196,7 +186,7 @@ def _epoch(program: Program, data: TaskData, state: TaskState) -> TaskState:
 def _pass(
     program: Program, data: TaskData, state: TaskState, key: Array
 ) -> tuple[State, Float[Array, ""]]:
-    """Return the network after one pass over the training rows, and its mean loss on the way."""
+    """Return the network after one pass over the training rows, and its mean loss meanwhile."""
     settings = program.settings
     private = settings.dp is not None
     order = None if private else shuffle_rows(key, data.rows, program.steps * program.batch)

@@ -54,30 +54,18 @@ def form_of(network: PyTree) -> Form:
     325
     """
     leaves, structure = jax.tree.flatten(network)
-    static = []
-    shapes = []
-    for leaf in leaves:
-        if hasattr(leaf, "shape") and jnp.issubdtype(leaf.dtype, jnp.floating):
-            static.append(_PARAMETER)
-            shapes.append(tuple(leaf.shape))
-        elif hasattr(leaf, "shape"):
+    arrays = [leaf for leaf in leaves if hasattr(leaf, "shape")]
+    for leaf in arrays:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise SettingError(
                 "network must hold its arrays as floating-point parameters and everything else as "
                 f"static fields, got an array of type {leaf.dtype}."
             )
-        else:
-            static.append(leaf)
-    return Form(structure, tuple(static), tuple(shapes))
+    static = tuple(_PARAMETER if hasattr(leaf, "shape") else leaf for leaf in leaves)
+    return Form(structure, static, tuple(tuple(leaf.shape) for leaf in arrays))
 
 
 def flatten_network(network: PyTree) -> Float[Array, " size"]:
-    """Return the parameters of a network as one vector.
-
-    Examples
-    --------
-    >>> from cofill.nets import MLP
-    >>> flatten_network(MLP((10, 15, 10), key=jax.random.key(0))).shape
-    (325,)
-    """
+    """Return the parameters of a network as one vector."""
     leaves = [leaf for leaf in jax.tree.leaves(network) if hasattr(leaf, "shape")]
     return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])

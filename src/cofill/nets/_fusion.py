@@ -17,12 +17,11 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
-from cofill.nets._linear import Moments, patterns_of, ridge_predict, spectrum
+from cofill.nets._linear import Groups, Moments, patterns_of, ridge_predict, spectrum
 from cofill.nets._losses import Block, expectations
 from cofill.nets._networks import forward
 
-PENALTIES = np.logspace(-5, 1, 13)
-"""Of the ridge regression, relative to the inputs' mean square."""
+PENALTIES = np.logspace(-5, 1, 13)  # of the ridge regression, relative to the inputs' mean square
 
 _MOST_PATTERNS = 64
 _DRAWS = 16  # patterns drawn for each row, among which each step draws
@@ -34,28 +33,22 @@ class FusionProblem:
 
     Parameters
     ----------
-    inputs
-        Scaled columns, zero where missing.
-    present
-        Which row has which group.
+    inputs, present
+        Scaled columns, zero where missing, and which row has which group.
     groups
         Columns ``(start, stop)`` of each group; together they are all columns.
-    targets
-        Encoded cells, NaN where not known.
-    blocks
-        Kinds of the target's columns.
+    targets, blocks
+        Encoded cells, NaN where not known, and the kinds of their columns.
     needed
         Patterns of present groups of the rows to predict later, one a row (repeats count); all
         groups when left out.
-    seed
-        Start of all randomness of this problem.
-    name
-        Shown in messages.
+    seed, name
+        Start of all randomness of this problem, and what messages call it.
     """
 
     inputs: Float[np.ndarray, "rows width"]
     present: Bool[np.ndarray, "rows groups"]
-    groups: tuple[tuple[int, int], ...]
+    groups: Groups
     targets: Float[np.ndarray, "rows outputs"]
     blocks: tuple[Block, ...]
     needed: Bool[np.ndarray, "needed groups"] | None = None
@@ -137,9 +130,7 @@ class Fusion:
     weight_decay: float | None
 
     def predict(
-        self,
-        inputs: Float[np.ndarray, "rows width"],
-        present: Bool[np.ndarray, "rows groups"],
+        self, inputs: Float[np.ndarray, "rows width"], present: Bool[np.ndarray, "rows groups"]
     ) -> Float[np.ndarray, "rows outputs"]:
         """Return expected cells: numbers, and probabilities of binary and categorical ones."""
         linear = ridge_predict(self.moments, inputs, present, PENALTIES, self.penalty)
@@ -170,9 +161,7 @@ def is_served(
     return served
 
 
-def flagged(
-    inputs: np.ndarray, present: np.ndarray, groups: tuple[tuple[int, int], ...]
-) -> np.ndarray:
+def flagged(inputs: np.ndarray, present: np.ndarray, groups: Groups) -> np.ndarray:
     """Return inputs with a column behind each group that says whether it is present, else zeros."""
     parts = []
     for g, (a, b) in enumerate(groups):

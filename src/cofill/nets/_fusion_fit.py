@@ -35,27 +35,19 @@ from cofill.nets._train import train
 
 
 class _Chosen(NamedTuple):
-    """Settings of a fusion of so many rows, none of them None."""
+    """Settings of a fusion, none of them None; those of few rows by default."""
 
-    hidden: tuple[int, ...]
-    weight_decays: tuple[float, ...]
-    members: int
-    fold_members: int
-    dropout: float
-    learning_rate: float
-    steps: int
+    hidden: tuple[int, ...] = (64,)
+    weight_decays: tuple[float, ...] = (0.03, 0.3)
+    members: int = 4
+    fold_members: int = 2
+    dropout: float = 0.1
+    learning_rate: float = 2e-3
+    steps: int = 2500
 
 
-_FEW = _Chosen(
-    hidden=(64,),
-    weight_decays=(0.03, 0.3),
-    members=4,
-    fold_members=2,
-    dropout=0.1,
-    learning_rate=2e-3,
-    steps=2500,
-)
-_SOME = _FEW._replace(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
+_FEW = _Chosen()
+_SOME = _Chosen(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
 _MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
 
 
@@ -69,20 +61,16 @@ class FusionSettings:
 
     Parameters
     ----------
-    hidden
-        Widths of the hidden layers; empty for ridge regression alone.
-    weight_decays
-        Candidates among which cross-validation chooses.
+    hidden, dropout
+        Widths of the hidden layers, empty for ridge regression alone, and the share of hidden units
+        dropped in training.
+    weight_decays, folds
+        Candidates among which cross-validation chooses, and its number of parts.
     members, fold_members
         Networks in the ensemble, and in the ensembles of the cross-validation.
-    folds
-        Parts of the cross-validation.
-    dropout
-        Share of hidden units dropped in training.
-    learning_rate
-        Largest step; it falls to zero by a cosine.
-    steps
-        Steps of the optimiser (but at least five passes over the rows).
+    learning_rate, steps
+        Largest step, which falls to zero by a cosine, and steps of the optimiser (but at least five
+        passes over the rows).
 
     Examples
     --------
@@ -123,9 +111,8 @@ class FusionSettings:
         # Rounded, so that problems of nearly one size share a compiled program.
         rows = 2 ** int(np.ceil(np.log2(max(rows, 16))))
         batch = int(np.clip(rows // 16, 16, max(128, min(rows // 256, 512))))
-        epochs = max(5, chosen.steps * batch // rows)
         return TrainSettings(
-            epochs=epochs,
+            epochs=max(5, chosen.steps * batch // rows),
             batch_size=batch,
             learning_rate=chosen.learning_rate,
             optimizer="adamw",
@@ -143,7 +130,7 @@ def fit_fusions(
     """Return one fusion per problem; networks of equal shape train as one program."""
     folds = [_folds(p, settings) for p in problems]
     linear = [_fit_linear(p, f) for p, f in zip(problems, folds, strict=True)]
-    report_progress = progress or _silent
+    report_progress = progress or (lambda _: None)
     if settings.hidden == ():
         report_progress(1.0)
         return [
@@ -156,7 +143,7 @@ def fit_fusions(
         for problem, by_decay in zip(problems, tried, strict=True)
     ]
     ensembles = [
-        _tasks(p, settings, _all(p), decay, settings.chosen(len(p.inputs)).members, 0)
+        _tasks(p, settings, slice(None), decay, settings.chosen(len(p.inputs)).members, 0)
         for p, decay in zip(problems, decays, strict=True)
     ]
     networks = _train(
@@ -169,9 +156,8 @@ def fit_fusions(
         share = _blend(p, network_oof, linear_oof)
         used = np.where(is_served(p.thinned, p.served)[:, None], share, 0.0)
         oof = used * network_oof + (1 - used) * linear_oof
-        fusions.append(
-            Fusion(moments, penalty, networks[k], share, p.blocks, p.served, oof, decays[k])
-        )
+        parts = p.blocks, p.served, oof, decays[k]
+        fusions.append(Fusion(moments, penalty, networks[k], share, *parts))
     return fusions
 
 
@@ -195,11 +181,11 @@ def refine_fusions(
     owners, ensembles = [], []
     for f, p in zip(fusions, problems, strict=True):
         if f.networks:
-            tasks = _tasks(p, settings, _all(p), f.weight_decay or 0.0, len(f.networks), 1)
+            tasks = _tasks(p, settings, slice(None), f.weight_decay or 0.0, len(f.networks), 1)
             started = zip(tasks, f.networks, strict=True)
             owners.append(p)
             ensembles.append([replace(task, network=network) for task, network in started])
-    trained = iter(_train(owners, ensembles, gentle, _silent))
+    trained = iter(_train(owners, ensembles, gentle, lambda _: None))
     return [
         replace(
             f,
@@ -209,10 +195,6 @@ def refine_fusions(
         )
         for f, p in zip(fusions, problems, strict=True)
     ]
-
-
-def _silent(_: float) -> None:
-    """Report nothing."""
 
 
 def _folds(problem: FusionProblem, settings: FusionSettings) -> np.ndarray:
@@ -229,9 +211,8 @@ def _fit_linear(
     oof = np.empty((len(PENALTIES), *targets.shape))
     for fold in np.unique(folds):
         out = folds == fold
-        inside = Moments.of(
-            problem.inputs[~out], problem.present[~out], targets[~out], problem.groups
-        )
+        inputs, present = problem.inputs[~out], problem.present[~out]
+        inside = Moments.of(inputs, present, targets[~out], problem.groups)
         oof[:, out] = ridge_predict(inside, problem.inputs[out], problem.thinned[out], PENALTIES)
     wrong = np.nan_to_num((oof - targets) ** 2).sum(axis=1)
     penalty = wrong.argmin(axis=0)
@@ -258,9 +239,8 @@ def _cross_validate(
         _tasks(problems[k], settings, folds[k] != fold, decay, chosen[k].fold_members, fold + 1)
         for k, decay, fold in cuts
     ]
-    trained = _train(
-        [problems[k] for k, _, _ in cuts], ensembles, settings.training, report_progress
-    )
+    cut_problems = [problems[k] for k, _, _ in cuts]
+    trained = _train(cut_problems, ensembles, settings.training, report_progress)
     predicted = [
         {decay: np.empty(problem.targets.shape) for decay in usual.weight_decays}
         for problem, usual in zip(problems, chosen, strict=True)
@@ -272,14 +252,10 @@ def _cross_validate(
     return predicted
 
 
-def _all(problem: FusionProblem) -> np.ndarray:
-    return np.ones(len(problem.inputs), bool)
-
-
 def _tasks(
     problem: FusionProblem,
     settings: FusionSettings,
-    rows: np.ndarray,
+    rows: np.ndarray | slice,
     decay: float,
     members: int,
     part: int,
@@ -292,10 +268,8 @@ def _tasks(
     widths = (columns.shape[1], *chosen.hidden, targets.shape[1])
     network = recipe(MLP, widths, residual=True, dropout=chosen.dropout)
     keys = split_keys(jax.random.fold_in(jax.random.key(problem.seed), part), members)
-    return [
-        Task(network, inputs, targets, key=key, weight_decay=decay, name=problem.name)
-        for key in keys
-    ]
+    task = Task(network, inputs, targets, key=keys[0], weight_decay=decay, name=problem.name)
+    return [replace(task, key=key) for key in keys]
 
 
 def _train(

@@ -34,14 +34,9 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True)
 class Layout:
-    """How a flat row is laid on a grid: its shape, cut into square patches.
+    """How a flat row is laid on a grid: an image of a shape, cut into square patches.
 
-    Parameters
-    ----------
-    height, width, channels
-        Of the image that the row holds.
-    patch
-        Side of a patch in pixels; divides height and width.
+    ``patch`` is the side of a patch in pixels; it divides height and width.
 
     Examples
     --------
@@ -120,14 +115,10 @@ class GridNet:
     ----------
     grid
         Rows and columns; ``(1, 1)`` for tables.
-    depth_in, depth_out
-        Channels of a cell before and after.
-    width
-        Channels of a cell in between.
-    blocks
-        Residual blocks.
-    skip
-        Whether the last layer sees the input beside the features.
+    depth_in, depth_out, width
+        Channels of a cell before, after and in between.
+    blocks, skip
+        Residual blocks, and whether the last layer sees the input beside the features.
 
     Examples
     --------
@@ -156,8 +147,7 @@ class GridNet:
 
     def init(self, key: Array) -> Params:
         """Return arrays: the last layer and the end of each block begin near zero."""
-        keys = jax.random.split(key, 2 * self.blocks + 2)
-        taps = self._taps
+        keys, taps = jax.random.split(key, 2 * self.blocks + 2), self._taps
         params: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
         for k in range(self.blocks):
             params[f"block{k}"] = _block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
@@ -165,9 +155,7 @@ class GridNet:
         params["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
         return params
 
-    def __call__(
-        self, params: Params, grids: Float[Array, "n rows columns depth_in"]
-    ) -> Float[Array, "n rows columns depth_out"]:
+    def __call__(self, params: Params, grids: Float[Array, "n i j c"]) -> Float[Array, "n i j d"]:
         """Return the output for a batch of grids."""
         hidden = _linear(params["stem"], self._near(grids))
         for k in range(self.blocks):
@@ -189,20 +177,11 @@ class DetailNet:
     ----------
     height, width_px
         Of the images.
-    channels_in, channels_out
-        Of a pixel before and after.
-    fine
-        Channels of a pixel in between.
-    patch
-        Side of a patch of the coarse grid in pixels.
-    width, blocks
-        Channels of a cell of the grid, and residual blocks of the grid.
-
-    Examples
-    --------
-    >>> net = DetailNet(8, 8, 4, 2, fine=4, patch=2, width=8, blocks=1)
-    >>> net(net.init(jax.random.key(0)), jnp.ones((5, 8, 8, 4))).shape
-    (5, 8, 8, 2)
+    channels_in, channels_out, fine
+        Of a pixel before, after and in between.
+    patch, width, blocks
+        Side of a patch of the coarse grid in pixels, channels of a cell of that grid, and its
+        residual blocks.
     """
 
     height: int
@@ -239,9 +218,7 @@ class DetailNet:
             params[f"block{k}"] = _block(next(keys), next(keys), 9, self.width)
         return params
 
-    def __call__(
-        self, params: Params, grids: Float[Array, "n height width channels_in"]
-    ) -> Float[Array, "n height width channels_out"]:
+    def __call__(self, params: Params, grids: Float[Array, "n i j c"]) -> Float[Array, "n i j d"]:
         """Return the output for a batch of images."""
         layout = self._layout
         fine = jax.nn.relu(_convolved(params["first"], grids))
@@ -263,9 +240,7 @@ def _convolved(layer: Params, grids: Float[Array, "n rows columns d"]) -> Array:
     return (total + layer["b"]).reshape(*rest, -1)
 
 
-def gather_neighbours(
-    grids: Float[Array, "n rows columns d"],
-) -> Float[Array, "n rows columns nine_d"]:
+def gather_neighbours(grids: Float[Array, "n i j d"]) -> Float[Array, "n i j nine_d"]:
     """Return the channels of each cell and of its eight neighbours, zero beyond the edge.
 
     Examples
@@ -284,10 +259,8 @@ def _shifts(grids: Array) -> list[Array]:
 
 
 def _block(near: Array, same: Array, taps: int, width: int) -> Params:
-    return {
-        "near": _matrix(near, taps * width, width, 1.0),
-        "same": _matrix(same, width, width, 0.3),
-    }
+    first = _matrix(near, taps * width, width, 1.0)
+    return {"near": first, "same": _matrix(same, width, width, 0.3)}
 
 
 def _residual(block: Params, hidden: Array, near: Callable[[Array], Array]) -> Array:
@@ -297,10 +270,7 @@ def _residual(block: Params, hidden: Array, near: Callable[[Array], Array]) -> A
 
 def _matrix(key: Array, fan_in: int, fan_out: int, gain: float) -> Params:
     spread = gain * math.sqrt(2.0 / fan_in)
-    return {
-        "w": spread * jax.random.normal(key, (fan_in, fan_out)),
-        "b": jnp.zeros((fan_out,)),
-    }
+    return {"w": spread * jax.random.normal(key, (fan_in, fan_out)), "b": jnp.zeros((fan_out,))}
 
 
 def _linear(layer: Params, grids: Array) -> Array:

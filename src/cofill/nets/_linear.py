@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.codec import storable
+
+Groups = tuple[tuple[int, int], ...]
 
 
 @storable
@@ -24,23 +26,16 @@ from cofill.codec import storable
 class Moments:
     """Means and covariances of grouped inputs and targets, over the rows that know both.
 
-    Parameters
-    ----------
-    covariance
-        Of inputs with inputs, projected to be positive semi-definite.
-    cross
-        Of inputs with targets.
-    input_mean, target_mean
-        Over the rows that have the group, or know the target.
-    groups
-        Columns ``(start, stop)`` of each group.
+    ``covariance`` is of inputs with inputs, projected to be positive semi-definite, ``cross`` of
+    inputs with targets. Means are over the rows that have the group, or know the target. ``groups``
+    are the columns ``(start, stop)`` of each.
     """
 
     covariance: Float[np.ndarray, "width width"]
     cross: Float[np.ndarray, "width outputs"]
     input_mean: Float[np.ndarray, " width"]
     target_mean: Float[np.ndarray, " outputs"]
-    groups: tuple[tuple[int, int], ...]
+    groups: Groups
 
     @classmethod
     def of(
@@ -48,7 +43,7 @@ class Moments:
         inputs: Float[np.ndarray, "rows width"],
         present: Bool[np.ndarray, "rows groups"],
         targets: Float[np.ndarray, "rows outputs"],
-        groups: tuple[tuple[int, int], ...],
+        groups: Groups,
     ) -> Moments:
         """Return the estimate from rows; missing inputs are zero, unknown targets NaN."""
         x = inputs.astype(np.float64)
@@ -56,31 +51,24 @@ class Moments:
         y = np.where(known, targets, 0.0).astype(np.float64)
         widths = [b - a for a, b in groups]
         known_inputs = np.repeat(present, widths, axis=1)
-        n_in = np.maximum(known_inputs.sum(axis=0), 1)
-        n_out = np.maximum(known.sum(axis=0), 1)
-        input_mean = (x * known_inputs).sum(axis=0) / n_in
-        target_mean = y.sum(axis=0) / n_out
+        input_mean = (x * known_inputs).sum(axis=0) / np.maximum(known_inputs.sum(axis=0), 1)
+        target_mean = y.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         x = np.where(known_inputs, x - input_mean, 0.0)
         y = np.where(known, y - target_mean, 0.0)
         pairs = present.astype(np.float64)
         both = np.repeat(np.repeat(pairs.T @ pairs, widths, axis=0), widths, axis=1)
         covariance = (x.T @ x) / np.maximum(both, 1)
-        alone = both < 2
-        together = np.repeat(pairs.T @ known.astype(np.float64), widths, axis=0)
+        alone, known_targets = both < 2, known.astype(np.float64)
+        together = np.repeat(pairs.T @ known_targets, widths, axis=0)
         cross = (x.T @ y) / np.maximum(together, 1)
         if alone.any():
             # Groups that no row has together meet only through what both say of the targets.
-            spread = np.maximum(known.astype(np.float64).T @ known.astype(np.float64), 1)
+            spread = np.maximum(known_targets.T @ known_targets, 1)
             through = cross @ np.linalg.pinv((y.T @ y) / spread, hermitian=True) @ cross.T
             covariance = np.where(alone, through, covariance)
-        # Where every row has every group it is a covariance already.
-        return cls(
-            covariance if present.all() else _nearest_semidefinite(covariance),
-            cross,
-            input_mean,
-            target_mean,
-            groups,
-        )
+        if not present.all():  # else it is a covariance already
+            covariance = _nearest_semidefinite(covariance)
+        return cls(covariance, cross, input_mean, target_mean, groups)
 
 
 def ridge_predict(
@@ -106,13 +94,10 @@ def ridge_predict(
         values, vectors, unit = spectrum(moments.covariance[np.ix_(columns, columns)])
         turned = vectors.T @ moments.cross[columns]
         x = (inputs[np.ix_(rows, columns)] - moments.input_mean[columns]) @ vectors
-        if chosen is not None:
-            shrunk = turned / (values[:, None] + unit * penalties[chosen][None, :])
-            predicted[0, rows] += x @ shrunk
-        else:
-            for k, penalty in enumerate(penalties):
-                predicted[k, rows] += x @ (turned / (values + unit * penalty)[:, None])
-    return predicted[0] if chosen is not None else predicted
+        tried = penalties if chosen is None else [penalties[chosen]]
+        for k, penalty in enumerate(tried):
+            predicted[k, rows] += x @ (turned / (values[:, None] + unit * penalty))
+    return predicted if chosen is None else predicted[0]
 
 
 def patterns_of(
@@ -136,7 +121,7 @@ def patterns_of(
         yield present[at], rows
 
 
-def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def side_by_side(widths: Iterable[int]) -> Groups:
     """Return the columns ``(start, stop)`` of parts side by side.
 
     Examples
@@ -144,8 +129,7 @@ def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
     >>> side_by_side([2, 3])
     ((0, 2), (2, 5))
     """
-    stops = list(accumulate(widths))
-    return tuple(zip([0, *stops[:-1]], stops, strict=True)) if stops else ()
+    return tuple(pairwise(accumulate(widths, initial=0)))
 
 
 def spectrum(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:

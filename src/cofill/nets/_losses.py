@@ -22,6 +22,9 @@ from cofill.nets._networks import PRNGKey, apply_rows
 from cofill.views import EncodedBlock, Kind
 
 BlockKind = Literal["squared", "bernoulli", "categorical"]
+Loss = Callable[..., Any]
+Table = Float[Array, "rows columns"]
+TotalAndCount = tuple[Float[Array, " rows"], Float[Array, " rows"]]
 
 
 @storable
@@ -38,11 +41,6 @@ class Block:
         First column and the column after the last.
     weight
         How much a cell of this block counts against a cell of another.
-
-    Examples
-    --------
-    >>> Block("categorical", 0, 3).cells
-    1
     """
 
     kind: BlockKind
@@ -61,14 +59,7 @@ class Block:
         if not self.weight >= 0:
             raise SettingError(f"weight must be 0 or more, got {self.weight}.")
 
-    @property
-    def cells(self) -> int:
-        """Number of cells a row has in this block."""
-        return 1 if self.kind == "categorical" else self.stop - self.start
-
-    def score(
-        self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
-    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    def score(self, outputs: Table, targets: Table) -> TotalAndCount:
         """Return each row's summed loss over its observed cells, and how many those are."""
         output, target = outputs[:, self.start : self.stop], targets[:, self.start : self.stop]
         observed = ~jnp.isnan(target)
@@ -91,15 +82,8 @@ class Block:
 class CellLoss:
     """The mean loss of the observed cells of a table whose columns are of several kinds.
 
-    Parameters
-    ----------
-    blocks
-        The kinds of the columns. Columns in no block are ignored.
-
-    Notes
-    -----
-    A NaN in the targets is a missing cell: it has no loss and no gradient. A categorical block is
-    one cell, missing when any of its columns is.
+    Columns in no block are ignored. A NaN in the targets is a missing cell: it has no loss and no
+    gradient. A categorical block is one cell, missing when any of its columns is.
 
     Examples
     --------
@@ -119,13 +103,11 @@ class CellLoss:
 
     def __call__(
         self, network: Any, inputs: PyTree, targets: Array, key: PRNGKey | None
-    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    ) -> TotalAndCount:
         """Return each row's summed loss over its observed cells, and how many those are."""
         return self.score(apply_rows(network, inputs, key=key), targets)
 
-    def score(
-        self, outputs: Float[Array, "rows columns"], targets: Float[Array, "rows columns"]
-    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    def score(self, outputs: Table, targets: Table) -> TotalAndCount:
         """Return the same for outputs already computed."""
         totals, counts = zip(*(block.score(outputs, targets) for block in self.blocks), strict=True)
         return jnp.stack(totals).sum(axis=0), jnp.stack(counts).sum(axis=0)
@@ -133,20 +115,11 @@ class CellLoss:
 
 @dataclass(frozen=True)
 class SquaredError:
-    """The mean squared error of the observed cells, whatever the number of columns.
-
-    Examples
-    --------
-    >>> from cofill.nets import MLP
-    >>> network = MLP((3, 3), key=jax.random.key(0))
-    >>> total, count = SquaredError()(network, jnp.ones((5, 3)), jnp.ones((5, 3)), None)
-    >>> count.tolist()
-    [3.0, 3.0, 3.0, 3.0, 3.0]
-    """
+    """The mean squared error of the observed cells, whatever the number of columns."""
 
     def __call__(
         self, network: Any, inputs: PyTree, targets: Array, key: PRNGKey | None
-    ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    ) -> TotalAndCount:
         """Return each row's summed squared error over its observed cells, and their number."""
         outputs = apply_rows(network, inputs, key=key)
         return Block("squared", 0, outputs.shape[1]).score(outputs, targets)
@@ -158,7 +131,7 @@ class Grouped(NamedTuple):
     Patterns are data, not part of the program, so that problems with other patterns share it.
     """
 
-    columns: Float[Array, "rows columns"] | Float[np.ndarray, "rows columns"]
+    columns: Table | Float[np.ndarray, "rows columns"]
     patterns: Bool[Array, "rows draws groups"] | Bool[np.ndarray, "rows draws groups"]
 
 
@@ -168,13 +141,7 @@ class GroupDropout:
 
     A group is a view's (or a code's) columns together with the column that says whether it is
     present; a group that is not shown is all zeros. Validation rows (no key) show all groups.
-
-    Parameters
-    ----------
-    loss
-        The loss to take, as for `train`.
-    groups
-        Columns ``(start, stop)`` of each group; together they are all columns.
+    ``groups`` are the columns ``(start, stop)`` of each; together they are all columns.
 
     Examples
     --------
@@ -195,7 +162,7 @@ class GroupDropout:
         draw_key, key = jax.random.split(key)
         return self.loss(network, self.thin(draw_key, inputs), targets, key)
 
-    def thin(self, key: PRNGKey, rows: Grouped) -> Float[Array, "rows columns"]:
+    def thin(self, key: PRNGKey, rows: Grouped) -> Table:
         """Return the columns with the groups outside each row's drawn pattern set to zero."""
         count, draws, _ = rows.patterns.shape
         # One key a row: a row's draw does not depend on how many rows are padded behind it.
@@ -206,8 +173,6 @@ class GroupDropout:
         return jnp.where(shown[:, jnp.array(group_of)], rows.columns, 0.0)
 
 
-Loss = Callable[..., Any]
-
 _KIND_OF_LOSS: dict[Kind, BlockKind] = {
     Kind.NUMERIC: "squared",
     Kind.BINARY: "bernoulli",
@@ -216,17 +181,11 @@ _KIND_OF_LOSS: dict[Kind, BlockKind] = {
 
 
 def expectations(
-    outputs: Float[np.ndarray, "rows columns"] | Float[Array, "rows columns"],
-    blocks: Sequence[Block],
+    outputs: Float[np.ndarray, "rows columns"] | Table, blocks: Sequence[Block]
 ) -> Float[np.ndarray, "rows columns"]:
     """Return expected cells from raw outputs: logits as probabilities, numbers unchanged.
 
     Done on the host: a compiled version would compile anew for every number of rows.
-
-    Examples
-    --------
-    >>> expectations(np.zeros((1, 3)), [Block("squared", 0, 1), Block("categorical", 1, 3)])
-    array([[0. , 0.5, 0.5]])
     """
     cells = np.array(outputs)
     for block in blocks:

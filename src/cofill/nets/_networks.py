@@ -1,4 +1,4 @@
-"""Networks: a multilayer perceptron and an autoencoder made of two, as equinox modules.
+"""Networks as equinox modules: a multilayer perceptron, and encoders with decoders made of it.
 
 A network is applied to one example, ``network(x, key=key)``; `apply_rows` applies it to a
 table of examples. The two agree, dropout included: row *i* of a table uses the *i*-th split key.
@@ -12,6 +12,7 @@ input) contracts the last axis of its left operand, the form that XLA's fast CPU
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,6 +27,8 @@ from cofill.codec import storable
 from cofill.errors import SettingError
 
 PRNGKey = Key[Array, ""] | UInt32[Array, "2"]
+Inputs = Float[Array, "inputs rows"]
+Outputs = Float[Array, "outputs rows"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
@@ -49,43 +52,24 @@ _FORWARD_ROWS = 65_536  # at a time: bounds the memory of the hidden layers
 
 
 @jax.custom_vjp
-def product(
-    weights: Float[Array, "outputs inputs"], columns: Float[Array, "inputs rows"]
-) -> Float[Array, "outputs rows"]:
-    """Return a weight matrix times a batch of examples held as columns.
-
-    Examples
-    --------
-    >>> product(jnp.ones((2, 3)), jnp.ones((3, 4))).shape
-    (2, 4)
-    """
+def product(weights: Float[Array, "outputs inputs"], columns: Inputs) -> Outputs:
+    """Return a weight matrix times a batch of examples held as columns."""
     return weights @ columns
-
-
-def _product_forward(weights: Array, columns: Array) -> tuple[Array, tuple[Array, Array]]:
-    return product(weights, columns), (weights, columns)
 
 
 def _product_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
     weights, columns = saved
-    weight_slope = jnp.einsum("ob,ib->oi", slope, columns)
     # Without the barrier XLA folds the transpose into the product and leaves its fast kernels.
     column_slope = lax.optimization_barrier(weights.T) @ slope
-    return weight_slope, column_slope
+    return jnp.einsum("ob,ib->oi", slope, columns), column_slope
 
 
-product.defvjp(_product_forward, _product_backward)
+product.defvjp(lambda weights, x: (product(weights, x), (weights, x)), _product_backward)
 
 
 @jax.custom_vjp
 def flip(table: Float[Array, "first second"]) -> Float[Array, "second first"]:
-    """Return a table transposed in memory, so that later products and gradients run along rows.
-
-    Examples
-    --------
-    >>> flip(jnp.ones((2, 3))).shape
-    (3, 2)
-    """
+    """Return a table transposed in memory, so that later products and gradients run along rows."""
     return lax.optimization_barrier(table.T)
 
 
@@ -95,9 +79,7 @@ flip.defvjp(lambda table: (flip(table), None), lambda _, slope: (flip(slope),))
 class AbstractNetwork(eqx.Module):
     """A network that can be applied to a batch of examples held as columns."""
 
-    def columns(
-        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
-    ) -> Float[Array, "outputs rows"]:
+    def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
         """Apply the network to every column of x, with one key a column where keys are given."""
         raise NotImplementedError
 
@@ -167,9 +149,7 @@ class MLP(AbstractNetwork):
         self.output = output
         self.dropout = float(dropout)
 
-    def columns(
-        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
-    ) -> Float[Array, "outputs rows"]:
+    def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
         hidden = x
         last = len(self.weights) - 1
         for layer, (weights, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -188,15 +168,9 @@ class MLP(AbstractNetwork):
 class Autoencoder(AbstractNetwork):
     """An encoder and a decoder; the code layer has the hidden activation ("NF 15 NF").
 
-    Parameters
-    ----------
-    widths
-        Units of the encoder, inputs first and code last: ``(10, 15)`` is the paper's one layer.
-        The decoder mirrors it.
-    key
-        Random key of the initial weights.
-    activation, output, dropout
-        As for `MLP`; the code takes ``activation``, the reconstruction takes ``output``.
+    ``widths`` are the units of the encoder, inputs first and code last: ``(10, 15)`` is the paper's
+    one layer. The decoder mirrors it. The rest is as for `MLP`: the code takes ``activation``, the
+    reconstruction takes ``output``.
 
     Examples
     --------
@@ -218,20 +192,79 @@ class Autoencoder(AbstractNetwork):
         dropout: float = 0.0,
     ) -> None:
         into, back = jax.random.split(key)
-        self.encoder = MLP(
-            widths, key=into, activation=activation, output=activation, dropout=dropout
-        )
-        self.decoder = MLP(
-            tuple(reversed(widths)), key=back, activation=activation, output=output, dropout=dropout
-        )
+        alike: Any = {"activation": activation, "dropout": dropout}
+        self.encoder = MLP(widths, key=into, output=activation, **alike)
+        self.decoder = MLP(tuple(reversed(widths)), key=back, output=output, **alike)
 
-    def columns(
-        self, x: Float[Array, "inputs rows"], *, keys: Array | None = None
-    ) -> Float[Array, "outputs rows"]:
+    def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
         if keys is None or self.encoder.dropout == 0:
             return self.decoder.columns(self.encoder.columns(x))
         both = jax.vmap(jax.random.split)(keys)
         return self.decoder.columns(self.encoder.columns(x, keys=both[:, 0]), keys=both[:, 1])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def reverse_gradient(values: Array, strength: float) -> Array:
+    """Return values as they are; their gradient comes back times −strength.
+
+    Examples
+    --------
+    >>> float(jax.grad(lambda x: reverse_gradient(x, 2.0) ** 2)(jnp.array(3.0)))
+    -12.0
+    """
+    return values
+
+
+reverse_gradient.defvjp(
+    lambda values, _: (values, None), lambda strength, _, slope: (-strength * slope,)
+)
+
+
+class OpposedEncoder(AbstractNetwork):
+    """An encoder, its helper and its opponent; outputs are the helper's, then the opponent's.
+
+    The *helper* predicts from the code what it is meant to carry, the *opponent* tries to predict
+    what it should not carry. The opponent's gradient is reversed before it reaches the encoder
+    (Ganin & Lempitsky 2015), so that minimising one loss trains all three: helper and opponent as
+    well as they can, the encoder for the helper, against the opponent.
+
+    Parameters
+    ----------
+    widths, outputs
+        Units of the encoder, inputs first and code last, and how many columns the helper and the
+        opponent predict.
+    strength
+        What a unit of the opponent's success costs against a unit of the helper's loss.
+    key, hidden
+        Random key of the initial weights, and units of the opponent's hidden layer; the helper is
+        linear.
+    """
+
+    encoder: MLP
+    helper: MLP
+    opponent: MLP
+    strength: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        outputs: tuple[int, int],
+        *,
+        strength: float | int,
+        key: PRNGKey,
+        hidden: int = 64,
+    ) -> None:
+        encoder_key, helper_key, opponent_key = jax.random.split(key, 3)
+        code = widths[-1]
+        self.encoder = MLP(widths, key=encoder_key, activation="tanh", output="tanh")
+        self.helper = MLP((code, outputs[0]), key=helper_key)
+        self.opponent = MLP((code, hidden, outputs[1]), key=opponent_key, residual=True)
+        self.strength = float(strength)
+
+    def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
+        code = self.encoder.columns(x)
+        against = self.opponent.columns(reverse_gradient(code, self.strength))
+        return jnp.concatenate([self.helper.columns(code), against])
 
 
 @dataclass(frozen=True)
@@ -261,23 +294,11 @@ def recipe(maker: Callable[..., PyTree], *arguments: Any, **options: Any) -> Rec
     return Recipe(maker, arguments, tuple(sorted(options.items())))
 
 
-def apply_rows(
-    network: Callable[..., Any],
-    rows: PyTree,
-    *,
-    key: PRNGKey | None = None,
-) -> PyTree:
+def apply_rows(network: Callable[..., Any], rows: PyTree, *, key: PRNGKey | None = None) -> PyTree:
     """Apply a network to every row of a table (or of a pytree of tables).
 
-    Parameters
-    ----------
-    network
-        Any callable on one example, ``network(row)``, or ``network(row, key=key)`` when a key is
-        given. A cofill network on a matrix takes the fast path with examples as columns.
-    rows
-        Array of shape (rows, ...) or a pytree of them.
-    key
-        Random key, for dropout and the like.
+    The network is any callable on one example, ``network(row)``, or ``network(row, key=key)`` when
+    a key is given. A cofill network on a matrix takes the fast path with examples as columns.
 
     Examples
     --------
@@ -300,12 +321,6 @@ def forward(
 
     A compiled program serves one number of rows; links and fusions meet another number with every
     pair of sites, and would compile longer than they compute.
-
-    Examples
-    --------
-    >>> network = MLP((3, 2), key=jax.random.key(0))
-    >>> forward(network, np.ones((5, 3))).shape
-    (5, 2)
     """
     weights = [np.asarray(w).T for w in network.weights]
     biases = [np.asarray(b) for b in network.biases]

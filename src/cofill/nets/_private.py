@@ -10,8 +10,7 @@ from scipy.stats import binom
 
 from cofill.nets._settings import DPSettings
 
-OVERFLOW = 1e-12
-"""Largest probability that a Poisson sample does not fit into its array."""
+_OVERFLOW = 1e-12  # largest probability that a Poisson sample does not fit into its array
 
 
 def sample_capacity(rows: int, rate: float) -> int:
@@ -25,7 +24,7 @@ def sample_capacity(rows: int, rate: float) -> int:
     >>> sample_capacity(1000, 0.032), sample_capacity(1000, 1.0)
     (78, 1000)
     """
-    return int(min(rows, math.ceil(binom.isf(OVERFLOW, rows, rate)))) if rate < 1 else rows
+    return int(min(rows, math.ceil(binom.isf(_OVERFLOW, rows, rate)))) if rate < 1 else rows
 
 
 def poisson_rows(
@@ -35,12 +34,6 @@ def poisson_rows(
 
     The sample is the drawn rows' numbers in `slots` slots, and which of the slots hold one. The
     table has `size` rows.
-
-    Examples
-    --------
-    >>> index, drawn = poisson_rows(jax.random.key(0), jnp.array(4), jnp.array(1.0), 6, 6)
-    >>> int(drawn.sum())
-    4
     """
     drawn = (jax.random.uniform(key, (size,)) < rate) & (jnp.arange(size) < rows)
     (index,) = jnp.nonzero(drawn, size=slots, fill_value=0)
@@ -57,16 +50,8 @@ def private_gradient(
 ) -> tuple[Float[Array, ""], Float[Array, " size"]]:
     """Return the drawn rows' mean loss and their clipped, noised, averaged gradient.
 
-    Parameters
-    ----------
-    slope
-        ``slope(row, key)`` returns the loss and gradient of a batch of one row.
-    rows, drawn
-        The sample's rows, padded, and which of them were drawn.
-    expected
-        The expected batch size: the divisor, because the true size is itself private.
-    dp, key
-        Settings, and the key of the noise.
+    ``slope(row, key)`` returns the loss and gradient of a batch of one row. The divisor is the
+    expected batch size, because the true size is itself private.
 
     Examples
     --------

@@ -41,20 +41,15 @@ def require_in(settings: Any, interval: str, *names: str) -> None:
             raise SettingError(f"{name} must be in {interval}, got {value}")
 
 
-def _require_one_of(settings: Any, name: str, kind: Any) -> None:
-    value, allowed = getattr(settings, name), get_args(kind)
-    if value not in allowed:
-        raise SettingError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
 @storable
 @dataclass(frozen=True)
 class DPSettings:
     """Differentially private steps (DP-SGD, Abadi et al. 2016, Algorithm 1).
 
-    Each step draws every row with probability batch_size / rows, clips each drawn row's gradient
-    to ``clip_norm``, adds Gaussian noise of standard deviation ``noise_multiplier * clip_norm`` to
-    their sum, and divides by the *expected* batch size.
+    Each step draws every row with probability batch_size / rows (Poisson sampling, as accountants
+    assume), clips each drawn row's gradient to ``clip_norm``, adds Gaussian noise of standard
+    deviation ``noise_multiplier * clip_norm`` to their sum, and divides by the *expected* batch
+    size.
 
     Parameters
     ----------
@@ -62,23 +57,14 @@ class DPSettings:
         Largest norm of one row's gradient.
     noise_multiplier
         Noise in units of clip_norm. What it buys is the accountant's business.
-    sampling
-        ``"poisson"``, the sampling that accountants assume.
-
-    Examples
-    --------
-    >>> DPSettings(clip_norm=1.0, noise_multiplier=1.1).sampling
-    'poisson'
     """
 
     clip_norm: float
     noise_multiplier: float
-    sampling: Literal["poisson"] = "poisson"
 
     def __post_init__(self) -> None:
         require_above_zero(self, "clip_norm")
         require_at_least(self, 0, "noise_multiplier")
-        _require_one_of(self, "sampling", Literal["poisson"])
 
 
 @storable
@@ -114,11 +100,6 @@ class TrainSettings:
         Bytes that the networks trained at one time may take, by estimate.
     dp
         Differentially private steps, or None.
-
-    Examples
-    --------
-    >>> TrainSettings(epochs=10, learning_rate=1e-2).optimizer
-    'adam'
     """
 
     epochs: int = 100
@@ -138,8 +119,10 @@ class TrainSettings:
         require_at_least(self, 1, "epochs", "batch_size", "memory_limit")
         require_at_least(self, 0, "weight_decay", "patience", "restarts")
         require_above_zero(self, "learning_rate", "gradient_clip")
-        _require_one_of(self, "optimizer", Optimizer)
-        _require_one_of(self, "schedule", Schedule)
+        for name, kind in (("optimizer", Optimizer), ("schedule", Schedule)):
+            value, allowed = getattr(self, name), get_args(kind)
+            if value not in allowed:
+                raise SettingError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         if not 0 <= self.validation_fraction < 1:
             raise SettingError(
                 "validation_fraction must be at least 0 and below 1, "
@@ -154,13 +137,7 @@ class TrainSettings:
 
 
 def schedule_at(settings: TrainSettings, step: Array, total: Array) -> Array:
-    """Return the learning rate of a step out of a total that may differ between networks.
-
-    Examples
-    --------
-    >>> round(float(schedule_at(TrainSettings(schedule="cosine"), jnp.array(5), jnp.array(10))), 6)
-    0.0005
-    """
+    """Return the learning rate of a step out of a total that may differ between networks."""
     if settings.schedule == "constant":
         return jnp.asarray(settings.learning_rate)
     done = step / total

@@ -36,10 +36,8 @@ class Task:
     ----------
     network
         The initial network, or a `recipe` that makes it from the key.
-    inputs
-        Array of shape (rows, ...), or a pytree of them.
-    targets
-        The same number of rows; None where the targets are the inputs.
+    inputs, targets
+        Arrays of shape (rows, ...), or pytrees of them; targets None stands for the inputs.
     key
         Random key of this task: initial weights, validation rows, order of rows, dropout. For
         many tasks, `split_keys` is much faster than a loop over JAX keys.
@@ -47,12 +45,6 @@ class Task:
         Decay of this network in place of the settings' (adamw only).
     name
         What errors call the task; its position where empty.
-
-    Examples
-    --------
-    >>> from cofill.nets import MLP, recipe
-    >>> Task(recipe(MLP, (3, 2, 3)), jnp.ones((8, 3)), key=jax.random.key(0)).rows
-    8
     """
 
     network: PyTree | Recipe
@@ -83,13 +75,7 @@ class Task:
 
 
 def split_keys(key: PRNGKey, count: int) -> list[UInt32[np.ndarray, "2"]]:
-    """Split a key into keys on the host, one a task (a loop over JAX keys takes 4 ms a key).
-
-    Examples
-    --------
-    >>> len(split_keys(jax.random.key(0), 3))
-    3
-    """
+    """Split a key into keys on the host, one a task (a loop over JAX keys takes 4 ms a key)."""
     return list(key_words(jax.random.split(key, count)))
 
 
@@ -165,15 +151,14 @@ def _initial(tasks: Sequence[Task]) -> dict[int, tuple[Form, np.ndarray]]:
         if isinstance(task.network, Recipe):
             by_recipe.setdefault(task.network, []).append(position)
         else:
-            theta = np.asarray(flatten_network(task.network))
-            initial[position] = form_of(task.network), theta
+            initial[position] = form_of(task.network), np.asarray(flatten_network(task.network))
     for recipe, positions in by_recipe.items():
         form = form_of(jax.eval_shape(recipe, jax.random.PRNGKey(0)))
         keys = np.stack([key_words(tasks[position].key) for position in positions])
-        stack = np.asarray(_initial_stack(recipe, keys))
-        initial |= {
-            position: (form, theta) for position, theta in zip(positions, stack, strict=True)
-        }
+        for position, theta in zip(
+            positions, np.asarray(_initial_stack(recipe, keys)), strict=True
+        ):
+            initial[position] = form, theta
     return initial
 
 
@@ -201,53 +186,55 @@ def _stack(parts: list[_HostTask], loss: Loss, settings: TrainSettings) -> Group
         # Fewer slots than rows: the sample of a step, not a slice of an order.
         batch = max(sample_capacity(count, min(1.0, batch / count)) for count in rows)
     validated = max(len(part.validation) for part in parts)
-
-    def stacked(trees: list[PyTree], picks: list[np.ndarray], size: int) -> PyTree:
-        def leaf(*leaves: Any) -> np.ndarray:
-            return _stack_rows([np.asarray(table) for table in leaves], picks, size)
-
-        return jax.tree.map(leaf, *trees)
-
-    training = [part.training for part in parts]
-    validation = [part.validation for part in parts]
-    # Without validation rows the program still has a table of them, never scored.
-    scored = [pick if len(pick) else np.zeros(1, int) for pick in validation]
-    inputs = [part.task.inputs for part in parts]
-    targets = [part.task.targets for part in parts]
     decays = [
         settings.weight_decay if part.task.weight_decay is None else part.task.weight_decay
         for part in parts
     ]
+    # What differs between networks or does not change the program is no part of its identity.
+    decay = 0.0 if settings.optimizer == "adamw" else settings.weight_decay
     program = Program(
         form=parts[0].form,
         loss=loss,
-        # What differs between networks or does not change the program is no part of its identity.
-        settings=replace(
-            settings,
-            learning_rate=1.0,
-            weight_decay=0.0 if settings.optimizer == "adamw" else settings.weight_decay,
-            memory_limit=1,
-        ),
+        settings=replace(settings, learning_rate=1.0, weight_decay=decay, memory_limit=1),
         batch=batch,
         steps=most,
         ragged=min(steps) < most,
         validated=validated > 0,
     )
+    tables = [(part.task.inputs, part.task.targets) for part in parts]
     data = TaskData(
-        key=np.stack([part.key for part in parts]),
-        start=np.stack([part.theta for part in parts]),
-        learning_rate=np.full(len(parts), settings.learning_rate, np.float32),
-        weight_decay=np.array(decays, np.float32),
-        rows=np.array(rows, np.int32),
-        steps=np.array(steps, np.int32),
-        inputs=stacked(inputs, training, size),
-        targets=stacked(targets, training, size),
-        weights=_mask(rows, size),
-        validation_inputs=stacked(inputs, scored, max(validated, 1)),
-        validation_targets=stacked(targets, scored, max(validated, 1)),
-        validation_weights=_mask([len(pick) for pick in validation], max(validated, 1)),
+        np.stack([part.key for part in parts]),
+        np.stack([part.theta for part in parts]),
+        np.full(len(parts), settings.learning_rate, np.float32),
+        np.array(decays, np.float32),
+        np.array(rows, np.int32),
+        np.array(steps, np.int32),
+        *_stack_rows(tables, [part.training for part in parts], size),
+        # Without validation rows the program still has a table of them, never scored.
+        *_stack_rows(tables, [part.validation for part in parts], max(validated, 1)),
     )
     return Group(tuple(part.position for part in parts), program, data)
+
+
+def _stack_rows(
+    tables: list[tuple[PyTree, PyTree]], picks: list[np.ndarray], size: int
+) -> tuple[PyTree, PyTree, np.ndarray]:
+    """Return the picked rows of inputs and of targets in `size` slots a task, and their weights."""
+
+    def stack(*leaves: Any) -> np.ndarray:
+        first = leaves[0]
+        kind = np.float32 if np.issubdtype(first.dtype, np.floating) else first.dtype
+        slots = np.empty((len(leaves), size, *first.shape[1:]), kind)
+        for slot, leaf, pick in zip(slots, leaves, picks, strict=True):
+            table = np.asarray(leaf)
+            slot[: len(pick)] = table[pick]
+            # Padding repeats a real row, so that a loss that is finite on the data is finite on it.
+            slot[len(pick) :] = table[pick[0] if len(pick) else 0]
+        return slots
+
+    inputs, targets = jax.tree.map(stack, *tables)
+    weights = np.arange(size) < np.array([len(pick) for pick in picks])[:, None]
+    return inputs, targets, weights.astype(np.float32)
 
 
 def round_up(count: int) -> int:
@@ -262,18 +249,3 @@ def round_up(count: int) -> int:
     """
     step = 1 << max(0, count.bit_length() - 4)
     return math.ceil(count / step) * step
-
-
-def _stack_rows(tables: list[np.ndarray], picks: list[np.ndarray], size: int) -> np.ndarray:
-    first = tables[0]
-    kind = np.float32 if np.issubdtype(first.dtype, np.floating) else first.dtype
-    stack = np.empty((len(tables), size, *first.shape[1:]), kind)
-    for slot, table, pick in zip(stack, tables, picks, strict=True):
-        slot[: len(pick)] = table[pick]
-        # Padding repeats a real row, so that a loss that is finite on the data is finite on it.
-        slot[len(pick) :] = slot[0]
-    return stack
-
-
-def _mask(rows: list[int], size: int) -> np.ndarray:
-    return (np.arange(size) < np.array(rows)[:, None]).astype(np.float32)

@@ -40,7 +40,7 @@ class Trained:
     Attributes
     ----------
     parameters, forms
-        Of each network, for `network`.
+        Of each network.
     train_loss, validation_loss
         Mean loss of each epoch, shape (tasks, epochs); NaN after a network's last epoch, and in
         validation_loss where there are no validation rows.
@@ -48,11 +48,6 @@ class Trained:
         Epochs of the last attempt, and how often a network started again with a smaller step.
     steps
         Optimiser steps over all attempts, for a privacy accountant.
-    sampling_rate
-        Probability with which a step drew a row (Poisson sampling), or the share of the rows a
-        step saw.
-    settings
-        As given.
     """
 
     parameters: tuple[np.ndarray, ...]
@@ -62,38 +57,21 @@ class Trained:
     epochs_used: Int[np.ndarray, " tasks"]
     restarts_used: Int[np.ndarray, " tasks"]
     steps: Int[np.ndarray, " tasks"]
-    sampling_rate: Float[np.ndarray, " tasks"]
-    settings: TrainSettings
-
-    def __len__(self) -> int:
-        return len(self.forms)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Noise of the private steps in units of the clipping norm; 0 without dp."""
-        return self.settings.dp.noise_multiplier if self.settings.dp else 0.0
 
     @property
     def networks(self) -> list[PyTree]:
         """The trained networks."""
-        return [self.network(position) for position in range(len(self))]
+        pairs = zip(self.forms, self.parameters, strict=True)
+        return [form.build(jnp.asarray(theta)) for form, theta in pairs]
 
     @property
     def final_loss(self) -> Float[np.ndarray, " tasks"]:
         """Training loss of each network's last epoch."""
-        return self.train_loss[np.arange(len(self)), self.epochs_used - 1]
-
-    def network(self, position: int) -> PyTree:
-        """Return the trained network of one task."""
-        return self.forms[position].build(jnp.asarray(self.parameters[position]))
+        return self.train_loss[np.arange(len(self.forms)), self.epochs_used - 1]
 
 
 def train(
-    tasks: Sequence[Task],
-    loss: Loss,
-    settings: TrainSettings,
-    *,
-    progress: Progress | None = None,
+    tasks: Sequence[Task], loss: Loss, settings: TrainSettings, *, progress: Progress | None = None
 ) -> Trained:
     """Return every task's trained network; tasks of one kind train as one compiled program.
 
@@ -102,14 +80,12 @@ def train(
 
     Parameters
     ----------
-    tasks
-        Networks, data and keys.
+    tasks, settings
+        Networks with data and keys, and how to train them.
     loss
         ``loss(network, inputs, targets, key)`` returns one value a row or a pair (total, count) a
         row. The key is None when validation rows are scored. A new function object is a new
         program to compile, so pass the same one (or a frozen dataclass) each time.
-    settings
-        How to train.
     progress
         Called as ``progress(done, total, losses)`` between blocks of epochs, on this thread:
         epochs done and to do, summed over tasks, and each task's last training loss (NaN before
@@ -269,7 +245,6 @@ def _collect(
     forms: list[Any] = [None] * count
     history = np.empty((2, count, settings.epochs))
     epochs, restarts, steps = (np.zeros(count, int) for _ in range(3))
-    rate = np.zeros(count)
     failed: list[int] = []
     for group, chunks in zip(groups, states, strict=True):
         at = list(group.positions)
@@ -281,8 +256,6 @@ def _collect(
             forms[position], parameters[position] = group.program.form, theta[index]
         history[:, at] = stack.train_loss, stack.validation_loss
         epochs[at], restarts[at], steps[at] = stack.epoch, stack.attempt, stack.steps
-        rows = group.data.rows
-        rate[at] = np.minimum(1.0, (settings.batch_size or rows) / rows)
         failed += [position for position, bad in zip(at, stack.failed, strict=True) if bad]
     if failed:
         names = ", ".join(tasks[position].name or str(position) for position in sorted(failed))
@@ -291,6 +264,4 @@ def _collect(
             f"smaller steps: {names}; use a learning_rate below {settings.learning_rate} or scale "
             "the inputs."
         )
-    curves = history[0], history[1]
-    figures = epochs, restarts, steps, rate
-    return Trained(tuple(parameters), tuple(forms), *curves, *figures, settings)
+    return Trained(tuple(parameters), tuple(forms), *history, epochs, restarts, steps)
