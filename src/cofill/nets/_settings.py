@@ -123,11 +123,7 @@ class TrainSettings:
             value, allowed = getattr(self, name), get_args(kind)
             if value not in allowed:
                 raise SettingError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        if not 0 <= self.validation_fraction < 1:
-            raise SettingError(
-                "validation_fraction must be at least 0 and below 1, "
-                f"got {self.validation_fraction}."
-            )
+        require_in(self, "[0, 1)", "validation_fraction")
         if self.dp is not None and (self.patience or self.validation_fraction):
             raise SettingError(
                 "patience and validation_fraction must be 0 with dp, because choosing an epoch by "
