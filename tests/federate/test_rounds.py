@@ -67,7 +67,7 @@ def test_one_site_with_all_rows_is_plain_training(toy):
     )
     toy.run_rounds([made])
     # By hand: one step an epoch over all rows with several modalities, Adam, a cosine.
-    own = held.several
+    own = held.positions("several")
     batch = Batch(
         *(jnp.asarray(a[own], jnp.float32) for a in (held.cells, held.known, held.present)),
         jnp.ones(len(own)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.federate._estimator import _Fit
-from cofill.federate._scales import SCALING, _combine, _disclosed, _scales_of, _summary_of
+from cofill.federate._scales import SCALING, _disclosed, _pool, _scales_of, _summary_of
 from cofill.protocol import run_steps
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
@@ -28,13 +28,13 @@ def test_combined_summaries_are_those_of_pooled_rows(seed, parts, offset):
     for cells in sites:
         cells[rng.random(cells.shape) < 0.3] = np.nan
     pooled = np.concatenate(sites)
-    count, mean, squares, low, high = _combine([_summary_of(cells) for cells in sites])
+    count, mean, variance, low, high = _pool([_summary_of(cells) for cells in sites])
     for k in range(3):
         known = pooled[~np.isnan(pooled[:, k]), k]
         assert count[k] == len(known)
         if len(known):
             assert mean[k] == pytest.approx(known.mean(), rel=1e-12)
-            assert squares[k] / len(known) == pytest.approx(known.var(), rel=1e-5, abs=1e-12)
+            assert variance[k] == pytest.approx(known.var(), rel=1e-5, abs=1e-12)
             assert (low[k], high[k]) == (known.min(), known.max())
 
 
@@ -128,11 +128,11 @@ def test_a_modality_of_very_few_rows_is_not_told_of():
 def test_constant_and_empty_columns_have_a_scale():
     features = (Feature("same"), Feature("none"), Feature("group", Kind.CATEGORICAL, ("a", "b")))
     cells = np.array([[1e6, np.nan, 0], [1e6, np.nan, 1], [1e6, np.nan, 1.0]])
-    scales = _scales_of(_summary_of(cells), features, False, "lab")
+    scales = _scales_of([_summary_of(cells)], features, False, "lab")
     np.testing.assert_array_equal(scales[0], [1e6, 0, 0])
     np.testing.assert_array_equal(scales[1], [1, 1, 1])
     np.testing.assert_array_equal(scales[2] > scales[3], [False, True, True])
-    images = _scales_of(_summary_of(np.full((3, 4), 7.0)), (Feature("p"),) * 4, True, "image")
+    images = _scales_of([_summary_of(np.full((3, 4), 7.0))], (Feature("p"),) * 4, True, "image")
     np.testing.assert_array_equal(images[:2], [[7] * 4, [1] * 4])
 
 
@@ -152,7 +152,7 @@ def test_a_column_without_a_scale_is_not_learned_from():
 
 def test_a_modality_that_nobody_has_is_an_error():
     with pytest.raises(DataError, match="'lab' has fewer than 3 rows at every site; leave it out"):
-        _scales_of(_summary_of(np.zeros((0, 2))), (Feature("a"), Feature("b")), False, "lab")
+        _scales_of([_summary_of(np.zeros((0, 2)))], (Feature("a"), Feature("b")), False, "lab")
 
 
 @pytest.mark.parametrize(

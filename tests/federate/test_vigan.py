@@ -48,9 +48,9 @@ def params():
 def batches():
     rows = some_rows()
     return {
-        "complete": batch(rows.complete, rows),
-        "only:0": batch(rows.only(0), rows),
-        "only:1": batch(rows.only(1), rows),
+        "complete": batch(rows.positions("complete"), rows),
+        "only:0": batch(rows.positions("only:0"), rows),
+        "only:1": batch(rows.positions("only:1"), rows),
     }
 
 

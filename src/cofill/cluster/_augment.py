@@ -33,11 +33,6 @@ class WarpSettings:
         0.1 is ten percent.
     elastic
         Standard deviation of the smooth field, as a share of the height.
-
-    Examples
-    --------
-    >>> WarpSettings(rotation=0).shift
-    0.07
     """
 
     rotation: float | int = 15

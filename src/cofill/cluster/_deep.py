@@ -29,13 +29,7 @@ from cofill.cluster._kmeans import join_starts, summarise_locally
 from cofill.cluster._kmeans_settings import KMeansSettings
 from cofill.cluster._lloyd import sum_groups
 from cofill.cluster._parties import ClusterCoordinator, ClusterSite, from_every_site, received_sums
-from cofill.cluster._rounds import (
-    SiteMemory,
-    new_weights,
-    probabilities,
-    start_memory,
-    train_round,
-)
+from cofill.cluster._rounds import SiteMemory, new_weights, probabilities, start_memory, train_round
 from cofill.errors import DataError, TrainingError
 from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one

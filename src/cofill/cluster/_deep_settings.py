@@ -47,11 +47,6 @@ class DeepSettings:
         most, of this length relative to the way so far.
     network, objective, warp
         Widths, weights of the terms, and how far images are warped.
-
-    Examples
-    --------
-    >>> DeepSettings(k=3).trial_rounds
-    20
     """
 
     k: int = 10
@@ -145,22 +140,11 @@ def plan_of(settings: DeepSettings, kinds: ColumnKinds) -> DeepPlan:
 class DeepState:
     """The common model of the restarts that are still in the trial, and how well each does.
 
-    Attributes
-    ----------
-    weights, shares
-        The common model and the groups' shares over all sites.
-    restarts
-        The restarts' numbers.
-    objective
-        The loss of each at the start of the last round, first head, as the sites judged the common
-        model: what the choice is by.
-    centers
-        Those of k-means that networks start from, None where they start at random; at the end the
-        means of the groups.
-    number
-        Rounds done.
-    history
-        The objective of every restart after each round; NaN once a restart is out.
+    ``shares`` are the groups' over all sites, ``restarts`` the restarts' numbers. ``objective`` is
+    the loss of each at the start of the last round, first head, as the sites judged the common
+    model: what the choice is by. ``centers`` are those of k-means that networks start from, None
+    where they start at random; at the end the means of the groups. ``number`` counts the rounds
+    done; ``history`` has the objective of every restart after each, NaN once it is out.
     """
 
     weights: Float[np.ndarray, "restarts size"]

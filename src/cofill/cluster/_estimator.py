@@ -121,11 +121,9 @@ class AbstractClusterer(ClusterMixin, BaseEstimator):
 
     def _apply_to_sites(self, rows: Any, apply: Callable[[np.ndarray], np.ndarray]) -> Any:
         check_is_fitted(self, "scaling_")
-        results = {}
+        results, reference = {}, "the data that the groups are of"
         for name, site in gather_rows(rows).items():
-            require_same_columns(
-                self.kinds_, site.kinds, f"site {name!r}", "the data that the groups are of"
-            )
+            require_same_columns(self.kinds_, site.kinds, f"site {name!r}", reference)
             results[name] = apply(self.scaling_.apply(site.rows))
         return results if is_site_mapping(rows) else next(iter(results.values()))
 
@@ -223,14 +221,13 @@ class FederatedKMeans(AbstractClusterer):
     def _read(self, federation: Federation[Any]) -> None:
         super()._read(federation)
         state: KMeansState = self.state_
-        self._scaled_centers = state.centers[0]
         self.centers_: Float[np.ndarray, "k columns"] = self.scaling_.undo(state.centers[0])
         self.inertia_ = float(state.inertia[0])
         self.n_iter_ = int(state.rounds[0])
         self.cost_ = None if self.noise is None else self.noise.cost()
 
     def _assign(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        centers = self._scaled_centers
+        centers = self.state_.centers[0]
         return nearest(scaled, centers)[0], measure_confidence(scaled, centers)
 
     def _encode(self, scaled: np.ndarray) -> np.ndarray:

@@ -56,8 +56,8 @@ class ClusterJob:
 
     Examples
     --------
-    >>> ClusterJob({"north/lab": "n.csv", "south/lab": "s.csv"}, id="id", out="groups").site_names
-    ('north', 'south')
+    >>> ClusterJob({"north/lab": "n.csv", "south/lab": "s.csv"}, id="id", out="groups").names_sites
+    True
     """
 
     sources: Mapping[str, str]
@@ -88,12 +88,6 @@ class ClusterJob:
         if self.k is not None and self.k < 2:
             raise SettingError(f"k must be at least 2, got {self.k}")
         self.clusterer()
-
-    @property
-    def site_names(self) -> tuple[str, ...]:
-        """The sites, in order."""
-        names = (name.split("/")[0] if "/" in name else ONLY_SITE for name in self.sources)
-        return tuple(dict.fromkeys(names))
 
     @property
     def names_sites(self) -> bool:
@@ -136,8 +130,8 @@ def run_cluster(job: ClusterJob, progress: Progress | None = None) -> ClusterRes
         {site: site_views.ids for site, site_views in views.items()},
         clusterer.labels_,
         clusterer.confidence_,
-        k=clusterer.k_,
-        id_name=job.id,
+        clusterer.k_,
+        job.id,
         name_sites=job.names_sites,
     )
     codes = clusterer.codes(data)
@@ -165,21 +159,19 @@ def run_cluster(job: ClusterJob, progress: Progress | None = None) -> ClusterRes
 
 
 def _read(job: ClusterJob) -> dict[str, MultiView]:
-    sources: dict[str, dict[str, str]] = {site: {} for site in job.site_names}
+    sources: dict[str, dict[str, str]] = {}
     for name, source in job.sources.items():
         site, _, view = name.rpartition("/")
-        sources[site or ONLY_SITE][view] = source
+        sources.setdefault(site or ONLY_SITE, {})[view] = source
     rules: dict[str, Any] = {"kinds": job.kinds, "ignore": job.ignore, "id_type": job.id_type}
     return {site: read_views(views, id=job.id, **rules) for site, views in sources.items()}
 
 
 def _describe_job(job: ClusterJob) -> dict[str, Any]:
     """Return the job's settings; databases without user or password."""
-    return {
-        **asdict(job),
-        "sources": {name: Source(source).label for name, source in job.sources.items()},
-        "settings": {name: str(value) for name, value in job.settings.items()},
-    }
+    labels = {name: Source(source).label for name, source in job.sources.items()}
+    settings = {name: str(value) for name, value in job.settings.items()}
+    return {**asdict(job), "sources": labels, "settings": settings}
 
 
 def _describe_fit(clusterer: AbstractClusterer) -> dict[str, Any]:

@@ -22,13 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
-from cofill.cluster._lloyd import (
-    choose_centers,
-    lloyd,
-    nearest,
-    sum_groups,
-    sum_groups_of_starts,
-)
+from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups, sum_groups_of_starts
 from cofill.cluster._parties import ClusterCoordinator, ClusterSite, received_sums
 from cofill.errors import DataError
 from cofill.privacy import GroupCentres, GroupSums, Release
@@ -267,13 +261,7 @@ def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordi
 def measure_confidence(
     rows: Float[np.ndarray, "n d"], centers: Float[np.ndarray, "k d"]
 ) -> Float[np.ndarray, " n"]:
-    """Return how much nearer a row's centre is than the next: 0 between two, 1 on its centre.
-
-    Examples
-    --------
-    >>> measure_confidence(np.array([[0.0], [1.0], [0.5]]), np.array([[0.0], [2.0]])).tolist()
-    [1.0, 0.0, 0.6666666666666667]
-    """
+    """Return how much nearer a row's centre is than the next: 0 between two, 1 on its centre."""
     _, nearest_square = nearest(rows, centers)
     squares = (rows * rows).sum(axis=1, keepdims=True) + (centers * centers).sum(axis=1)
     distances = np.sqrt(np.maximum(squares - 2 * rows @ centers.T, 0.0))

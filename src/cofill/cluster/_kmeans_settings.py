@@ -162,11 +162,6 @@ class KMeansSettings:
         longer that of pooled rows.
     noise
         Noise on sums and counts, and their cost; None for exact sums.
-
-    Examples
-    --------
-    >>> KMeansSettings(k=3).restarts
-    4
     """
 
     k: int = 8

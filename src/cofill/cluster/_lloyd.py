@@ -15,14 +15,7 @@ _CELLS_NEAR = 2**20  # cells of rows that several starts read before they leave 
 def nearest(
     rows: Float[np.ndarray, "n d"], centers: Float[np.ndarray, "k d"]
 ) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return each row's nearest centre and its squared distance.
-
-    Examples
-    --------
-    >>> labels, squares = nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [4.0]]))
-    >>> labels.tolist(), squares.tolist()
-    ([0, 1], [1.0, 1.0])
-    """
+    """Return each row's nearest centre and its squared distance."""
     labels = np.empty(len(rows), dtype=np.int64)
     squares = np.empty(len(rows))
     step = max(1, _CELLS_AT_ONCE // max(rows.shape[1], len(centers)))
@@ -39,14 +32,7 @@ def nearest(
 def sum_groups(
     rows: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], k: int
 ) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
-    """Return the sum of each group's rows and how many they are.
-
-    Examples
-    --------
-    >>> sum_groups(np.array([[1.0], [2.0], [4.0]]), np.array([1, 0, 1]), 2)
-    (array([[2.],
-           [5.]]), array([1., 2.]))
-    """
+    """Return the sum of each group's rows and how many they are."""
     sums = np.zeros((k, rows.shape[1]))
     for group in np.unique(labels):
         sums[group] = rows[labels == group].sum(axis=0)
@@ -62,14 +48,6 @@ def sum_groups_of_starts(
 
     Rows are read once for all starts, as two products of matrices a block, instead of twice for
     each. Distances are taken from the middle of all centres, where the products lose few digits.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0], [5.0], [7.0]])
-    >>> starts = np.array([[[1.0], [6.0]], [[0.0], [7.0]]])
-    >>> sums, counts, squares = sum_groups_of_starts(rows, starts)
-    >>> sums[..., 0].tolist(), counts.tolist(), squares.tolist()
-    ([[0.0, 12.0], [0.0, 12.0]], [[1.0, 2.0], [1.0, 2.0]], [[1.0, 2.0], [0.0, 4.0]])
     """
     n_starts, k, columns = starts.shape
     middle = starts.mean(axis=(0, 1))
@@ -104,12 +82,6 @@ def choose_centers(
     """Choose starting centres by greedy k-means++ (Arthur and Vassilvitskii 2007).
 
     There are fewer than k where fewer rows differ.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0], [0.0], [9.0]])
-    >>> np.sort(choose_centers(rows, np.ones(3), 3, np.random.default_rng(0)), axis=0).tolist()
-    [[0.0], [9.0]]
     """
     tries = 2 + int(np.log(k))
     first = int(rng.choice(len(rows), p=weights / weights.sum()))
@@ -137,13 +109,6 @@ def lloyd(
     """Improve centres until no row changes its group; an empty group keeps its centre.
 
     Returns centres, groups, and the weighted sum of squared distances.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0], [1.0], [9.0]])
-    >>> centers, labels, inertia = lloyd(rows, np.ones(3), np.array([[0.0], [1.0]]))
-    >>> centers.tolist(), labels.tolist(), inertia
-    ([[0.5], [9.0]], [0, 0, 1], 0.5)
     """
     labels, squares = nearest(rows, centers)
     for _ in range(rounds):

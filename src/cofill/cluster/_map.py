@@ -12,11 +12,7 @@ from jaxtyping import Float, Int
 from cofill.errors import DataError, SettingError
 from cofill.views import Key
 
-_FEW = 300  # individuals for whom exact t-SNE is the faster one
-
-_LEAST = 3
-"""Individuals in a bin that is drawn: one or two could be told from their neighbours."""
-
+_LEAST = 3  # individuals in a bin that is drawn: one or two could be told from their neighbours
 _BINS, _CELL = 32, 7
 _SIDE = _BINS * _CELL
 _GAP, _TOP, _LEFT = 28, 84, 40
@@ -28,36 +24,20 @@ _TITLE = "Groups on the plane that shows most of them"
 
 @dataclass(frozen=True, eq=False)
 class PlaneMap:
-    """Points on a plane.
+    """Points of the individuals that were drawn, their groups where given, in random order.
 
-    Attributes
-    ----------
-    points
-        Coordinates of the individuals that were drawn.
-    groups
-        Their groups, where given.
-    method
-        ``"pca"`` or ``"tsne"``.
-    explained
-        Share of the variance that the plane shows; None for t-SNE, whose distances do not add up.
+    ``explained`` is the share of the variance that the plane shows.
     """
 
     points: Float[np.ndarray, "drawn 2"]
     groups: Int[np.ndarray, " drawn"] | None
-    method: str
-    explained: float | None
+    explained: float
 
 
 def plane_map(
-    codes: Any,
-    groups: Any = None,
-    *,
-    method: str = "pca",
-    sample: int | None = 5_000,
-    perplexity: float | int = 30,
-    seed: Key = 0,
+    codes: Any, groups: Any = None, *, sample: int | None = 5_000, seed: Key = 0
 ) -> PlaneMap:
-    """Lay individuals out on a plane by their codes, those alike near each other.
+    """Lay individuals out on the plane of most variance of their codes (principal components).
 
     Parameters
     ----------
@@ -65,15 +45,9 @@ def plane_map(
         A row of numbers each, such as ``model.codes(rows)`` or probabilities of groups.
     groups
         The group of each, to colour the picture by.
-    method
-        ``"pca"``: the two directions of most variance, signs fixed so that maps can be compared.
-        ``"tsne"``: van der Maaten and Hinton (2008), started from there; it shows who is near whom
-        and not how far apart groups are.
     sample
         Draw at most so many, chosen by chance in random order, so that the order in the map does
         not tell the order in the data; None draws all, still in random order.
-    perplexity
-        Of t-SNE; lowered where there are too few individuals for it.
     seed
         Which are drawn.
 
@@ -91,8 +65,6 @@ def plane_map(
         )
     if not np.isfinite(table).all():
         raise DataError("codes must be finite numbers, got others; complete the individuals first")
-    if method not in ("pca", "tsne"):
-        raise SettingError(f"method must be pca or tsne, got {method!r}")
     if sample is not None and sample < 2:
         raise SettingError(f"sample must be at least 2, got {sample}")
     labels = None if groups is None else np.asarray(groups, dtype=np.int64)
@@ -101,37 +73,15 @@ def plane_map(
             f"groups must have one entry for each of {len(table)} codes, got {labels.shape}"
         )
     chosen = np.random.default_rng(seed).permutation(len(table))[:sample]
-    points, explained = _principal(table, chosen)
-    if method == "tsne":
-        points, explained = _neighbour_embedding(table[chosen], points, perplexity, seed), None
-    return PlaneMap(points, None if labels is None else labels[chosen], method, explained)
-
-
-def _principal(table: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, float]:
     middle = table - table.mean(axis=0)
     values, vectors = np.linalg.eigh(middle.T @ middle)
     axes = vectors[:, ::-1][:, :2]
+    # Signs are fixed, so that maps can be compared: the largest entry of an axis is positive.
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)
-    points = middle[chosen] @ axes
-    if points.shape[1] == 1:
-        points = np.concatenate([points, np.zeros_like(points)], axis=1)
-    total = float(values.sum())
-    return points, float(values[-2:].sum() / total) if total > 0 else 1.0
-
-
-def _neighbour_embedding(
-    table: np.ndarray, start: np.ndarray, perplexity: float | int, seed: Key
-) -> np.ndarray:
-    from sklearn.manifold import TSNE
-
-    spread = max(float(start.std(axis=0).max()), np.finfo(float).tiny)
-    reach = min(float(perplexity), (len(table) - 1) / 3)
-    number = int(np.random.default_rng(seed).integers(2**31))
-    begin = (start / spread * 1e-4).astype(np.float32)
-    embedding = TSNE(2, perplexity=reach, random_state=number).set_params(init=begin)
-    if len(table) <= _FEW:
-        embedding.set_params(method="exact")
-    return np.asarray(embedding.fit_transform(table.astype(np.float32)), dtype=np.float64)
+    points, total = middle[chosen] @ axes, float(values.sum())
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # codes of one column are a line
+    explained = float(values[-2:].sum() / total) if total > 0 else 1.0
+    return PlaneMap(points, None if labels is None else labels[chosen], explained)
 
 
 def map_picture(plane: PlaneMap) -> str | None:
@@ -152,7 +102,6 @@ def map_picture(plane: PlaneMap) -> str | None:
     rows = -(-len(clouds) // columns)
     width = max(2 * _LEFT + columns * (_SIDE + _GAP), 420)
     height = _TOP + rows * (_SIDE + 44) + 40
-    shown = "" if plane.explained is None else f"{plane.explained:.0%} of the variance. "
     parts = [_text(16, 26, _TITLE, size=15, weight=600)]
     for k, (name, points) in enumerate(clouds.items()):
         left = _LEFT + (k % columns) * (_SIDE + _GAP)
@@ -161,7 +110,7 @@ def map_picture(plane: PlaneMap) -> str | None:
         parts.append(_text(left, top - 24, name, weight=600))
         parts.append(_panel(counts.astype(np.int64), len(points), left, top, _HUES[k % 2]))
     caption = (
-        f"Across: first component, up: second component. {shown}"
+        f"Across: first component, up: second component. {plane.explained:.0%} of the variance. "
         f"Bins with fewer than {_LEAST} individuals are blank."
     )
     parts.append(_text(16, height - 24, caption, size=11, colour=_FAINT))

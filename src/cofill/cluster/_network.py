@@ -31,11 +31,6 @@ class NetworkSettings:
         Channels of an image network's stages; every stage halves height and width.
     hidden
         Widths of the dense layers of the body; after the stages for images.
-
-    Examples
-    --------
-    >>> NetworkSettings().channels
-    (32, 64)
     """
 
     channels: tuple[int, ...] = (32, 64)

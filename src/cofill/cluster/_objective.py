@@ -38,11 +38,6 @@ class ObjectiveSettings:
         are weak partners, and 0.5 with other rows.
     evenness
         μ, of the entropy of the groups' sizes within the mutual information.
-
-    Examples
-    --------
-    >>> ObjectiveSettings().evenness
-    4.0
     """
 
     information: float | int | None = None
@@ -58,11 +53,11 @@ class ObjectiveSettings:
 
 
 class Terms(NamedTuple):
-    """The parts of the objective of one head on one batch."""
+    """The parts of the objective on one batch, of one head or of all of them."""
 
     inconsistency: Array
     doubt: Array  # mean entropy of a row's groups
-    shares: Array  # mean probability of each group in the batch
+    shares: Array  # mean probability of each group
 
 
 def entropy(shares: Float[Array, "... k"]) -> Float[Array, ...]:

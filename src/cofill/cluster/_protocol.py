@@ -58,12 +58,9 @@ class ClusterProtocol(AbstractProtocol):
     ----------
     members
         Who takes part, and the views that they share.
-    settings
-        How k-means is run.
-    scale
-        How columns are scaled; see `FederatedKMeans`.
-    seed
-        Start of all randomness.
+    settings, scale, seed
+        How k-means is run, how columns are scaled (see `FederatedKMeans`), and the start of all
+        randomness.
 
     Examples
     --------
@@ -104,14 +101,9 @@ class ClusterProtocol(AbstractProtocol):
             ) from None
         return cls(members, kmeans, settings.get("scale", "auto"), seed)
 
-    @property
-    def steps(self) -> tuple[Step[Any], ...]:
+    @cached_property  # a driver asks for the steps hundreds of times in every step
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Columns, scaling, starting centres, as many rounds as there may be, groups."""
-        return self._steps
-
-    @cached_property
-    def _steps(self) -> tuple[Step[Any], ...]:
-        # Made once: a driver asks for the steps hundreds of times in every step.
         return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
 
     def may_be_missed(self, number: int) -> bool:
@@ -167,23 +159,16 @@ class ClusterProtocol(AbstractProtocol):
         if not isinstance(party, ClusterSite) or party.labels is None or party.confidence is None:
             raise DataError(f"site {party.name!r} has not received the groups")
         views = MultiView([data.views[name] for name in self.members.shared_views])
-        table, facts = describe_groups(
-            {party.name: views.ids},
-            party.labels,
-            party.confidence,
-            k=self.settings.k,
-            id_name=next(iter(views.values())).id_name,
-        )
-        rows = len(party.labels)
-        figures = RunFigures(
-            sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
-        )
-        return SiteResult(
-            {"assignments": table},
-            {"clustering.json": json.dumps({**facts, "scale": party.scale}) + "\n"},
-            # An exact number of rows is not what the noise pays for.
-            figures if self.settings.noise is None else None,
-        )
+        id_name = next(iter(views.values())).id_name
+        groups = party.labels, party.confidence, self.settings.k, id_name
+        table, facts = describe_groups({party.name: views.ids}, *groups)
+        rows, figures = len(party.labels), None
+        if self.settings.noise is None:  # noise does not pay for an exact number of rows
+            figures = RunFigures(
+                sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
+            )
+        record = json.dumps({**facts, "scale": party.scale}) + "\n"
+        return SiteResult({"assignments": table}, {"clustering.json": record}, figures)
 
     def summarise(self, coordinator: Any) -> dict[str, Any]:
         """Return rounds, sum of squared distances and cost of the best start."""
@@ -229,24 +214,15 @@ def describe_groups(
     ids: Mapping[str, np.ndarray],
     labels: Int[np.ndarray, " individuals"],
     confidence: Float[np.ndarray, " individuals"],
-    *,
     k: int,
     id_name: str,
+    *,
     name_sites: bool = False,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Return everybody's group as a table, and figures of the groups that name nobody.
 
     ``ids`` are those of each site's individuals in the order of the labels (groups from 0) and of
     the confidence (from 0 to 1); ``name_sites`` adds a column that says who is at which site.
-
-    Examples
-    --------
-    >>> ids = {"north": np.array(["a", "b", "c"])}
-    >>> table, figures = describe_groups(
-    ...     ids, np.array([0, 0, 1]), np.array([1.0, 0.5, 0.9]), k=2, id_name="person"
-    ... )
-    >>> table.column_names, figures
-    (['person', 'cluster', 'confidence'], {'k': 2, 'sizes': [2, 1], 'mean_confidence': 0.8})
     """
     columns: dict[str, Any] = {
         id_name: np.concatenate(list(ids.values())),

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from cofill.cluster._augment import towards, warp
 from cofill.cluster._deep_settings import DeepPlan
 from cofill.cluster._network import apply_network, first_weights
-from cofill.cluster._objective import head_terms, objective
+from cofill.cluster._objective import Terms, head_terms, objective
 from cofill.nets import Batch, State, Trainer, advance, flatten_network, form_of, make_optimizer
 
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
@@ -45,21 +45,13 @@ class SiteMemory(NamedTuple):
         return self._replace(shares=shares, moments=moments)
 
 
-class ModelTerms(NamedTuple):
-    """The terms of the objective of every head, by a model on a site's rows."""
-
-    inconsistency: Float[Array, "sites restarts heads"]
-    doubt: Float[Array, "sites restarts heads"]
-    shares: Float[Array, "sites restarts groups"]
-
-
 class RoundResult(NamedTuple):
     """Weights and terms after a round, with the axes of sites and restarts first."""
 
     weights: Float[Array, "sites restarts size"]
     moments: Any
     shares: Float[Array, "sites restarts groups"]  # while it trained
-    judged: ModelTerms  # of the common model, before it trained
+    judged: Terms  # of the common model, before it trained
 
 
 @partial(jax.jit, static_argnums=0)
@@ -120,13 +112,13 @@ def train_round(
         ) -> RoundResult:
             loss = partial(_loss, plan, number < plan.warm, common, shares, centers)
 
-            def judge(step: Array) -> ModelTerms:
+            def judge(step: Array) -> Terms:
                 return loss(weights, (), draw(step).rows, step_keys[0])[1][1]
 
             judged = lax.map(judge, jnp.arange(min(_JUDGED_BATCHES, plan.steps)))
             trainer = Trainer(loss, _ADAM, draw)
             state, terms = advance(trainer, State(weights, moments), plan.steps)
-            mean = ModelTerms(*(part.mean(axis=0) for part in judged))
+            mean = Terms(*(part.mean(axis=0) for part in judged))
             return RoundResult(state.weights, state.moments, terms.shares.mean(axis=0), mean)
 
         return jax.vmap(train_restart)(*restarts)
@@ -168,7 +160,7 @@ def _loss(
     memory: Any,
     pairs: tuple[Array, Array],
     key: Array,
-) -> tuple[Array, tuple[Any, ModelTerms]]:
+) -> tuple[Array, tuple[Any, Terms]]:
     rows, partners = pairs
     weights = _unflatten(plan, theta)
     if plan.shape is None and plan.settings.adversary:
@@ -185,11 +177,8 @@ def _loss(
         log = jax.nn.log_softmax(logits[0])
         imitation = -jnp.take_along_axis(log, jnp.tile(group, 2)[:, None], axis=1).mean()
         total = jnp.where(warm, imitation, total)
-    figures = ModelTerms(
-        jnp.stack([term.inconsistency for term in terms]),
-        jnp.stack([term.doubt for term in terms]),
-        jnp.concatenate([term.shares for term in terms]),
-    )
+    inconsistency, doubt, shares = zip(*terms, strict=True)
+    figures = Terms(jnp.stack(inconsistency), jnp.stack(doubt), jnp.concatenate(shares))
     return total, (memory, figures)
 
 

@@ -79,16 +79,7 @@ def gather_rows(data: Any) -> dict[str, SiteRows]:
 
 
 def read_rows(data: Any, site: str = ONLY_SITE) -> SiteRows:
-    """Return the rows of an array, a `View` or a `MultiView`, or raise a `DataError`.
-
-    Examples
-    --------
-    >>> people = MultiView.from_arrays({"a": np.ones((3, 2)), "b": np.zeros((3, 4, 4))})
-    >>> read_rows(people).rows.shape
-    (3, 18)
-    >>> read_rows(np.ones((3, 4, 4))).kinds.shape
-    (1, 4, 4)
-    """
+    """Return the rows of an array, a `View` or a `MultiView`, or raise a `DataError`."""
     if isinstance(data, SiteRows):
         return data
     where = f"site {site!r}"

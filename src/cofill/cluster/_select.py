@@ -40,18 +40,10 @@ _REFERENCE_ROWS = 2_000  # at most, to limit the time; sums are scaled up to all
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of groups that was chosen, and the scores of all that were tried.
+    """The number of groups that was chosen, and what was tried.
 
-    Attributes
-    ----------
-    k
-        The number chosen.
-    method
-        ``"gap"`` or ``"stability"``.
-    ks, scores, errors
-        What was tried, its score (higher is better) and the score's standard error.
-    ledger
-        What left a site for the choice.
+    ``scores`` (higher is better) and ``errors`` (standard errors of the scores) belong to ``ks``;
+    ``ledger`` says what left a site for the choice.
     """
 
     k: int

@@ -29,8 +29,7 @@ from cofill.report import write_report
 _MARK = ".cofill-demo"
 # These codes are as wide as the rows: ridge regression undoes them, and networks take longer.
 _ATTACK = CodeAuditSettings(
-    pairs=(10, 100),
-    decoders=DecoderSettings(repeats=1, fusion=FusionSettings(hidden=())),
+    pairs=(10, 100), decoders=DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()))
 )
 
 

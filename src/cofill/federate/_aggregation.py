@@ -9,7 +9,6 @@ goes on the sum in either case.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,7 +17,8 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.codec import storable
-from cofill.errors import DataError, SettingError
+from cofill.errors import DataError
+from cofill.nets import require_above_zero, require_at_least
 from cofill.privacy import (
     Event,
     FixedPoint,
@@ -56,10 +56,8 @@ class SecureSum:
     threshold: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.largest < math.inf:
-            raise SettingError(f"largest must be above 0 and finite, got {self.largest}")
-        if self.threshold is not None and self.threshold < 2:
-            raise SettingError(f"threshold must be at least 2 or None, got {self.threshold}")
+        require_above_zero(self, "largest")
+        require_at_least(self, 2, "threshold")
 
     def code(self, sites: int) -> FixedPoint:
         """Return the encoding for a sum of so many sites."""
@@ -108,17 +106,10 @@ class RoundMeans(NamedTuple):
 class Packing:
     """The layout of the vector that is added up.
 
-    Parameters
-    ----------
-    size
-        Number of weights of the model.
-    extras, figures
-        Names of what else is in it.
-    by_rows
-        Whether a site weighs as much as it has rows; else sites count alike. ``extras`` always do.
-    noise
-        If not None, the vector holds changes and extras only, clipped together, and sites count
-        alike: neither weights nor figures would be protected.
+    ``size`` is the number of weights of the model, ``extras`` and ``figures`` name what else is in
+    it. With ``by_rows`` a site weighs as much as it has rows, else sites count alike, as ``extras``
+    always do. With ``noise`` the vector holds changes and extras only, clipped together, and sites
+    count alike: neither weights nor figures would be protected.
 
     Examples
     --------
@@ -156,15 +147,8 @@ class Packing:
         weight = float(update.rows) if self.by_rows else 1.0
         figures = np.array([update.figures.get(name, np.nan) for name in self.figures], np.float64)
         known = np.isfinite(figures)
-        return np.concatenate(
-            [
-                weight * change,
-                *extras,
-                [weight],
-                weight * np.where(known, figures, 0.0),
-                weight * known,
-            ]
-        )
+        tail = [weight], weight * np.where(known, figures, 0.0), weight * known
+        return np.concatenate([weight * change, *extras, *tail])
 
     def add_up(self, updates: Iterable[LocalUpdate]) -> Float[np.ndarray, " length"]:
         """Return the sum of plain updates, with all of the noise where there is to be any."""

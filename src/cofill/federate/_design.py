@@ -12,6 +12,7 @@ from cofill.federate._learner import AbstractLearner, Phase, figure_names
 from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Shape
 from cofill.federate._strategies import AbstractStrategy
+from cofill.nets import require_at_least, require_in
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry, require_settings
 
@@ -72,13 +73,9 @@ class RoundSettings:
     site_noise: SiteNoise | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "min_sites"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.participation <= 1:
-            raise SettingError(f"participation must be in (0, 1], got {self.participation}")
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be in [0, 1), got {self.dropout}")
+        require_at_least(self, 1, "rounds", "min_sites")
+        require_in(self, "(0, 1]", "participation")
+        require_in(self, "[0, 1)", "dropout")
         if any(epochs < 0 for epochs in self.pretrain.values()):
             raise SettingError(f"pretrain must hold epochs of at least 0, got {self.pretrain}")
         # A copy: callers may change their dictionary later.
@@ -141,20 +138,10 @@ def suitable_training(
 class Design:
     """What all parties know before the first step; the columns arrive later.
 
-    Parameters
-    ----------
-    model
-        The learner's class.
-    network
-        Further fields of the learner beside its shape.
-    local
-        How a site trains; ``proximal`` is the strategy's where that has one.
-    settings
-        How sites and coordinator work together.
-    strategy
-        How the coordinator combines updates.
-    seed
-        Of everything that is drawn, except where privacy rests on it.
+    ``model`` is the learner's class, ``network`` its further fields beside its shape, ``local`` how
+    a site trains, ``settings`` how sites and coordinator work together, ``strategy`` how the
+    coordinator combines updates, ``seed`` that of everything drawn, except where privacy rests on
+    it.
     """
 
     model: type[AbstractLearner]
@@ -166,11 +153,8 @@ class Design:
 
     def __post_init__(self) -> None:
         local, strategy = self.local, self.strategy
-        if strategy.controls and (local.optimizer, local.moments, local.momentum) != (
-            "sgd",
-            "reset",
-            0,
-        ):
+        steps = (local.optimizer, local.moments, local.momentum)
+        if strategy.controls and steps != ("sgd", "reset", 0):
             raise SettingError(
                 f"strategy {strategy.name!r} needs plain steps: optimizer 'sgd', moments 'reset' "
                 f"and momentum 0, got {local.optimizer!r}, {local.moments!r} and {local.momentum}"
@@ -204,15 +188,13 @@ class Design:
             raise SettingError(
                 f"{self.model.__name__}.pretraining must name all its phases but the last"
             )
-        if self.local.dp is not None:
-            phases = (*(p for p, _ in self.settings.pretraining(learner)), learner.phases[-1])
-            for phase in phases:
-                if len(phase.streams) > 1:
-                    raise SettingError(
-                        "dp must be None for a phase that draws from several streams of rows "
-                        f"({', '.join(phase.streams)}); leave phase {phase.name!r} out, or the "
-                        "cycle"
-                    )
+        trained = (*(p for p, _ in self.settings.pretraining(learner)), learner.phases[-1])
+        mixed = next((phase for phase in trained if len(phase.streams) > 1), None)
+        if self.local.dp is not None and mixed is not None:
+            raise SettingError(
+                "dp must be None for a phase that draws from several streams of rows "
+                f"({', '.join(mixed.streams)}); leave phase {mixed.name!r} out, or the cycle"
+            )
         return learner
 
     def packing(self, learner: AbstractLearner, size: int, number: int) -> Packing:
@@ -226,10 +208,5 @@ class Design:
                 for name in figure_names(learner, phase)
             )
         noise = self.settings.site_noise
-        return Packing(
-            size,
-            ("control",) if self.strategy.controls and number else (),
-            figures,
-            self.strategy.by_rows and noise is None,
-            noise,
-        )
+        extras = ("control",) if self.strategy.controls and number else ()
+        return Packing(size, extras, figures, self.strategy.by_rows and noise is None, noise)

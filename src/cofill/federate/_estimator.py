@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import DataError, SettingError
-from cofill.federate._completing import TrainedModel
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
-from cofill.federate._learner import AbstractLearner
+from cofill.federate._learner import AbstractLearner, TrainedModel
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._strategies import AbstractStrategy, make_strategy

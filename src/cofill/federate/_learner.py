@@ -20,19 +20,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from cofill.federate._rows import Rows, Shape
+from cofill.completion import Progress, silent
+from cofill.federate._rows import Rows, Shape, encode_rows
 from cofill.nets import round_up
+from cofill.views import MultiView, Scaler
 
 Params = Any
 _MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
 
 
 class Batch(NamedTuple):
-    """Some rows of a site.
-
-    ``cells`` and ``known`` are rows × columns, ``present`` rows × modalities; ``weight`` is 1 for
-    a row and 0 for padding.
-    """
+    """Some rows of a site; ``weight`` is 1 for a row and 0 for padding."""
 
     cells: Float[Array, "n size"]
     known: Float[Array, "n size"]
@@ -58,19 +56,11 @@ class Phase:
 
     def rows(self, rows: Rows) -> dict[str, np.ndarray]:
         """Return the positions of each stream's rows."""
-        return {stream: _positions(stream, rows) for stream in self.streams}
+        return {stream: rows.positions(stream) for stream in self.streams}
 
     def training_rows(self, rows: Rows) -> np.ndarray:
         """Return the positions of the rows that any stream draws."""
         return np.unique(np.concatenate(list(self.rows(rows).values())))
-
-
-def _positions(stream: str, rows: Rows) -> np.ndarray:
-    if stream == "complete":
-        return rows.complete
-    if stream == "several":
-        return rows.several
-    return rows.only(int(stream.partition(":")[2]))
 
 
 class AbstractLearner(ABC):
@@ -114,20 +104,14 @@ class AbstractLearner(ABC):
         """
         if not len(rows):
             return rows.cells
-        parts = []
+        parts, weights = [], jnp.asarray(weights)
         # Few compiled shapes, whatever numbers of rows are asked for.
         size = min(round_up(len(rows)), _MOST_ROWS)
         for start in range(0, len(rows), size):
-            cells, present = (a[start : start + size] for a in (rows.cells, rows.present))
-            padding = ((0, size - len(cells)), (0, 0))
-            filled = _fill(
-                self,
-                part,
-                jnp.asarray(weights),
-                jnp.asarray(np.pad(cells, padding)),
-                jnp.asarray(np.pad(present, padding)),
-            )
-            parts.append(np.asarray(filled)[: len(cells)])
+            tables = [table[start : start + size] for table in (rows.cells, rows.present)]
+            padding = ((0, size - len(tables[0])), (0, 0))
+            padded = (jnp.asarray(np.pad(table, padding)) for table in tables)
+            parts.append(np.asarray(_fill(self, part, weights, *padded))[: len(tables[0])])
         return np.concatenate(parts)
 
 
@@ -161,11 +145,7 @@ def initial_weights(learner: AbstractLearner, key: Array) -> Float[np.ndarray, "
 
 @jax.jit(static_argnums=(0, 1))
 def _fill(
-    learner: AbstractLearner,
-    part: str,
-    weights: Array,
-    cells: Array,
-    present: Bool[Array, "n count"],
+    learner: AbstractLearner, part: str, weights: Array, cells: Array, present: Array
 ) -> Array:
     flags = present.astype(cells.dtype)
     shown = cells * flags[:, learner.shape.owner]  # zero where a modality is missing
@@ -186,3 +166,61 @@ def squared_error(
         for columns in shape.slices.values()
     ]
     return jnp.stack(errors).mean()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """The common model with the scales that it was trained on."""
+
+    learner: AbstractLearner
+    scalers: Mapping[str, Scaler]
+    weights: Float[np.ndarray, " P"]
+
+    def predict(
+        self, views: MultiView, progress: Progress = silent
+    ) -> dict[str, Float[np.ndarray, "n features"]]:
+        """Return the cells of everybody who lacks some, per view and in the user's units.
+
+        Each modality is predicted from the others; rows without a missing cell hold NaN.
+        """
+        predictions = {}
+        rows = encode_rows(views, self.scalers, self.learner.shape)
+        for k, (name, columns) in enumerate(self.learner.shape.slices.items()):
+            progress(f"completing {name}", k / len(views))
+            incomplete = np.asarray(~rows.known[:, columns].all(axis=1))
+            cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
+            if incomplete.any():
+                filled, has_others = self._from_others(rows, k, incomplete)
+                scaler = self.scalers[name]
+                decoded = scaler.decode(filled[:, columns].astype(np.float64), clip=True)
+                # Nothing but this modality is known of some: they get what is usual at the site.
+                typical = views[name].typical()
+                alone = ~has_others[:, None] & ~np.isnan(typical)
+                cells[incomplete] = np.where(alone, typical, decoded)
+            predictions[name] = cells
+        return predictions
+
+    def reconstruct(self, views: MultiView, name: str) -> Float[np.ndarray, "n features"]:
+        """Return everybody's row of one modality as the others predict it, in the user's units."""
+        shape = self.learner.shape
+        rows = encode_rows(views, self.scalers, shape)
+        everybody = np.ones(views.n_individuals, dtype=bool)
+        filled, _ = self._from_others(rows, shape.names.index(name), everybody)
+        return self.scalers[name].decode(
+            filled[:, shape.slices[name]].astype(np.float64), clip=True
+        )
+
+    def _from_others(
+        self, rows: Rows, modality: int, chosen: Bool[np.ndarray, " n"]
+    ) -> tuple[Float[np.ndarray, "m size"], Bool[np.ndarray, " m"]]:
+        """Return chosen rows as predicted from the other modalities, and who has any other.
+
+        Rows of those who have none are of zeros: the mean of numbers.
+        """
+        present = rows.present[chosen].copy()
+        present[:, modality] = False
+        known = rows.known[chosen] & present[:, self.learner.shape.owner]
+        shown = Rows(np.where(known, rows.cells[chosen], 0).astype(np.float32), known, present)
+        filled = self.learner.complete(self.weights, shown)
+        has_others = np.asarray(present.any(axis=1))
+        return np.where(has_others[:, None], filled, 0.0), has_others

@@ -21,7 +21,6 @@ import optax
 from jaxtyping import Array, Float
 
 from cofill import nets
-from cofill.errors import SettingError
 from cofill.federate._learner import AbstractLearner, Batch, Phase, make_unravel
 from cofill.federate._rows import Rows
 from cofill.nets import (
@@ -30,9 +29,13 @@ from cofill.nets import (
     Trainer,
     advance,
     make_optimizer,
+    require_above_zero,
+    require_at_least,
+    require_in,
     round_up,
     sample_capacity,
 )
+from cofill.privacy import require_one_of
 
 
 @dataclass(frozen=True)
@@ -82,32 +85,17 @@ class LocalSettings:
     dp: DPSettings | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name, allowed in (("optimizer", ("adam", "sgd")), ("moments", ("keep", "reset"))):
-            if getattr(self, name) not in allowed:
-                raise SettingError(
-                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-                )
-        if not 0 < self.learning_rate < math.inf:
-            raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
-        for name in ("first_moment", "momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if not 0 <= self.proximal < math.inf:
-            raise SettingError(f"proximal must be at least 0, got {self.proximal}")
-        if self.clip is not None and not self.clip > 0:
-            raise SettingError(f"clip must be above 0 or None, got {self.clip}")
+        require_at_least(self, 1, "epochs", "batch")
+        require_one_of("optimizer", self.optimizer, ("adam", "sgd"))
+        require_one_of("moments", self.moments, ("keep", "reset"))
+        require_above_zero(self, "learning_rate", "clip")
+        require_in(self, "[0, 1)", "first_moment", "momentum")
+        require_at_least(self, 0, "proximal")
 
     def make_optimizer(self) -> optax.GradientTransformation:
         """Return the optimiser without its step size."""
-        return make_optimizer(
-            self.optimizer,
-            clip=self.clip,
-            momentum=self.momentum,
-            first_moment=self.first_moment,
-        )
+        moments = {"momentum": self.momentum, "first_moment": self.first_moment}
+        return make_optimizer(self.optimizer, clip=self.clip, **moments)
 
 
 class BatchPlan(NamedTuple):
@@ -215,18 +203,10 @@ def train_sites(
 ) -> list[LocalResult]:
     """Return every site's copy of the model, trained.
 
-    Parameters
-    ----------
-    learner, phase, settings
-        The model, what it trains now, and how.
-    work
-        One entry for each site.
-    together
-        Train all sites as one batch, or one after another: the same result, up to the rounding of
-        sums that are taken in another order.
-    changing
-        Whether other sites come next time: then programs are made for some steps more than these
-        sites need, so that those of other sizes can use them.
+    ``together`` trains all sites as one batch, else one after another: the same result, up to the
+    rounding of sums that are taken in another order. With ``changing``, other sites come next time:
+    programs are made for some steps more than these need, so that those of other sizes can use
+    them.
     """
     if not work:
         return []
@@ -265,21 +245,14 @@ def _train_batch(
     weights, moments, figures = jax.tree.map(
         np.asarray, _train_stack(learner, phase, settings, sites)
     )
-    with np.errstate(invalid="ignore", over="ignore"):  # of training that diverged
-        means = [
-            {name: float(values[k][planned[k]].mean()) for name, values in figures.items()}
-            for k in range(len(work))
-        ]
-    return [
-        LocalResult(
-            weights[k],
-            jax.tree.map(lambda leaf, at=k: leaf[at], moments),
-            w.plan.steps,
-            float(settings.learning_rate * w.rates.sum(dtype=np.float64)),
-            means[k],
-        )
-        for k, w in enumerate(work)
-    ]
+    results = []
+    for k, w in enumerate(work):
+        with np.errstate(invalid="ignore", over="ignore"):  # of training that diverged
+            means = {name: float(values[k][planned[k]].mean()) for name, values in figures.items()}
+        site_moments = jax.tree.map(lambda leaf, at=k: leaf[at], moments)
+        travelled = float(settings.learning_rate * w.rates.sum(dtype=np.float64))
+        results.append(LocalResult(weights[k], site_moments, w.plan.steps, travelled, means))
+    return results
 
 
 @lru_cache(maxsize=4)
@@ -332,7 +305,7 @@ def _train_site(
         batches = {name: gather(positions[number]) for name, positions in site["index"].items()}
         drawn = None
         if settings.dp is not None:
-            ((_, batch),) = batches.items()
+            (batch,) = batches.values()
             drawn = batch.weight > 0
         key = jax.random.fold_in(site["keys"], number)
         return nets.Batch(batches, key, settings.learning_rate * site["rates"][number], drawn)

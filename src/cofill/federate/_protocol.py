@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from cofill.completion import Completed
 from cofill.errors import DataError, SettingError
 from cofill.federate._aggregation import SecureSum
-from cofill.federate._completing import TrainedModel
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
+from cofill.federate._learner import TrainedModel
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import SCALING, encode_site

@@ -12,38 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, RoundMeans
-from cofill.federate._answers import (
+from cofill.federate._local_updates import answers, train_locally
+from cofill.federate._parties import (
     NO_TRAINING_ROWS,
+    Coordinator,
+    RowSite,
     absence_notes,
-    first_of_type,
     idle_sites,
     join_notes,
+    same_note,
     sound_messages,
 )
-from cofill.federate._local_updates import answers, train_locally
-from cofill.federate._parties import Coordinator, RowSite, same_note
 from cofill.federate._secure import SUMMING, join_sum, open_sum
 from cofill.privacy import ModelWeights, Update
-from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
+from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[Any]]:
-    """Return the steps of one round.
-
-    Examples
-    --------
-    >>> [step.name for step in round_steps()]
-    ['invite', 'train', 'aggregate']
-    """
+    """Return the steps of one round."""
     return [
         Step("invite", one_by_one(_invite), "coordinator"),
-        Step("pre-train", _pretrain) if pretrain else Step("train", _train),
+        Step("pre-train", partial(_train, pretrain=True)) if pretrain else Step("train", _train),
         *(SUMMING if secure else ()),
         Step("aggregate", one_by_one(_aggregate), "coordinator"),
     ]
@@ -64,24 +60,18 @@ def _invite(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox
 def _model_releases(
     coordinator: Coordinator, receivers: Sequence[str], extras: dict[str, np.ndarray]
 ) -> list[ModelWeights]:
-    return [
-        ModelWeights(
-            sender=COORDINATOR,
-            receiver=name,
-            round=coordinator.round,
-            weights=coordinator.weights,
-            extras=extras,
-        )
-        for name in receivers
-    ]
+    model = ModelWeights(
+        sender=COORDINATOR,
+        receiver="",
+        round=coordinator.round,
+        weights=coordinator.weights,
+        extras=extras,
+    )
+    return [replace(model, receiver=name) for name in receivers]
 
 
 def _train(
-    sites: Sequence[RowSite],
-    inboxes: Sequence[Inbox],
-    report_progress: Any,
-    *,
-    pretrain: bool = False,
+    sites: Sequence[RowSite], inboxes: Sequence[Inbox], _: Any, *, pretrain: bool = False
 ) -> list[tuple[RowSite, Outbox]]:
     """Train at every invited site that has rows for it, and answer."""
     models = {}
@@ -95,12 +85,6 @@ def _train(
         _answer(*trained[k], models[k].round) if k in trained else (site, [])
         for k, site in enumerate(sites)
     ]
-
-
-def _pretrain(
-    sites: Sequence[RowSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[tuple[RowSite, Outbox]]:
-    return _train(sites, inboxes, report_progress, pretrain=True)
 
 
 def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[RowSite, Outbox]:

@@ -73,14 +73,7 @@ class Shape:
 class Rows:
     """Encoded individuals of one site.
 
-    Parameters
-    ----------
-    cells
-        Encoded cells, zero where not known.
-    known
-        Which cells are.
-    present
-        Which modalities an individual has.
+    ``cells`` are zero where not ``known``; ``present`` says which modalities an individual has.
     """
 
     cells: Float[np.ndarray, "n size"]
@@ -90,19 +83,15 @@ class Rows:
     def __len__(self) -> int:
         return len(self.cells)
 
-    @cached_property
-    def complete(self) -> np.ndarray:
-        """Positions of the individuals that have every modality."""
-        return np.flatnonzero(self.present.all(axis=1))
-
-    @cached_property
-    def several(self) -> np.ndarray:
-        """Positions of the individuals that have at least two modalities."""
-        return np.flatnonzero(self.present.sum(axis=1) > 1)
-
-    def only(self, modality: int) -> np.ndarray:
-        """Return the positions of those that have this modality and no other."""
-        return np.flatnonzero(self.present[:, modality] & (self.present.sum(axis=1) == 1))
+    def positions(self, stream: str) -> np.ndarray:
+        """Return the positions of a stream's individuals; `Phase` says which streams there are."""
+        if stream == "complete":
+            return np.flatnonzero(self.present.all(axis=1))
+        count = self.present.sum(axis=1)
+        if stream == "several":
+            return np.flatnonzero(count > 1)
+        modality = int(stream.partition(":")[2])
+        return np.flatnonzero(self.present[:, modality] & (count == 1))
 
 
 def encode_rows(views: MultiView, scalers: Mapping[str, Scaler], shape: Shape) -> Rows:

@@ -1,8 +1,8 @@
 """Before the first round: sites agree on columns and scales, without showing a row.
 
 ``describe columns → agree on columns → summarise → agree on scales → encode``: each site sends a
-summary of its columns; the coordinator combines them (Chan et al.'s update of means and squared
-deviations), makes scales and a first model, and sends the scales back; sites encode their rows.
+summary of its columns; the coordinator pools them, makes scales and a first model, and sends the
+scales back; sites encode their rows.
 Images are brought to [0, 1] by their modality's range over all sites, other numbers to mean 0 and
 deviation 1. Summaries hold what scaling needs and no more, and nothing of a modality of which a
 site has very few rows: of one row the mean is the row. They carry no noise, so a site whose budget
@@ -37,7 +37,10 @@ from cofill.protocol import (
     agree_on_columns,
     agreed_columns,
     describe_columns,
+    first_of_type,
     one_by_one,
+    pool_moments,
+    usable_scale,
     views_with_columns,
 )
 from cofill.views import Feature, Kind, Scaler, View
@@ -71,7 +74,7 @@ def _summarise(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
 
 
 def _encode(site: UnscaledSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
-    scales = next((r for r in inbox if isinstance(r, ColumnScales)), None)
+    scales = first_of_type(inbox, ColumnScales)
     if scales is None or site.columns is None:
         raise DataError(f"site {site.name!r} has not been sent columns and scales; start again")
     return encode_site(site, _make_scalers(site.columns, scales.columns)), []
@@ -87,9 +90,7 @@ def encode_site(site: UnscaledSite, scalers: Mapping[str, Scaler]) -> RowSite:
     return replace(row_site, columns=columns, scalers=scalers, member=site.member)
 
 
-def _make_scalers(
-    columns: Columns, scales: Mapping[str, Float[np.ndarray, "4 features"]]
-) -> dict[str, Scaler]:
+def _make_scalers(columns: Columns, scales: Mapping[str, Scales]) -> dict[str, Scaler]:
     """Return the scalers of agreed scales; a range that ends before it begins is none."""
     scalers = {}
     for name, features in columns.features.items():
@@ -124,15 +125,10 @@ def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coor
     if columns is None:
         raise DataError("the coordinator has not agreed on columns yet; start again")
     summaries = _sound_summaries(columns, names, inbox)
-    scales = {
-        name: _scales_of(
-            _combine([summary.columns[name] for summary in summaries]),
-            features,
-            name in columns.shapes,
-            name,
-        )
-        for name, features in columns.features.items()
-    }
+    scales = {}
+    for name, features in columns.features.items():
+        parts = [summary.columns[name] for summary in summaries]
+        scales[name] = _scales_of(parts, features, name in columns.shapes, name)
     learner = design.make_learner(_row_shape(columns, _make_scalers(columns, scales)))
     releases = [ColumnScales(sender=COORDINATOR, receiver=name, columns=scales) for name in names]
     return make_coordinator(names, learner, design), releases
@@ -186,8 +182,7 @@ def _summary_of(cells: np.ndarray) -> Summary:
     """Return the summary of each column's known cells; zeros where there is none."""
     known = ~np.isnan(cells)
     count = known.sum(axis=0).astype(np.float64)
-    filled = np.where(known, cells, 0.0).astype(np.float64)
-    mean = filled.sum(axis=0) / np.maximum(count, 1)
+    mean = np.where(known, cells, 0.0).astype(np.float64).sum(axis=0) / np.maximum(count, 1)
     squares = (np.where(known, cells - mean, 0.0) ** 2).sum(axis=0)
     low = np.where(known, cells, np.inf).min(axis=0, initial=np.inf)
     high = np.where(known, cells, -np.inf).max(axis=0, initial=-np.inf)
@@ -195,41 +190,26 @@ def _summary_of(cells: np.ndarray) -> Summary:
     return np.stack([count, mean, squares, *ends]).astype(np.float64)
 
 
-def _combine(parts: Sequence[Summary]) -> Summary:
-    """Return the summary of all sites' rows from the sites' summaries."""
-    count, mean, squares, low, high = parts[0].copy()
-    for part in parts[1:]:
-        new = part[0] > 0
-        low = np.where(new, np.where(count > 0, np.minimum(low, part[3]), part[3]), low)
-        high = np.where(new, np.where(count > 0, np.maximum(high, part[4]), part[4]), high)
-        total = count + part[0]
-        share = part[0] / np.maximum(total, 1)
-        difference = part[1] - mean
-        mean = mean + difference * share
-        squares = squares + part[2] + difference**2 * count * share
-        count = total
-    return np.stack([count, mean, squares, low, high])
+def _pool(parts: Sequence[Summary]) -> Summary:
+    """Return count, mean, variance, lowest and highest of all sites' rows from their summaries."""
+    counts, means, squares, lows, highs = np.stack(parts, axis=1)
+    mean, variance = pool_moments(counts, counts * means, squares)
+    low = np.where(counts > 0, lows, np.inf).min(axis=0)
+    high = np.where(counts > 0, highs, -np.inf).max(axis=0)
+    return np.stack([counts.sum(axis=0), mean, variance, low, high])
 
 
-def _scales_of(summary: Summary, features: Sequence[Feature], image: bool, name: str) -> Scales:
+def _scales_of(
+    parts: Sequence[Summary], features: Sequence[Feature], image: bool, name: str
+) -> Scales:
     """Return the scales of a modality; a range of 1 to 0 where there is none."""
-    count, mean, squares, low, high = summary
+    count, mean, variance, low, high = _pool(parts)
     if not count.any():
         raise DataError(f"{name!r} has fewer than {_FEWEST} rows at every site; leave it out")
     if image:
-        lowest, highest = low[count > 0].min(), high[count > 0].max()
+        lowest, highest = low.min(), high.max()
         span = highest - lowest if highest > lowest else 1.0
-        ones = np.ones(len(count))
-        return np.stack([lowest * ones, span * ones, lowest * ones, highest * ones])
-    deviation = np.sqrt(squares / np.maximum(count, 1))
-    # Rounding leaves a constant column a tiny deviation, by which nothing should be divided.
-    scale = np.where(deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300), deviation, 1.0)
+        return np.repeat([[lowest], [span], [lowest], [highest]], len(count), axis=1)
     numeric = np.array([f.kind is Kind.NUMERIC for f in features]) & (count > 0)
-    return np.stack(
-        [
-            np.where(numeric, mean, 0.0),
-            np.where(numeric, scale, 1.0),
-            np.where(numeric, low, 1.0),
-            np.where(numeric, high, 0.0),
-        ]
-    )
+    scale = usable_scale(mean, np.sqrt(variance))
+    return np.where(numeric, [mean, scale, low, high], [[0.0], [1.0], [1.0], [0.0]])

@@ -17,16 +17,16 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, SumState
-from cofill.federate._answers import (
+from cofill.federate._local_updates import answers
+from cofill.federate._parties import (
     NO_TRAINING_ROWS,
+    Coordinator,
+    RowSite,
     absence_notes,
-    first_of_type,
     idle_sites,
     join_notes,
     sound_messages,
 )
-from cofill.federate._local_updates import answers
-from cofill.federate._parties import Coordinator, RowSite
 from cofill.privacy import (
     MaskedVector,
     Member,
@@ -44,7 +44,7 @@ from cofill.privacy import (
     share_secrets,
     unmask_sum,
 )
-from cofill.protocol import Inbox, Outbox, Step, one_by_one
+from cofill.protocol import Inbox, Outbox, Step, first_of_type, one_by_one
 
 Result = TypeVar("Result")
 
@@ -82,7 +82,7 @@ def _mask(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     roster = None if member is None else member.roster
     if boxes is None or update is None or member is None or roster is None:
         return _leave(site), []
-    if not answers(site, update.round):
+    if not answers(site, update.round):  # drop-outs are being tried
         return _leave(site), []
     packing = site.packing(update)
     vector, event = packing.pack(update), update.event
@@ -133,9 +133,8 @@ def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> i
     threshold, noise = settings.secure_sum.threshold, settings.site_noise
     if noise is None:
         return threshold
-    threshold = max(
-        min(2 * joined // 3 + 1, joined) if threshold is None else threshold, noise.sites
-    )
+    threshold = min(2 * joined // 3 + 1, joined) if threshold is None else threshold
+    threshold = max(threshold, noise.sites)
     if threshold > joined:
         raise DataError(
             f"round {coordinator.round}: no secure sum: the noise of {noise.sites} sites is "
@@ -180,11 +179,8 @@ def open_sum(coordinator: Coordinator, inbox: Inbox) -> tuple[np.ndarray, int, l
     revealed, notes = sound_messages(coordinator, inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
     code = coordinator.design.settings.secure_sum.code(len(state.roster.keys))
-    total = _attempt(
-        coordinator,
-        notes,
-        lambda: unmask_sum(state.roster, state.sealed, state.masked, revealed, code),
-    )
+    parts = state.roster, state.sealed, state.masked, revealed, code
+    total = _attempt(coordinator, notes, lambda: unmask_sum(*parts))
     return total, len(state.masked), notes
 
 

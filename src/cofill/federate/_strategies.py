@@ -19,10 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from cofill.errors import SettingError
+from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.registry import Registry
 
 Vector = Float[np.ndarray, " P"]
+Means = Mapping[str, Vector]
 State = dict[str, np.ndarray]
 
 
@@ -40,7 +41,7 @@ class AbstractStrategy(ABC):
 
     @abstractmethod
     def apply(
-        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+        self, state: State, weights: Vector, mean: Means, share: float
     ) -> tuple[State, Vector]:
         """Return new state and weights.
 
@@ -68,7 +69,7 @@ class FedAvg(AbstractStrategy):
     by_rows: bool = True
 
     def apply(
-        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+        self, state: State, weights: Vector, mean: Means, share: float
     ) -> tuple[State, Vector]:
         """Add the mean change."""
         return state, weights + mean["change"]
@@ -88,8 +89,7 @@ class FedProx(FedAvg):
     proximal: float | int = 0.01
 
     def __post_init__(self) -> None:
-        if not 0 <= self.proximal < np.inf:
-            raise SettingError(f"proximal must be at least 0, got {self.proximal}")
+        require_at_least(self, 0, "proximal")
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,15 @@ class FedAdam(AbstractStrategy):
     tau: float | int = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "tau"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise SettingError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("first", "second"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        require_above_zero(self, "learning_rate", "tau")
+        require_in(self, "[0, 1)", "first", "second")
 
     def init(self, weights: Vector) -> State:
         """Return moments before the first round."""
         return {"m": np.zeros_like(weights), "v": np.full_like(weights, self.tau**2)}
 
     def apply(
-        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+        self, state: State, weights: Vector, mean: Means, share: float
     ) -> tuple[State, Vector]:
         """Step by the moments of the mean change."""
         change = mean["change"]
@@ -174,7 +170,7 @@ class Scaffold(AbstractStrategy):
         return {"control": np.zeros_like(weights)}
 
     def apply(
-        self, state: State, weights: Vector, mean: Mapping[str, Vector], share: float
+        self, state: State, weights: Vector, mean: Means, share: float
     ) -> tuple[State, Vector]:
         """Step along the mean change and move the mean control."""
         control = state["control"] + share * mean["control"]
