@@ -97,8 +97,7 @@ def test_few_individuals_neither_show_in_a_map_nor_stretch_it():
     crowd = rng.normal(size=(2000, 2))
     far = np.concatenate([crowd, [[1e6, 1e6], [-1e6, 1e6]]])
     plain, stretched = (
-        map_picture(PlaneMap(points, np.zeros(len(points), int), 1.0))
-        for points in (crowd, far)
+        map_picture(PlaneMap(points, np.zeros(len(points), int), 1.0)) for points in (crowd, far)
     )
     bins = [picture.count("<rect") for picture in (plain, stretched)]
     assert bins[0] > 50

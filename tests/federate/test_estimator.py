@@ -12,9 +12,9 @@ from cofill.federate import (
     FederatedCompletion,
     LocalSettings,
     RoundSettings,
-    encode_rows,
     fit_sites_many,
 )
+from cofill.federate._rows import encode_rows
 from cofill.privacy import Budget
 from cofill.views import MultiView, View, by_row
 

@@ -28,11 +28,18 @@ from cofill.cluster._deep_settings import DeepPlan, DeepSettings, DeepState, pla
 from cofill.cluster._kmeans import join_starts, summarise_locally
 from cofill.cluster._kmeans_settings import KMeansSettings
 from cofill.cluster._lloyd import sum_groups
-from cofill.cluster._parties import ClusterCoordinator, ClusterSite, from_every_site, received_sums
+from cofill.cluster._parties import (
+    ClusterCoordinator,
+    ClusterSite,
+    CoordinatorStep,
+    SiteStep,
+    from_every_site,
+    received_sums,
+)
 from cofill.cluster._rounds import SiteMemory, new_weights, probabilities, start_memory, train_round
 from cofill.errors import DataError, TrainingError
 from cofill.privacy import ModelWeights, Update
-from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
+from cofill.protocol import COORDINATOR, Inbox, Step, first_of_type, one_by_one
 
 _SEEDING, _HOMES, _NEIGHBOURS = 1, 2, 3  # purposes of random numbers
 
@@ -50,7 +57,7 @@ def deep_steps(settings: DeepSettings) -> tuple[Step[Any], ...]:
     return (*start, *(turn * settings.rounds), *end)
 
 
-def _summarise(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _summarise(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release a few local centroids with counts where networks start from k-means."""
     if not plan_of(site.settings, site.kinds).warm:
         return site, []
@@ -59,7 +66,7 @@ def _summarise(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     return site, [site.release_sums(0, sums, counts)]
 
 
-def _start(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _start(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Make the initial weights; send each restart to the site where it starts."""
     settings: DeepSettings = coordinator.settings
     plan, restarts = plan_of(settings, coordinator.kinds), settings.restarts
@@ -101,9 +108,7 @@ def _model_release(
     )
 
 
-def _send_state(
-    coordinator: ClusterCoordinator, state: DeepState
-) -> tuple[ClusterCoordinator, Outbox]:
+def _send_state(coordinator: ClusterCoordinator, state: DeepState) -> CoordinatorStep:
     extras = {"shares": state.shares, "restarts": state.restarts, "best": np.array([state.best])}
     if state.centers is not None:
         extras["centers"] = state.centers
@@ -112,7 +117,7 @@ def _send_state(
     return replace(coordinator, state=state), outbox
 
 
-def _gather(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _gather(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Put the restarts together and send all of them to all sites."""
     state: DeepState = coordinator.state
     if plan_of(coordinator.settings, coordinator.kinds).apart:
@@ -141,11 +146,11 @@ def _updates(inbox: Inbox, sizes: Mapping[str, int]) -> list[Update]:
 
 def _train_apart(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[tuple[ClusterSite, Outbox]]:
+) -> list[SiteStep]:
     """Train the restarts that start at each site on its rows alone; release what changed."""
     received = {at: first_of_type(inbox, ModelWeights) for at, inbox in enumerate(inboxes)}
     models = {at: model for at, model in received.items() if model is not None}
-    results: list[tuple[ClusterSite, Outbox]] = [(site, []) for site in sites]
+    results: list[SiteStep] = [(site, []) for site in sites]
     trained = _train_at([sites[at] for at in models], list(models.values()), apart=True)
     for at, (site, outbox) in zip(models, trained, strict=True):
         results[at] = (replace(site, memory=None), outbox)  # the rounds start with fresh moments
@@ -154,7 +159,7 @@ def _train_apart(
 
 def _train(
     sites: Sequence[ClusterSite], inboxes: Sequence[Inbox], report_progress: Any
-) -> list[tuple[ClusterSite, Outbox]]:
+) -> list[SiteStep]:
     """Train the common networks on each site's rows; release what changed."""
     return _train_at(sites, list(map(_expected_model, sites, inboxes)))
 
@@ -168,14 +173,14 @@ def _expected_model(site: ClusterSite, inbox: Inbox) -> ModelWeights:
 
 def _train_at(
     sites: Sequence[ClusterSite], models: Sequence[ModelWeights], *, apart: bool = False
-) -> list[tuple[ClusterSite, Outbox]]:
+) -> list[SiteStep]:
     """Train at all sites, those of one shape together."""
     calls: dict[Any, list[int]] = {}
     for at, (site, model) in enumerate(zip(sites, models, strict=True)):
         plan = plan_of(site.settings, site.kinds)
         plan = plan.before_rounds if apart else plan
         calls.setdefault((plan, model.round, len(model.extras["restarts"])), []).append(at)
-    results: dict[int, tuple[ClusterSite, Outbox]] = {}
+    results: dict[int, SiteStep] = {}
     for (plan, number, _), chosen in calls.items():
         trained = _train_alike(
             plan, number, [sites[at] for at in chosen], [models[at] for at in chosen]
@@ -186,7 +191,7 @@ def _train_at(
 
 def _train_alike(
     plan: DeepPlan, number: int, sites: Sequence[ClusterSite], models: Sequence[ModelWeights]
-) -> list[tuple[ClusterSite, Outbox]]:
+) -> list[SiteStep]:
     restarts = len(models[0].extras["restarts"])
     weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
     common = np.stack([model.extras["shares"] for model in models])
@@ -199,7 +204,7 @@ def _train_alike(
     result = train_round(plan, memories, weights, common, centers, keys, jnp.array(number))
     changes, shares = np.asarray(result.weights) - weights, np.asarray(result.shares)
     judged = {f"judged_{name}": np.asarray(p) for name, p in result.judged._asdict().items()}
-    results: list[tuple[ClusterSite, Outbox]] = []
+    results: list[SiteStep] = []
     for at, site in enumerate(sites):
         moments = jax.tree.map(lambda leaf, at=at: leaf[at], result.moments)
         memory = memories[at]._replace(shares=result.shares[at], moments=moments)
@@ -239,7 +244,7 @@ def _key(site: ClusterSite, number: int) -> Any:
 # --- averaging, and the end ---------------------------------------------------------------------
 
 
-def _average(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _average(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Average the sites' changes by rows; after the trial, keep the finalists; send them on."""
     settings: DeepSettings = coordinator.settings
     state: DeepState = coordinator.state
@@ -286,7 +291,7 @@ def _common_objective(
     return mean["judged_inconsistency"][:, 0] - weights.weight * information
 
 
-def _assign(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _assign(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Give every row its group by the best restart; release the groups' sums."""
     model = _expected_model(site, inbox)
     theta = model.weights.reshape(len(model.extras["restarts"]), -1)
@@ -297,7 +302,7 @@ def _assign(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     return replace(site, labels=labels, confidence=confidence, memory=None), [sums]
 
 
-def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Keep the best restart and the means of its groups (NaN for an empty one)."""
     state: DeepState = coordinator.state
     shape = coordinator.settings.k, len(coordinator.kinds)

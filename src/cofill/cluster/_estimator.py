@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from cofill.cluster._augment import WarpSettings
 from cofill.cluster._deep import deep_steps
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
-from cofill.cluster._kmeans import measure_confidence
+from cofill.cluster._kmeans import assign_groups
 from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
-from cofill.cluster._lloyd import nearest
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
 from cofill.cluster._parties import AGREE_ON_SCALING, start_federation
@@ -227,8 +226,7 @@ class FederatedKMeans(AbstractClusterer):
         self.cost_ = None if self.noise is None else self.noise.cost()
 
     def _assign(self, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        centers = self.state_.centers[0]
-        return nearest(scaled, centers)[0], measure_confidence(scaled, centers)
+        return assign_groups(scaled, self.state_.centers[0])
 
     def _encode(self, scaled: np.ndarray) -> np.ndarray:
         return scaled

@@ -19,14 +19,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 
 from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
 from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups, sum_groups_of_starts
-from cofill.cluster._parties import ClusterCoordinator, ClusterSite, received_sums
+from cofill.cluster._parties import (
+    ClusterCoordinator,
+    ClusterSite,
+    CoordinatorStep,
+    SiteStep,
+    received_sums,
+)
 from cofill.errors import DataError
 from cofill.privacy import GroupCentres, GroupSums, Release
-from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
+from cofill.protocol import COORDINATOR, Inbox, Step, first_of_type, one_by_one
 
 _SEEDING, _NOISE = 1, 2  # purposes of a site's random numbers
 
@@ -110,7 +116,7 @@ def kmeans_steps(settings: KMeansSettings) -> tuple[Step[Any], ...]:
     return (*seeding, *(turn * settings.most_rounds), *end)
 
 
-def _summarise(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _summarise(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release a few local centroids with counts; nothing where noise is asked for."""
     settings: KMeansSettings = site.settings
     if settings.noise is not None:
@@ -119,9 +125,7 @@ def _summarise(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
     return site, [site.release_sums(0, sums, counts)]
 
 
-def _choose_starts(
-    coordinator: ClusterCoordinator, inbox: Inbox
-) -> tuple[ClusterCoordinator, Outbox]:
+def _choose_starts(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Choose starting centres from the sites' centroids and send them."""
     settings: KMeansSettings = coordinator.settings
     rng = np.random.default_rng([coordinator.seed, _SEEDING])
@@ -135,32 +139,22 @@ def _choose_starts(
     return _send_state(coordinator, KMeansState.start(centers))
 
 
-def _send_state(
-    coordinator: ClusterCoordinator, state: KMeansState
-) -> tuple[ClusterCoordinator, Outbox]:
-    centers = send_centers(coordinator, state.number, state.centers, state.running, state.best)
+def _send_state(coordinator: ClusterCoordinator, state: KMeansState) -> CoordinatorStep:
+    centers = send_centers(coordinator, state)
     return replace(coordinator, state=state), centers
 
 
-def send_centers(
-    coordinator: ClusterCoordinator,
-    number: int,
-    centers: Float[np.ndarray, "starts k d"],
-    running: Bool[np.ndarray, " starts"],
-    best: int,
-) -> list[Release]:
+def send_centers(coordinator: ClusterCoordinator, state: KMeansState) -> list[GroupCentres]:
     """Return the centres of all starts, for every site."""
-    return [
-        GroupCentres(
-            sender=COORDINATOR,
-            receiver=site,
-            round=number,
-            centres=centers,
-            running=running.astype(np.float64),
-            best=best,
-        )
-        for site in coordinator.sites
-    ]
+    release = GroupCentres(
+        sender=COORDINATOR,
+        receiver="",
+        round=state.number,
+        centres=state.centers,
+        running=state.running.astype(np.float64),
+        best=state.best,
+    )
+    return [replace(release, receiver=site) for site in coordinator.sites]
 
 
 def received_centers(site: ClusterSite, inbox: Inbox) -> GroupCentres:
@@ -174,7 +168,7 @@ def received_centers(site: ClusterSite, inbox: Inbox) -> GroupCentres:
     return release
 
 
-def _add_up(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _add_up(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release sums, counts and sums of squared distances (the last column) of every group."""
     sent = received_centers(site, inbox)
     return site, [_sum_groups(site, sent.centres, sent.running > 0, sent.round)]
@@ -204,7 +198,7 @@ def _sum_groups(site: ClusterSite, starts: np.ndarray, running: np.ndarray, numb
     return replace(release, event=event)
 
 
-def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Move every running start's centres to the means of their groups; send them on."""
     settings: KMeansSettings = coordinator.settings
     state: KMeansState = coordinator.state
@@ -232,19 +226,18 @@ def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordin
     return _send_state(coordinator, state)
 
 
-def _assign(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _assign(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Give every row its group by the best start; release the groups' final sums."""
     sent = received_centers(site, inbox)
     centers = sent.centres[sent.best]
     outbox: list[Release] = []
     if site.settings.noise is None:
         outbox.append(_sum_groups(site, centers[None], np.ones(1, bool), sent.round))
-    labels, _ = nearest(site.rows, centers)
-    confidence = measure_confidence(site.rows, centers)
+    labels, confidence = assign_groups(site.rows, centers)
     return replace(site, labels=labels, confidence=confidence), outbox
 
 
-def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordinator, Outbox]:
+def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Keep the best start and its final sum of squared distances."""
     state: KMeansState = coordinator.state
     best = [state.best]
@@ -258,12 +251,19 @@ def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> tuple[ClusterCoordi
     return replace(coordinator, state=state), []
 
 
-def measure_confidence(
+def assign_groups(
     rows: Float[np.ndarray, "n d"], centers: Float[np.ndarray, "k d"]
-) -> Float[np.ndarray, " n"]:
-    """Return how much nearer a row's centre is than the next: 0 between two, 1 on its centre."""
-    _, nearest_square = nearest(rows, centers)
+) -> tuple[Int[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Return each row's group, and how much nearer its centre is than the next.
+
+    Examples
+    --------
+    >>> assign_groups(np.array([[0.0], [1.0], [0.5]]), np.array([[0.0], [2.0]]))[1].tolist()
+    [1.0, 0.0, 0.6666666666666667]
+    """
+    labels, nearest_square = nearest(rows, centers)
     squares = (rows * rows).sum(axis=1, keepdims=True) + (centers * centers).sum(axis=1)
     distances = np.sqrt(np.maximum(squares - 2 * rows @ centers.T, 0.0))
     second = np.partition(distances, 1, axis=1)[:, 1]
-    return np.clip(1.0 - np.sqrt(nearest_square) / np.where(second > 0, second, 1.0), 0.0, 1.0)
+    sureness = 1.0 - np.sqrt(nearest_square) / np.where(second > 0, second, 1.0)
+    return labels, np.clip(sureness, 0.0, 1.0)

@@ -22,13 +22,13 @@ from cofill.errors import DataError
 from cofill.privacy import ColumnScales, GroupSums, Ledger, Release
 from cofill.protocol import (
     COORDINATOR,
+    DESCRIBE_COLUMNS,
     Federation,
     Inbox,
     Outbox,
     Step,
     agree_on_columns,
     agreed_columns,
-    describe_columns,
     first_of_type,
     one_by_one,
     views_with_columns,
@@ -84,6 +84,10 @@ class ClusterCoordinator:
     seed: int
     scaling: Scaling | None = None
     state: Any = None
+
+
+SiteStep = tuple[ClusterSite, Outbox]
+CoordinatorStep = tuple[ClusterCoordinator, Outbox]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,25 +166,16 @@ def received_sums(
     return list(releases.values())
 
 
-# --- columns ------------------------------------------------------------------------------------
+# --- columns and scaling ------------------------------------------------------------------------
 
 
-def _describe(site: UnscaledClusterSite, inbox: Inbox) -> tuple[UnscaledClusterSite, Outbox]:
-    return site, [describe_columns(site.name, site.views)]
-
-
-def _agree_on_columns(
-    coordinator: UnscaledClusterCoordinator, inbox: Inbox
-) -> tuple[ClusterCoordinator, Outbox]:
+def _agree_on_columns(coordinator: UnscaledClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     columns = agree_on_columns(coordinator.sites, coordinator.view_order, inbox)
     kinds = describe_kinds(views_with_columns({}, columns[0]))
     return coordinator.with_kinds(kinds), columns
 
 
-# --- scaling ------------------------------------------------------------------------------------
-
-
-def _measure(site: UnscaledClusterSite | ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _measure(site: UnscaledClusterSite | ClusterSite, inbox: Inbox) -> SiteStep:
     """Release what is needed to scale; a site that has no rows yet reads them first."""
     if isinstance(site, UnscaledClusterSite):
         site = site.with_rows(views_with_columns(site.views, agreed_columns(inbox)))
@@ -189,9 +184,7 @@ def _measure(site: UnscaledClusterSite | ClusterSite, inbox: Inbox) -> tuple[Clu
     return site, [site.release_sums(0, *sum_columns(site.rows, site.scale))]
 
 
-def _agree_on_scaling(
-    coordinator: ClusterCoordinator, inbox: Inbox
-) -> tuple[ClusterCoordinator, Outbox]:
+def _agree_on_scaling(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Add up, and send every site the scaling."""
     kinds = coordinator.kinds
     if coordinator.scale == "none":
@@ -201,7 +194,7 @@ def _agree_on_scaling(
     return replace(coordinator, scaling=scaling), send_scales(coordinator, {_ALL: scaling})
 
 
-def _scale(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _scale(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Scale the rows."""
     if site.scale == "none":
         scaling = Scaling.none(len(site.kinds))
@@ -235,7 +228,7 @@ def read_scales(site: ClusterSite, inbox: Inbox) -> dict[str, Scaling]:
 
 
 AGREE_ON_COLUMNS = (
-    Step("describe columns", one_by_one(_describe)),
+    DESCRIBE_COLUMNS,
     Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
 )
 AGREE_ON_SCALING = (

@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.cluster._kmeans import received_centers, send_centers
-from cofill.cluster._kmeans_settings import KMeansSettings
+from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
 from cofill.cluster._lloyd import choose_centers, lloyd, nearest
 from cofill.cluster._parties import (
     AGREE_ON_SCALING,
     ClusterCoordinator,
     ClusterSite,
+    CoordinatorStep,
+    SiteStep,
     read_scales,
     received_sums,
     send_scales,
@@ -32,7 +34,7 @@ from cofill.cluster._scale import Scaling
 from cofill.errors import SettingError
 from cofill.metrics import ari
 from cofill.privacy import Ledger, require_one_of
-from cofill.protocol import Inbox, Outbox, Step, one_by_one, run_steps
+from cofill.protocol import Inbox, Step, one_by_one, run_steps
 
 _HALVES, _REFERENCE = 11, 12  # purposes of random numbers
 _REFERENCE_ROWS = 2_000  # at most, to limit the time; sums are scaled up to all rows
@@ -54,13 +56,7 @@ class Selection:
     ledger: Ledger = field(default_factory=Ledger, compare=False)
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row for each number tried.
-
-        Examples
-        --------
-        >>> Selection(3, "gap", (2, 3), (0.1, 0.4), (0.01, 0.01)).table()[1]
-        {'k': 3, 'score': 0.4, 'error': 0.01, 'chosen': True}
-        """
+        """Return one row for each number tried."""
         return [
             {"k": k, "score": score, "error": error, "chosen": k == self.k}
             for k, score, error in zip(self.ks, self.scores, self.errors, strict=True)
@@ -208,17 +204,15 @@ def _agreement(
     return comparison.coordinator.state, comparison.ledger
 
 
-def _send_halves(
-    coordinator: ClusterCoordinator, inbox: Inbox
-) -> tuple[ClusterCoordinator, Outbox]:
+def _send_halves(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Send both halves' centres, each with its scaling."""
     scalings = {str(half): scaling for half, (scaling, _) in enumerate(coordinator.state)}
     centers = np.stack([centers for _, centers in coordinator.state])
-    sent = send_centers(coordinator, 0, centers, np.zeros(2, bool), 0)
+    sent = send_centers(coordinator, KMeansState.start(centers))
     return coordinator, [*send_scales(coordinator, scalings), *sent]
 
 
-def _compare_halves(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbox]:
+def _compare_halves(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release how many rows are in each group of the first half and each of the second."""
     scalings, both_centers = read_scales(site, inbox), received_centers(site, inbox).centres
     first, second = (
@@ -230,9 +224,7 @@ def _compare_halves(site: ClusterSite, inbox: Inbox) -> tuple[ClusterSite, Outbo
     return site, [site.release_sums(0, counts, counts.sum(axis=1))]
 
 
-def _score_halves(
-    coordinator: ClusterCoordinator, inbox: Inbox
-) -> tuple[ClusterCoordinator, Outbox]:
+def _score_halves(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     """Add the sites' tables up and score them."""
     k = len(coordinator.state[0][1])
     counts = np.sum([sums.sums for sums in received_sums(coordinator, inbox, (k, k))], axis=0)

@@ -1,16 +1,15 @@
 """Split by row: sites train one model of all modalities together and complete their individuals."""
 
-from cofill.federate._aggregation import LocalUpdate, SecureSum
+from cofill.federate._aggregation import SecureSum
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, Phase, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
-from cofill.federate._local_updates import train_locally
 from cofill.federate._pair_scores import PairScores
-from cofill.federate._parties import Coordinator, RowSite
+from cofill.federate._parties import RowSite
 from cofill.federate._protocol import FederatedProtocol
-from cofill.federate._rows import Rows, Shape, encode_rows
+from cofill.federate._rows import Rows, Shape
 from cofill.federate._strategies import (
     STRATEGIES,
     AbstractStrategy,
@@ -31,7 +30,6 @@ __all__ = [
     "AbstractStrategy",
     "Batch",
     "CompletionNet",
-    "Coordinator",
     "Design",
     "FedAdam",
     "FedAvg",
@@ -40,7 +38,6 @@ __all__ = [
     "FederatedCompletion",
     "FederatedProtocol",
     "LocalSettings",
-    "LocalUpdate",
     "LocalWork",
     "PairScores",
     "Phase",
@@ -51,12 +48,10 @@ __all__ = [
     "Scaffold",
     "SecureSum",
     "Shape",
-    "encode_rows",
     "fit_sites_many",
     "initial_weights",
     "make_strategy",
     "make_unravel",
     "plan_batches",
-    "train_locally",
     "train_sites",
 ]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -94,14 +93,6 @@ class LocalUpdate:
     event: Event | None = None
 
 
-class RoundMeans(NamedTuple):
-    """Means of a round's updates over sites, and how many sites there were."""
-
-    vectors: dict[str, Float[np.ndarray, " P"]]
-    figures: dict[str, float]
-    sites: int
-
-
 @dataclass(frozen=True)
 class Packing:
     """The layout of the vector that is added up.
@@ -118,7 +109,7 @@ class Packing:
     >>> vector.tolist()
     [3.0, 6.0, 3.0, 15.0, 3.0]
     >>> packing.means(vector + packing.pack(LocalUpdate(1, np.zeros(2), rows=1)), 2)
-    RoundMeans(vectors={'change': array([0.75, 1.5 ])}, figures={'loss': 5.0}, sites=2)
+    ({'change': array([0.75, 1.5 ])}, {'loss': 5.0})
     """
 
     size: int
@@ -157,8 +148,10 @@ class Packing:
             total += self.pack(update)
         return total if self.noise is None else self.noise.add_to_sum(total)
 
-    def means(self, total: Float[np.ndarray, " length"], sites: int) -> RoundMeans:
-        """Return the means that a sum over so many sites holds."""
+    def means(
+        self, total: Float[np.ndarray, " length"], sites: int
+    ) -> tuple[dict[str, Float[np.ndarray, " P"]], dict[str, float]]:
+        """Return the mean vectors and figures that a sum over so many sites holds."""
         change, *extras = np.split(total[: self._vectors_length], 1 + len(self.extras))
         weight, sums, known = float(sites), np.zeros(0), np.zeros(0)
         if self.noise is None:
@@ -173,7 +166,7 @@ class Packing:
             for name, value, part in zip(self.figures, sums, known, strict=False)
             if part > 0
         }
-        return RoundMeans(vectors, figures, sites)
+        return vectors, figures
 
 
 @storable

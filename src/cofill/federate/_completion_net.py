@@ -20,10 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Phase, squared_error
+from cofill.federate._learner import (
+    AbstractLearner,
+    Batch,
+    Batches,
+    Cells,
+    Loss,
+    Params,
+    Phase,
+    Present,
+    squared_error,
+)
 from cofill.federate._rows import Shape
-from cofill.nets import DetailNet, GridNet, layout_of
+from cofill.nets import DetailNet, GridNet, layout_of, require_at_least
 
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
 
@@ -60,13 +69,8 @@ class CompletionNet(AbstractLearner):
     cycle: float | int = 0.0
 
     def __post_init__(self) -> None:
-        if self.width < 1 or self.blocks < 0 or self.fine < 0:
-            raise SettingError(
-                "width must be at least 1, blocks and fine at least 0, got "
-                f"{self.width}, {self.blocks}, {self.fine}"
-            )
-        if not 0 <= self.cycle < np.inf:
-            raise SettingError(f"cycle must be at least 0, got {self.cycle}")
+        require_at_least(self, 1, "width")
+        require_at_least(self, 0, "blocks", "fine", "cycle")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -88,18 +92,16 @@ class CompletionNet(AbstractLearner):
         deep = layout.depth * count
         return GridNet(layout.grid, deep + count, deep, self.width, self.blocks)
 
-    def init(self, key: Array) -> Any:
+    def init(self, key: Array) -> Params:
         """Return new parameters."""
         return self._net.init(key)
 
-    def fill(
-        self, params: Any, cells: Float[Array, "n size"], present: Float[Array, "n count"]
-    ) -> Float[Array, "n size"]:
+    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return whole rows."""
         output = self._raw(params, cells, present)
         return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 
-    def _raw(self, params: Any, cells: Array, present: Array) -> Array:
+    def _raw(self, params: Params, cells: Cells, present: Present) -> Cells:
         image, count = self.shape.image, self.shape.count
         if image is None:
             inputs = jnp.concatenate([cells, present], axis=1)[:, None, None]
@@ -118,9 +120,7 @@ class CompletionNet(AbstractLearner):
             [layout.to_rows(g) for g in jnp.split(output, count, axis=-1)], axis=1
         )
 
-    def loss(
-        self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
         batch = batches["several"]
         total = jnp.zeros(())

@@ -54,11 +54,6 @@ class RoundSettings:
         its mask, the release carries the event, and sites' budgets are kept by the gate. Without,
         the coordinator adds the noise: it is trusted with the plain updates, which therefore carry
         no guarantee in the ledger. Sites count alike, whatever their rows, and send no figures.
-
-    Examples
-    --------
-    >>> RoundSettings(rounds=3).participation
-    1.0
     """
 
     rounds: int = 40

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import DataError, SettingError
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
-from cofill.federate._learner import AbstractLearner, TrainedModel
+from cofill.federate._learner import AbstractLearner, complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._strategies import AbstractStrategy, make_strategy
@@ -144,28 +144,13 @@ class FederatedCompletion(AbstractCompleter):
 
     def _design(self) -> Design:
         model, strategy = find_model(self.model), make_strategy(self.strategy)
-        local = self.local or suitable_training(
-            model,
-            strategy,
-            epochs=self.epochs,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-        )
+        training = {name: getattr(self, name) for name in ("epochs", "batch", "learning_rate")}
+        local = self.local or suitable_training(model, strategy, **training)
         settings = self.settings or RoundSettings(rounds=self.rounds)
         return Design(model, dict(self.network or {}), local, settings, strategy, self.seed)
 
-    @property
-    def _trained(self) -> TrainedModel:
-        return TrainedModel(self.learner_, self.scalers_, self.weights_)
-
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
-        return self._trained.predict(views, progress)
-
-    def reconstruct(self, views: MultiView, name: str) -> np.ndarray:
-        """Return everybody's row of one modality as the others predict it, in the user's units."""
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
-        return self._trained.reconstruct(views, name)
+        return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
 
     def complete_sites(
         self, held: Mapping[str, MultiView], *, progress: Progress | None = None
@@ -201,12 +186,7 @@ def fit_sites_many(
 ) -> None:
     """Fit several estimators of equal settings and other seeds as one batch.
 
-    Parameters
-    ----------
-    estimators, held
-        As many of each: repeats of an experiment.
-    progress, on_round
-        As in `FederatedCompletion.fit_sites`.
+    Each has its own views in ``held``; see `FederatedCompletion.fit_sites`.
     """
     progress = progress or silent
     fits = [_Fit(e, views) for e, views in zip(estimators, held, strict=True)]
@@ -262,7 +242,6 @@ class _Fit:
         )
         self.checkpoint: Checkpoint | None = None
         if estimator.checkpoint is not None:
-            self.checkpoint = Checkpoint(
-                Path(estimator.checkpoint), self.protocol, self.protocol.design, data
-            )
+            folder = Path(estimator.checkpoint)
+            self.checkpoint = Checkpoint(folder, self.protocol, self.protocol.design, data)
             self.checkpoint.restore(self.federation)

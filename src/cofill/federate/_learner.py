@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from cofill.completion import Progress, silent
 from cofill.federate._rows import Rows, Shape, encode_rows
@@ -26,6 +26,9 @@ from cofill.nets import round_up
 from cofill.views import MultiView, Scaler
 
 Params = Any
+Cells = Float[Array, "n size"]
+Present = Float[Array, "n count"]
+Loss = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
 _MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
 
 
@@ -36,6 +39,9 @@ class Batch(NamedTuple):
     known: Float[Array, "n size"]
     present: Float[Array, "n count"]
     weight: Float[Array, " n"]
+
+
+Batches = Mapping[str, Batch]
 
 
 @dataclass(frozen=True)
@@ -84,15 +90,11 @@ class AbstractLearner(ABC):
         """Return new parameters."""
 
     @abstractmethod
-    def loss(
-        self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
         """Return the loss of a step's batches, one of each stream, and figures to report."""
 
     @abstractmethod
-    def fill(
-        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
-    ) -> Float[Array, "n size"]:
+    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return whole rows, made from the modalities that are present; the others hold zero."""
 
     def complete(
@@ -168,59 +170,35 @@ def squared_error(
     return jnp.stack(errors).mean()
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedModel:
-    """The common model with the scales that it was trained on."""
+def complete_rows(
+    learner: AbstractLearner,
+    scalers: Mapping[str, Scaler],
+    weights: Float[np.ndarray, " P"],
+    views: MultiView,
+    progress: Progress = silent,
+) -> dict[str, Float[np.ndarray, "n features"]]:
+    """Return the cells of everybody who lacks some, per view and in the user's units.
 
-    learner: AbstractLearner
-    scalers: Mapping[str, Scaler]
-    weights: Float[np.ndarray, " P"]
-
-    def predict(
-        self, views: MultiView, progress: Progress = silent
-    ) -> dict[str, Float[np.ndarray, "n features"]]:
-        """Return the cells of everybody who lacks some, per view and in the user's units.
-
-        Each modality is predicted from the others; rows without a missing cell hold NaN.
-        """
-        predictions = {}
-        rows = encode_rows(views, self.scalers, self.learner.shape)
-        for k, (name, columns) in enumerate(self.learner.shape.slices.items()):
-            progress(f"completing {name}", k / len(views))
-            incomplete = np.asarray(~rows.known[:, columns].all(axis=1))
-            cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
-            if incomplete.any():
-                filled, has_others = self._from_others(rows, k, incomplete)
-                scaler = self.scalers[name]
-                decoded = scaler.decode(filled[:, columns].astype(np.float64), clip=True)
-                # Nothing but this modality is known of some: they get what is usual at the site.
-                typical = views[name].typical()
-                alone = ~has_others[:, None] & ~np.isnan(typical)
-                cells[incomplete] = np.where(alone, typical, decoded)
-            predictions[name] = cells
-        return predictions
-
-    def reconstruct(self, views: MultiView, name: str) -> Float[np.ndarray, "n features"]:
-        """Return everybody's row of one modality as the others predict it, in the user's units."""
-        shape = self.learner.shape
-        rows = encode_rows(views, self.scalers, shape)
-        everybody = np.ones(views.n_individuals, dtype=bool)
-        filled, _ = self._from_others(rows, shape.names.index(name), everybody)
-        return self.scalers[name].decode(
-            filled[:, shape.slices[name]].astype(np.float64), clip=True
-        )
-
-    def _from_others(
-        self, rows: Rows, modality: int, chosen: Bool[np.ndarray, " n"]
-    ) -> tuple[Float[np.ndarray, "m size"], Bool[np.ndarray, " m"]]:
-        """Return chosen rows as predicted from the other modalities, and who has any other.
-
-        Rows of those who have none are of zeros: the mean of numbers.
-        """
-        present = rows.present[chosen].copy()
-        present[:, modality] = False
-        known = rows.known[chosen] & present[:, self.learner.shape.owner]
-        shown = Rows(np.where(known, rows.cells[chosen], 0).astype(np.float32), known, present)
-        filled = self.learner.complete(self.weights, shown)
-        has_others = np.asarray(present.any(axis=1))
-        return np.where(has_others[:, None], filled, 0.0), has_others
+    Each modality is predicted from the others, by the common model on the scales that it was
+    trained on; rows without a missing cell hold NaN.
+    """
+    predictions = {}
+    rows = encode_rows(views, scalers, learner.shape)
+    for k, (name, columns) in enumerate(learner.shape.slices.items()):
+        progress(f"completing {name}", k / len(views))
+        incomplete = np.asarray(~rows.known[:, columns].all(axis=1))
+        cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
+        if incomplete.any():
+            present = rows.present[incomplete].copy()
+            present[:, k] = False
+            known = rows.known[incomplete] & present[:, learner.shape.owner]
+            shown = np.where(known, rows.cells[incomplete], 0).astype(np.float32)
+            filled = learner.complete(weights, Rows(shown, known, present))[:, columns]
+            # Nothing but this modality is known of some: they get what is usual at the site, or
+            # where that is not known zeros, the mean of numbers.
+            has_others = present.any(axis=1, keepdims=True)
+            filled = np.where(has_others, filled, 0.0).astype(np.float64)
+            decoded, typical = scalers[name].decode(filled, clip=True), views[name].typical()
+            cells[incomplete] = np.where(~has_others & ~np.isnan(typical), typical, decoded)
+        predictions[name] = cells
+    return predictions

@@ -65,11 +65,6 @@ class LocalSettings:
         then carry their event and no figures, for the noise does not cover those. The number of
         a site's rows is public. Samples and noise come from the operating system: no seed repeats
         them.
-
-    Examples
-    --------
-    >>> LocalSettings(epochs=2).batch
-    32
     """
 
     epochs: int = 1
@@ -110,16 +105,10 @@ class BatchPlan(NamedTuple):
 
 
 class LocalResult(NamedTuple):
-    """One site's weights after training, and how they came about.
-
-    ``moments`` is the optimiser's state, ``steps`` how many were taken, ``travelled`` the sum of
-    their sizes, ``figures`` means over steps.
-    """
+    """One site's weights after training, its optimiser's state, and figures averaged over steps."""
 
     weights: Float[np.ndarray, " P"]
     moments: Any
-    steps: int
-    travelled: float
     figures: dict[str, float]
 
 
@@ -167,7 +156,7 @@ def plan_batches(
     longest = max((len(stream) for stream in streams.values()), default=0)
     steps = math.ceil(longest / settings.batch)
     if settings.dp is not None:
-        ((name, stream),) = streams.items()  # `site_of` refuses several streams
+        ((name, stream),) = streams.items()  # `Design.make_learner` refuses several
         return _plan_poisson(rng, name, stream, settings.batch, steps * epochs)
     positions = {}
     for name, stream in streams.items():
@@ -246,12 +235,11 @@ def _train_batch(
         np.asarray, _train_stack(learner, phase, settings, sites)
     )
     results = []
-    for k, w in enumerate(work):
+    for k in range(len(work)):
         with np.errstate(invalid="ignore", over="ignore"):  # of training that diverged
             means = {name: float(values[k][planned[k]].mean()) for name, values in figures.items()}
         site_moments = jax.tree.map(lambda leaf, at=k: leaf[at], moments)
-        travelled = float(settings.learning_rate * w.rates.sum(dtype=np.float64))
-        results.append(LocalResult(weights[k], site_moments, w.plan.steps, travelled, means))
+        results.append(LocalResult(weights[k], site_moments, means))
     return results
 
 

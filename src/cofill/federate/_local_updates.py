@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from cofill.federate._aggregation import LocalUpdate
 from cofill.federate._learner import Phase
-from cofill.federate._local import BatchPlan, LocalResult, LocalWork, plan_batches, train_sites
+from cofill.federate._local import LocalResult, LocalWork, plan_batches, train_sites
 from cofill.federate._parties import RowSite
 from cofill.privacy import Event, ModelWeights, compose, sgd_event
 
@@ -82,23 +82,21 @@ class LocalRun:
         first, last = (0.5 * (1 + np.cos(np.pi * k / total)) for k in (number - 1, number))
         return float(first), float(last)
 
-    def take(self, phase: Phase, plan: BatchPlan, result: LocalResult) -> None:
+    def take(self, phase: Phase, work: LocalWork, result: LocalResult) -> None:
         """Take over the result of a phase."""
-        is_last = self._is_last(phase)
+        is_last, local = self._is_last(phase), self.site.design.local
         rows = phase.training_rows(self.site.rows)
         self.weights = result.weights
         self.moments = result.moments if is_last else self.moments
-        self.steps += result.steps
-        self.travelled += result.travelled
+        self.steps += work.plan.steps
+        self.travelled += local.learning_rate * float(work.rates.sum(dtype=np.float64))
         self.rows |= set(rows.tolist())
         prefix = "" if is_last else f"{phase.name}_"
         self.figures |= {f"{prefix}{name}": value for name, value in result.figures.items()}
-        local = self.site.design.local
         if local.dp is not None and local.dp.noise_multiplier:
             rate = min(1.0, local.batch / len(rows))
-            self.events.append(
-                sgd_event(local.dp.noise_multiplier, rate=rate, steps=plan.steps, rows=len(rows))
-            )
+            steps = {"rate": rate, "steps": work.plan.steps, "rows": len(rows)}
+            self.events.append(sgd_event(local.dp.noise_multiplier, **steps))
 
     def end(self) -> tuple[RowSite, LocalUpdate | None]:
         """Return the site after the round and its update; None if it had no rows for it."""
@@ -132,14 +130,8 @@ def train_locally(
 ) -> dict[int, tuple[RowSite, LocalUpdate | None]]:
     """Return the sites that got a model, trained, with their updates.
 
-    Parameters
-    ----------
-    sites
-        All sites of a call.
-    models
-        The common model, by the site's position.
-    pretrain
-        Whether to train the phases before the rounds, else the last one.
+    ``models`` holds the common model by the site's position; ``pretrain`` trains the phases before
+    the rounds, else the last one.
     """
     runs = {
         k: LocalRun(sites[k], model, model.weights, sites[k].moments) for k, model in models.items()
@@ -148,10 +140,8 @@ def train_locally(
     for run in runs.values():
         learner, design = run.site.learner, run.site.design
         settings = design.settings
-        if pretrain:
-            phases = settings.pretraining(learner)
-        else:
-            phases = ((learner.phases[-1], design.local.epochs),)
+        rounds = ((learner.phases[-1], design.local.epochs),)
+        phases = settings.pretraining(learner) if pretrain else rounds
         changing = settings.participation < 1 or settings.dropout > 0  # other sites come next
         alike = (learner, design.local, phases, settings.together, changing)
         groups.setdefault(alike, []).append(run)
@@ -162,5 +152,5 @@ def train_locally(
             work = [work for _, work in jobs]
             results = train_sites(learner, phase, local, work, together=together, changing=changing)
             for (run, job), result in zip(jobs, results, strict=True):
-                run.take(phase, job.plan, result)
+                run.take(phase, job, result)
     return {k: run.end() for k, run in runs.items()}

@@ -53,9 +53,8 @@ class PairScores:
         rows = self._rows(estimator)
         few = Rows(rows.cells[:_SHOWN], rows.known[:_SHOWN], rows.present[:_SHOWN])
         half = estimator.learner_.shape.sizes[0]
-        completed = [
-            estimator.learner_.complete(estimator.weights_, _only(few, shown)) for shown in (0, 1)
-        ]
+        complete, weights = estimator.learner_.complete, estimator.weights_
+        completed = [complete(weights, _only(few, shown)) for shown in (0, 1)]
         images = {
             "image": few.cells[:, :half],
             "edge from image": completed[0][:, half:],
@@ -63,12 +62,9 @@ class PairScores:
             "image from edge": completed[1][:, :half],
         }
         side = round(half**0.5)
-        return {
-            name: packed_images(
-                np.rint(255 * np.clip(cells, 0, 1)).astype(np.uint8).reshape(-1, side, side)
-            )
-            for name, cells in images.items()
-        }
+        grey = {n: np.rint(255 * np.clip(cells, 0, 1)) for n, cells in images.items()}
+        shape = (-1, side, side)
+        return {n: packed_images(g.astype(np.uint8).reshape(shape)) for n, g in grey.items()}
 
     def _rows(self, estimator: FederatedCompletion) -> Rows:
         """Return the test images in a model's range, encoded once while the range is the same."""

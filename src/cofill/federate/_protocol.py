@@ -16,7 +16,7 @@ from cofill.completion import Completed
 from cofill.errors import DataError, SettingError
 from cofill.federate._aggregation import SecureSum
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
-from cofill.federate._learner import TrainedModel
+from cofill.federate._learner import complete_rows
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import SCALING, encode_site
@@ -82,9 +82,7 @@ class FederatedProtocol(AbstractProtocol):
         """Return the protocol for settings of plain types; sites train one by one."""
         require_settings(cls.name, settings, _SETTINGS)
         patience = settings.get("patience")
-        if patience is not None and (
-            isinstance(patience, bool) or not isinstance(patience, int | float) or patience <= 0
-        ):
+        if patience is not None and (type(patience) not in (int, float) or patience <= 0):
             raise SettingError(f"patience must be seconds above 0, got {patience!r}")
         try:
             return cls(members, _make_design(settings), patience)
@@ -96,18 +94,12 @@ class FederatedProtocol(AbstractProtocol):
                 f"RoundSettings' parameters; got {', '.join(settings)}"
             ) from None
 
-    @property
-    def steps(self) -> tuple[Step[Any], ...]:
+    @cached_property  # a driver asks for the steps hundreds of times in every step
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Columns and scales, rounds, the common model."""
-        return self._steps
-
-    @cached_property
-    def _steps(self) -> tuple[Step[Any], ...]:
-        settings = self.design.settings
-        rounds = [round_steps(secure=bool(settings.secure)) for _ in range(settings.rounds)]
-        if self.design.pretrains:
-            rounds.insert(0, round_steps(pretrain=True, secure=bool(settings.secure)))
-        return (*SCALING, *(step for steps in rounds for step in steps), *HANDING_OUT)
+        settings, secure = self.design.settings, bool(self.design.settings.secure)
+        first = round_steps(pretrain=True, secure=secure) if self.design.pretrains else ()
+        return (*SCALING, *first, *(round_steps(secure=secure) * settings.rounds), *HANDING_OUT)
 
     @property
     def first_round(self) -> int:
@@ -185,8 +177,8 @@ class FederatedProtocol(AbstractProtocol):
         if not isinstance(party, RowSite) or party.columns is None or party.weights is None:
             raise DataError(f"site {party.name!r} has not been handed the common model")
         views = views_with_columns(data.views, party.columns)
-        model = TrainedModel(party.learner, party.scalers, party.weights)
-        cells = {} if views.is_complete else model.predict(views)
+        model = party.learner, party.scalers, party.weights
+        cells = {} if views.is_complete else complete_rows(*model, views)
         completed = Completed.merge(views, cells, method=METHOD, notes=party.notes)
         names = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
         counts = [completed.counts(view) for view in views]
@@ -198,9 +190,8 @@ class FederatedProtocol(AbstractProtocol):
         )
         tables = {view: completed.table(view) for view in views}
         tables |= {f"{view}_origin": completed.origin_table(view) for view in views}
-        return SiteResult(
-            tables, {"notes.txt": "".join(f"{note}\n" for note in party.notes)}, figures
-        )
+        texts = {"notes.txt": "".join(f"{note}\n" for note in party.notes)}
+        return SiteResult(tables, texts, figures)
 
     def summarise(self, coordinator: Any) -> dict[str, Any]:
         """Return how many rounds there were, the model's size, the curve and the notes."""

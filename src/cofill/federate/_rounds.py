@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import DataError
-from cofill.federate._aggregation import LocalUpdate, RoundMeans
+from cofill.federate._aggregation import LocalUpdate
 from cofill.federate._local_updates import answers, train_locally
 from cofill.federate._parties import (
     NO_TRAINING_ROWS,
@@ -35,14 +35,14 @@ from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 
-def round_steps(*, pretrain: bool = False, secure: bool = False) -> list[Step[Any]]:
+def round_steps(*, pretrain: bool = False, secure: bool = False) -> tuple[Step[Any], ...]:
     """Return the steps of one round."""
-    return [
+    return (
         Step("invite", one_by_one(_invite), "coordinator"),
         Step("pre-train", partial(_train, pretrain=True)) if pretrain else Step("train", _train),
         *(SUMMING if secure else ()),
         Step("aggregate", one_by_one(_aggregate), "coordinator"),
-    ]
+    )
 
 
 def _invite(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
@@ -117,7 +117,7 @@ def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Out
             f"round {coordinator.round}: {sites} of {len(coordinator.invited)} sites gave a sound "
             f"answer, and min_sites is {settings.min_sites}{join_notes(notes)}"
         )
-    return _advance(coordinator, coordinator.packing.means(total, sites), notes), []
+    return _advance(coordinator, total, sites, notes), []
 
 
 def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUpdate], list[str]]:
@@ -152,14 +152,16 @@ def _fault(update: Update, coordinator: Coordinator) -> str | None:
     return None
 
 
-def _advance(coordinator: Coordinator, means: RoundMeans, notes: Sequence[str]) -> Coordinator:
-    """Return the coordinator after a round."""
+def _advance(
+    coordinator: Coordinator, total: np.ndarray, sites: int, notes: Sequence[str]
+) -> Coordinator:
+    """Return the coordinator after a round whose updates add up to a total."""
     number, before = coordinator.round, coordinator.weights
-    mean = {name: vector.astype(before.dtype) for name, vector in means.vectors.items()}
+    vectors, figures = coordinator.packing.means(total, sites)
+    mean = {name: vector.astype(before.dtype) for name, vector in vectors.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         if number:
-            share = means.sites / len(coordinator.names)
-            apply = coordinator.design.strategy.apply
+            apply, share = coordinator.design.strategy.apply, sites / len(coordinator.names)
             state, weights = apply(dict(coordinator.state), before, mean, share)
         else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
             state, weights = coordinator.state, before + mean["change"]
@@ -175,7 +177,7 @@ def _advance(coordinator: Coordinator, means: RoundMeans, notes: Sequence[str]) 
         state=state,
         round=number + 1,
         notes=(*coordinator.notes, *new_notes),
-        curve=(*coordinator.curve, {"round": number, "sites": means.sites, **means.figures}),
+        curve=(*coordinator.curve, {"round": number, "sites": sites, **figures}),
         sum_state=None,
     )
 

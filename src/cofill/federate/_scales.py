@@ -31,12 +31,12 @@ from cofill.federate._rows import Shape, encode_rows
 from cofill.privacy import Columns, ColumnScales, ColumnSummary
 from cofill.protocol import (
     COORDINATOR,
+    DESCRIBE_COLUMNS,
     Inbox,
     Outbox,
     Step,
     agree_on_columns,
     agreed_columns,
-    describe_columns,
     first_of_type,
     one_by_one,
     pool_moments,
@@ -55,10 +55,6 @@ Scales = Float[np.ndarray, "4 features"]
 
 
 # --- the sites' steps ---------------------------------------------------------------------------
-
-
-def _describe(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
-    return site, [describe_columns(site.name, site.views)]
 
 
 def _summarise(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
@@ -156,7 +152,7 @@ def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> li
 
 
 SCALING: tuple[Step[Any], ...] = (
-    Step("describe columns", one_by_one(_describe)),
+    DESCRIBE_COLUMNS,
     Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
     Step("summarise", one_by_one(_summarise)),
     Step("agree on scales", one_by_one(_agree_on_scales), "coordinator"),

@@ -25,6 +25,7 @@ from cofill.registry import Registry
 Vector = Float[np.ndarray, " P"]
 Means = Mapping[str, Vector]
 State = dict[str, np.ndarray]
+Applied = tuple[State, Vector]
 
 
 class AbstractStrategy(ABC):
@@ -40,9 +41,7 @@ class AbstractStrategy(ABC):
         return {}
 
     @abstractmethod
-    def apply(
-        self, state: State, weights: Vector, mean: Means, share: float
-    ) -> tuple[State, Vector]:
+    def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:
         """Return new state and weights.
 
         ``mean["change"]`` is the mean change of weights over the sites that answered, by rows where
@@ -68,9 +67,7 @@ class FedAvg(AbstractStrategy):
     name: ClassVar[str] = "fedavg"
     by_rows: bool = True
 
-    def apply(
-        self, state: State, weights: Vector, mean: Means, share: float
-    ) -> tuple[State, Vector]:
+    def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:
         """Add the mean change."""
         return state, weights + mean["change"]
 
@@ -121,9 +118,7 @@ class FedAdam(AbstractStrategy):
         """Return moments before the first round."""
         return {"m": np.zeros_like(weights), "v": np.full_like(weights, self.tau**2)}
 
-    def apply(
-        self, state: State, weights: Vector, mean: Means, share: float
-    ) -> tuple[State, Vector]:
+    def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:
         """Step by the moments of the mean change."""
         change = mean["change"]
         m = self.first * state["m"] + (1 - self.first) * change
@@ -169,9 +164,7 @@ class Scaffold(AbstractStrategy):
         """Return the mean control before the first round."""
         return {"control": np.zeros_like(weights)}
 
-    def apply(
-        self, state: State, weights: Vector, mean: Means, share: float
-    ) -> tuple[State, Vector]:
+    def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:
         """Step along the mean change and move the mean control."""
         control = state["control"] + share * mean["control"]
         moved = weights + self.learning_rate * mean["change"]

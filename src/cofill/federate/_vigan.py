@@ -20,32 +20,36 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Phase
+from cofill.federate._learner import (
+    AbstractLearner,
+    Batch,
+    Batches,
+    Cells,
+    Loss,
+    Params,
+    Phase,
+    Present,
+)
 from cofill.federate._rows import Shape
 from cofill.federate._vigan_networks import make_networks
+from cofill.privacy import require_one_of
 
-Params = Any
 Rows = tuple[Array, ...]
 Adversarial = Literal["printed", "non-saturating", "least-squares"]
-_KINDS = ("printed", "non-saturating", "least-squares")
 
 
 @dataclass(frozen=True)
 class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
-    training: ClassVar[Mapping[str, Any]] = {
-        "batch": 32,
-        "learning_rate": 1e-3,
-        "first_moment": 0.5,
-    }
+    training: ClassVar[Mapping[str, Any]] = {**AbstractLearner.training, "first_moment": 0.5}
 
     shape: Shape
     architecture: str = "small"
@@ -61,10 +65,7 @@ class _Pair(AbstractLearner, ABC):
                 f"{', '.join(f'{name} ({size})' for name, size in pairs)}; "
                 "use model 'best' for any number of modalities of any size"
             )
-        if self.adversarial not in _KINDS:
-            raise SettingError(
-                f"adversarial must be one of {', '.join(_KINDS)}, got {self.adversarial!r}"
-            )
+        require_one_of("adversarial", self.adversarial, get_args(Adversarial))
 
     @cached_property
     def _networks(self) -> tuple[Any, Any, Any, Any]:
@@ -77,17 +78,13 @@ class _Pair(AbstractLearner, ABC):
     def _generated(self, params: Params, way: int, rows: Array) -> Array:
         return self._bounded(self._networks[0](params[f"G{way}"], rows))
 
-    def generated(self, params: Params, cells: Array, present: Array) -> Array:
+    def generated(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return rows with the generators' output for what is missing."""
         x, y = self._two(cells)
         has = present > 0
-        return jnp.concatenate(
-            [
-                jnp.where(has[:, :1], x, self._generated(params, 2, y)),
-                jnp.where(has[:, 1:], y, self._generated(params, 1, x)),
-            ],
-            axis=1,
-        )
+        filled_x = jnp.where(has[:, :1], x, self._generated(params, 2, y))
+        filled_y = jnp.where(has[:, 1:], y, self._generated(params, 1, x))
+        return jnp.concatenate([filled_x, filled_y], axis=1)
 
     def _two(self, rows: Array) -> tuple[Array, Array]:
         size = self.shape.sizes[0]
@@ -112,18 +109,14 @@ class _Pair(AbstractLearner, ABC):
         seen = judge(params[name], *map(jax.lax.stop_gradient, false))
         true = judge(params[name], *map(jax.lax.stop_gradient, real))
         if self.adversarial == "least-squares":
-            return (
-                _mean((fooled - 1) ** 2, wf),
-                0.5 * (_mean((true - 1) ** 2, wr) + _mean(seen**2, wf)),
-            )
+            judged = 0.5 * (_mean((true - 1) ** 2, wr) + _mean(seen**2, wf))
+            return _mean((fooled - 1) ** 2, wf), judged
         judged = _mean(jax.nn.softplus(-true), wr) + _mean(jax.nn.softplus(seen), wf)
         if self.adversarial == "printed":
             return _mean(-jax.nn.softplus(fooled), wf), judged
         return _mean(jax.nn.softplus(-fooled), wf), judged
 
-    def _total(
-        self, games: tuple[tuple[Array, Array], tuple[Array, Array]], cycle: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    def _total(self, games: tuple[tuple[Array, Array], ...], cycle: Array) -> Loss:
         """Return the weighted sum of cycle loss and both games, and the figures."""
         (fooled_y, judged_y), (fooled_x, judged_x) = games
         fooled, judged = fooled_x + fooled_y, judged_x + judged_y
@@ -175,14 +168,12 @@ class VIGAN(_Pair):
         params |= {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
         return {**params, "A": pair.init(keys[0])}
 
-    def fill(
-        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
-    ) -> Float[Array, "n size"]:
+    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return whole rows: the generator fills what is missing, the autoencoder cleans it."""
         x, y = self._two(self.generated(params, cells, present))
         return jnp.concatenate(self._rebuilt(params, x, y), axis=1)
 
-    def rebuilt(self, params: Params, cells: Array, present: Array) -> Array:
+    def rebuilt(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return rows as the autoencoder rebuilds them (Table 4.3)."""
         return jnp.concatenate(self._rebuilt(params, *self._two(cells)), axis=1)
 
@@ -190,9 +181,7 @@ class VIGAN(_Pair):
         rebuilt_x, rebuilt_y = self._networks[3](params["A"], x, y)
         return self._bounded(rebuilt_x), self._bounded(rebuilt_y)
 
-    def loss(
-        self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
         """Return the loss of a phase: Eq. 3.1, Eq. 3.6 or Eq. 3.11."""
         if phase == "autoencoder":
             error = self._distance(params, batches["complete"], None)
@@ -255,15 +244,11 @@ class Pix2Pix(_Pair):
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
         return params | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
 
-    def fill(
-        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
-    ) -> Float[Array, "n size"]:
+    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
         """Return whole rows."""
         return self.generated(params, cells, present)
 
-    def loss(
-        self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
         """Return Eq. 4.8."""
         pairs = batches["complete"]
         x, y = self._two(pairs.cells)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -30,13 +31,8 @@ Params = Any
 class PairAutoencoder:
     """The autoencoder of two modalities (Eq. 3.1): separate, joint, separate layers.
 
-    Parameters
-    ----------
-    sizes
-        Columns of the two modalities.
-    first_width, joint, back
-        Units of each modality's first layer, of the joint layers, and of each modality's last
-        layers, which start from the last joint one.
+    ``sizes`` are the modalities' columns; ``first_width``, ``joint`` and ``back`` the units of each
+    one's first layer, of the joint layers, and of each one's last layers.
     """
 
     sizes: tuple[int, int]
@@ -59,10 +55,9 @@ class PairAutoencoder:
 
     def __call__(self, params: Params, first: Array, second: Array) -> tuple[Array, Array]:
         """Return both modalities as rebuilt from their joint code."""
-        hidden = [
-            jax.nn.relu(_dense(params[f"in{k}"], rows)) for k, rows in enumerate((first, second))
-        ]
-        code = jax.nn.relu(_dense(params["joint"], jnp.concatenate(hidden, axis=1)))
+        hidden = [_dense(params["in0"], first), _dense(params["in1"], second)]
+        code = _dense(params["joint"], jax.nn.relu(jnp.concatenate(hidden, axis=1)))
+        code = jax.nn.relu(code)
         return _dense(params["out0"], code), _dense(params["out1"], code)
 
 
@@ -122,15 +117,14 @@ class ResNet:
     def __call__(self, params: Params, rows: Array) -> Array:
         """Return rows of the other modality."""
         hidden = rows.reshape(-1, self.height, self.width, 1)
-        hidden = jax.nn.relu(_normed(_conv(params["stem"], hidden)))
-        hidden = jax.nn.relu(_normed(_conv(params["down1"], hidden, 2)))
-        hidden = jax.nn.relu(_normed(_conv(params["down2"], hidden, 2)))
+        for name, stride in (("stem", 1), ("down1", 2), ("down2", 2)):
+            hidden = jax.nn.relu(_normed(_conv(params[name], hidden, stride)))
         for k in range(self.blocks):
             first, second = params[f"block{k}"]
             residual = jax.nn.relu(_normed(_conv(first, hidden)))
             hidden = hidden + _normed(_conv(second, residual))
-        hidden = jax.nn.relu(_normed(_conv(params["up1"], _doubled(hidden))))
-        hidden = jax.nn.relu(_normed(_conv(params["up2"], _doubled(hidden))))
+        for name in ("up1", "up2"):
+            hidden = jax.nn.relu(_normed(_conv(params[name], _doubled(hidden))))
         output = _conv(params["head"], hidden)[:, : self.height, : self.width]
         return output.reshape(len(rows), -1)
 
@@ -185,13 +179,7 @@ def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
 
 def _init_dense(key: Array, sizes: tuple[int, ...]) -> Params:
     keys = jax.random.split(key, len(sizes) - 1)
-    return [
-        {
-            "w": math.sqrt(2.0 / fan_in) * jax.random.normal(k, (fan_in, fan_out)),
-            "b": jnp.zeros((fan_out,)),
-        }
-        for k, fan_in, fan_out in zip(keys, sizes, sizes[1:], strict=False)
-    ]
+    return [_layer(k, size) for k, size in zip(keys, pairwise(sizes), strict=True)]
 
 
 def _dense(params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
@@ -203,11 +191,12 @@ def _dense(params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
 
 
 def _kernel(key: Array, side: int, fan_in: int, fan_out: int) -> Params:
-    spread = math.sqrt(2.0 / (side * side * fan_in))
-    return {
-        "w": spread * jax.random.normal(key, (side, side, fan_in, fan_out)),
-        "b": jnp.zeros((fan_out,)),
-    }
+    return _layer(key, (side, side, fan_in, fan_out))
+
+
+def _layer(key: Array, shape: tuple[int, ...]) -> Params:
+    spread = math.sqrt(2.0 / math.prod(shape[:-1]))
+    return {"w": spread * jax.random.normal(key, shape), "b": jnp.zeros((shape[-1],))}
 
 
 def _conv(layer: Params, images: Array, stride: int = 1) -> Array:

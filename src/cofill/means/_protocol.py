@@ -72,10 +72,8 @@ class MeanProtocol(AbstractProtocol):
 
     Parameters
     ----------
-    members
-        Who takes part.
-    defence
-        Bounds and noise.
+    members, defence
+        Who takes part; bounds and noise.
     view
         The view whose mean is released; None for each site's own.
     min_sites
@@ -106,17 +104,14 @@ class MeanProtocol(AbstractProtocol):
         min_sites = settings.get("min_sites", 1)
         if not isinstance(min_sites, int) or min_sites < 1:
             raise SettingError(f"min_sites must be at least 1, got {min_sites!r}")
-        return cls(
-            members, _defence(settings), _chosen_view(settings.get("view"), members), min_sites
-        )
+        view = _chosen_view(settings.get("view"), members)
+        return cls(members, _defence(settings), view, min_sites)
 
     @property
     def steps(self) -> tuple[Step[Any], ...]:
         """Release and gather."""
-        return (
-            Step("release", one_by_one(_release)),
-            Step("gather", one_by_one(_gather), "coordinator"),
-        )
+        gather = Step("gather", one_by_one(_gather), "coordinator")
+        return (Step("release", one_by_one(_release)), gather)
 
     @property
     def _is_shared(self) -> bool:
@@ -153,9 +148,7 @@ class MeanProtocol(AbstractProtocol):
             return party.means
         return (party.view.name, party.released)
 
-    def restore_party(
-        self, name: str, state: Any, data: LocalData | None
-    ) -> MeanSite | MeanCoordinator:
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
         """Return the party with its released means."""
         if data is None:
             return MeanCoordinator(self.min_sites, state)
@@ -167,15 +160,8 @@ class MeanProtocol(AbstractProtocol):
         noisy_mean = party.released
         if noisy_mean is None:
             raise DataError(f"site {party.name!r} has not released a mean")
-        lines = [
-            f"{feature.name},{value!r},{scale!r}\n"
-            for feature, value, scale in zip(
-                party.view.features,
-                noisy_mean.mean.tolist(),
-                noisy_mean.scale.tolist(),
-                strict=True,
-            )
-        ]
+        columns = party.view.features, noisy_mean.mean.tolist(), noisy_mean.scale.tolist()
+        lines = [f"{f.name},{mean!r},{scale!r}\n" for f, mean, scale in zip(*columns, strict=True)]
         texts = {
             f"{party.view.name}_mean.csv": "column,noisy_mean,noise\n" + "".join(lines),
             "guarantee.txt": f"{noisy_mean.guarantee}\n",
@@ -185,19 +171,16 @@ class MeanProtocol(AbstractProtocol):
 
     def summarise(self, coordinator: MeanCoordinator) -> dict[str, Any]:
         """Return each site's noisy mean, and their mean where they are of one view."""
-        means = coordinator.means
-        by_site = {
-            mean.sender: {
+        means, by_site = coordinator.means, {}
+        for mean in means:
+            by_site[mean.sender] = {
                 "rows": mean.rows,
                 "mean": mean.mean.tolist(),
                 "noise": mean.noise,
                 "scale": mean.scale.tolist(),
                 "guarantee": str(mean.guarantee),
             }
-            for mean in means
-        }
-        rows = [max(mean.rows, 0) for mean in means]
-        overall = None
+        rows, overall = [max(mean.rows, 0) for mean in means], None
         if self._is_shared and len({len(mean.mean) for mean in means}) == 1 and sum(rows):
             values = np.stack([mean.mean for mean in means])
             overall = np.average(values, axis=0, weights=rows).tolist()

@@ -2,9 +2,9 @@
 
 from cofill.protocol._checkpoint import Checkpoint, digest_views
 from cofill.protocol._columns import (
+    DESCRIBE_COLUMNS,
     agree_on_columns,
     agreed_columns,
-    describe_columns,
     pool_moments,
     usable_scale,
     views_with_columns,
@@ -28,6 +28,7 @@ from cofill.protocol._protocol import (
 
 __all__ = [
     "COORDINATOR",
+    "DESCRIBE_COLUMNS",
     "PROTOCOLS",
     "AbstractProtocol",
     "Checkpoint",
@@ -44,7 +45,6 @@ __all__ = [
     "agree_on_columns",
     "agreed_columns",
     "check_sender",
-    "describe_columns",
     "digest_views",
     "first_of_type",
     "one_by_one",

@@ -9,26 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy import Columns, Release
-from cofill.protocol._protocol import COORDINATOR
+from cofill.protocol._protocol import COORDINATOR, Inbox, Outbox, Step, one_by_one
 from cofill.views import Feature, MultiView, View
 
 _Description = tuple[str, tuple[Feature, ...], tuple[int, ...]]  # site, columns, image's shape
 
 
-def describe_columns(site: str, views: Mapping[str, View]) -> Columns:
-    """Return what a site tells the coordinator of its columns."""
-    return Columns(
-        sender=site,
-        receiver=COORDINATOR,
-        features={name: view.features for name, view in views.items()},
-        shapes={name: tuple(view.image_shape) for name, view in views.items() if view.image_shape},
-    )
+def _describe_columns(site: Any, inbox: Inbox) -> tuple[Any, Outbox]:
+    """Send what a site, which has a name and views, tells the coordinator of its columns."""
+    features = {name: view.features for name, view in site.views.items()}
+    shapes = {n: tuple(view.image_shape) for n, view in site.views.items() if view.image_shape}
+    columns = Columns(sender=site.name, receiver=COORDINATOR, features=features, shapes=shapes)
+    return site, [columns]
+
+
+DESCRIBE_COLUMNS: Step[Any] = Step("describe columns", one_by_one(_describe_columns))
+"""The first step of sites that hold the same views."""
 
 
 def agree_on_columns(
