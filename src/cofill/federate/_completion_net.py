@@ -20,17 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from cofill.federate._learner import (
-    AbstractLearner,
-    Batch,
-    Batches,
-    Cells,
-    Loss,
-    Params,
-    Phase,
-    Present,
-    squared_error,
-)
+from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, squared_error
 from cofill.federate._rows import Shape
 from cofill.nets import DetailNet, GridNet, layout_of, require_at_least
 
@@ -92,16 +82,16 @@ class CompletionNet(AbstractLearner):
         deep = layout.depth * count
         return GridNet(layout.grid, deep + count, deep, self.width, self.blocks)
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Array) -> Any:
         """Return new parameters."""
         return self._net.init(key)
 
-    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def fill(self, params: Any, cells: Array, present: Array) -> Array:
         """Return whole rows."""
         output = self._raw(params, cells, present)
         return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 
-    def _raw(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def _raw(self, params: Any, cells: Array, present: Array) -> Array:
         image, count = self.shape.image, self.shape.count
         if image is None:
             inputs = jnp.concatenate([cells, present], axis=1)[:, None, None]
@@ -120,7 +110,7 @@ class CompletionNet(AbstractLearner):
             [layout.to_rows(g) for g in jnp.split(output, count, axis=-1)], axis=1
         )
 
-    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
+    def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
         batch = batches["several"]
         total = jnp.zeros(())

@@ -26,8 +26,6 @@ from cofill.nets import round_up
 from cofill.views import MultiView, Scaler
 
 Params = Any
-Cells = Float[Array, "n size"]
-Present = Float[Array, "n count"]
 Loss = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
 _MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
 
@@ -39,9 +37,6 @@ class Batch(NamedTuple):
     known: Float[Array, "n size"]
     present: Float[Array, "n count"]
     weight: Float[Array, " n"]
-
-
-Batches = Mapping[str, Batch]
 
 
 @dataclass(frozen=True)
@@ -90,11 +85,13 @@ class AbstractLearner(ABC):
         """Return new parameters."""
 
     @abstractmethod
-    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
+    def loss(self, phase: str, params: Params, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the loss of a step's batches, one of each stream, and figures to report."""
 
     @abstractmethod
-    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def fill(
+        self, params: Params, cells: Float[Array, "n size"], present: Float[Array, "n count"]
+    ) -> Float[Array, "n size"]:
         """Return whole rows, made from the modalities that are present; the others hold zero."""
 
     def complete(

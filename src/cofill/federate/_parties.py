@@ -123,6 +123,57 @@ class Coordinator:
         """How sites pack what they add to the sum of the round under way."""
         return self.design.packing(self.learner, len(self.weights), self.round)
 
+    def sound_messages(
+        self,
+        inbox: Iterable[Release],
+        kind: type[Kind],
+        senders: Iterable[str],
+        fault: Callable[[Kind], str | None] | None = None,
+    ) -> tuple[list[Kind], list[str]]:
+        """Return the sound messages of a round in the order of their senders, and notes on others.
+
+        ``kind`` is the type that is due from ``senders``; ``fault`` returns what else is wrong with
+        a message, in words, or None.
+        """
+        sound: dict[str, Kind] = {}
+        notes = []
+        for release in inbox:
+            where = f"round {self.round}: site {release.sender!r}"
+            if release.sender in sound:
+                notes.append(f"{where} answered twice; the first answer counts")
+                continue
+            if release.sender not in senders:
+                words = "was not invited"
+            elif not isinstance(release, kind):
+                words = f"sent {type(release).kind} where {kind.kind} was due"
+            elif getattr(release, "round", None) != self.round:
+                words = f"answered round {getattr(release, 'round', None)}"
+            elif (words := fault(release) if fault else None) is None:
+                sound[release.sender] = release
+                continue
+            notes.append(f"{where} {words}; left out")
+        return [sound[name] for name in sorted(sound)], notes
+
+    def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
+        """Return the invited sites that answered that they have no rows to train on.
+
+        Raises a `DataError` if these are all sites: no round can ever train anything.
+        """
+        idle = {r.sender for r in inbox if isinstance(r, Update) and r.rows == 0}
+        if idle >= set(self.names):
+            raise DataError(
+                f"round {self.round}: no site has an individual with more than one modality, so "
+                "there is nothing to learn from; check that modalities name individuals by the "
+                "same ids"
+            )
+        return idle & set(self.invited)
+
+    def absence_notes(self, names: Iterable[str], messages: Iterable[Release]) -> list[str]:
+        """Return a note on each site that did not answer."""
+        absent = sorted(set(names) - {message.sender for message in messages})
+        where = f"round {self.round}: site"
+        return [f"{where} {name!r} did not answer; left out" for name in absent]
+
 
 def make_coordinator(
     names: tuple[str, ...], learner: AbstractLearner, design: Design
@@ -143,64 +194,6 @@ def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -
 def same_note(note: str, notes: tuple[str, ...]) -> bool:
     """Return whether some note says the same of another round."""
     return any(note.partition(":")[2] == other.partition(":")[2] for other in notes)
-
-
-# --- the coordinator's inbox --------------------------------------------------------------------
-
-
-def sound_messages(
-    coordinator: Coordinator,
-    inbox: Iterable[Release],
-    kind: type[Kind],
-    senders: Iterable[str],
-    fault: Callable[[Kind], str | None] | None = None,
-) -> tuple[list[Kind], list[str]]:
-    """Return the sound messages of a round in the order of their senders, and notes on others.
-
-    ``kind`` is the type that is due from ``senders``; ``fault`` returns what else is wrong with a
-    message, in words, or None.
-    """
-    sound: dict[str, Kind] = {}
-    notes = []
-    for release in inbox:
-        where = f"round {coordinator.round}: site {release.sender!r}"
-        if release.sender in sound:
-            notes.append(f"{where} answered twice; the first answer counts")
-            continue
-        if release.sender not in senders:
-            words = "was not invited"
-        elif not isinstance(release, kind):
-            words = f"sent {type(release).kind} where {kind.kind} was due"
-        elif getattr(release, "round", None) != coordinator.round:
-            words = f"answered round {getattr(release, 'round', None)}"
-        elif (words := fault(release) if fault else None) is None:
-            sound[release.sender] = release
-            continue
-        notes.append(f"{where} {words}; left out")
-    return [sound[name] for name in sorted(sound)], notes
-
-
-def idle_sites(coordinator: Coordinator, inbox: Iterable[Release]) -> set[str]:
-    """Return the invited sites that answered that they have no rows to train on.
-
-    Raises a `DataError` if these are all sites: no round can ever train anything.
-    """
-    idle = {r.sender for r in inbox if isinstance(r, Update) and r.rows == 0}
-    if idle >= set(coordinator.names):
-        raise DataError(
-            f"round {coordinator.round}: no site has an individual with more than one modality, so "
-            "there is nothing to learn from; check that modalities name individuals by the same ids"
-        )
-    return idle & set(coordinator.invited)
-
-
-def absence_notes(
-    coordinator: Coordinator, names: Iterable[str], messages: Iterable[Release]
-) -> list[str]:
-    """Return a note on each site that did not answer."""
-    absent = sorted(set(names) - {message.sender for message in messages})
-    where = f"round {coordinator.round}: site"
-    return [f"{where} {name!r} did not answer; left out" for name in absent]
 
 
 def join_notes(notes: Sequence[str]) -> str:

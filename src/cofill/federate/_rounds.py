@@ -20,16 +20,7 @@ import numpy as np
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate
 from cofill.federate._local_updates import answers, train_locally
-from cofill.federate._parties import (
-    NO_TRAINING_ROWS,
-    Coordinator,
-    RowSite,
-    absence_notes,
-    idle_sites,
-    join_notes,
-    same_note,
-    sound_messages,
-)
+from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, join_notes, same_note
 from cofill.federate._secure import SUMMING, join_sum, open_sum
 from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
@@ -122,13 +113,13 @@ def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Out
 
 def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUpdate], list[str]]:
     """Return the sound answers in the order of their sites, and notes on the others."""
-    idle_sites(coordinator, inbox)
+    coordinator.idle_sites(inbox)
     invited = coordinator.invited
-    releases, notes = sound_messages(
-        coordinator, inbox, Update, invited, lambda release: _fault(release, coordinator)
+    releases, notes = coordinator.sound_messages(
+        inbox, Update, invited, lambda release: _fault(release, coordinator)
     )
     updates = [LocalUpdate(r.round, r.change, r.rows, r.extras, r.metrics) for r in releases]
-    return updates, [*notes, *absence_notes(coordinator, invited, inbox)]
+    return updates, [*notes, *coordinator.absence_notes(invited, inbox)]
 
 
 def _fault(update: Update, coordinator: Coordinator) -> str | None:

@@ -18,15 +18,7 @@ import numpy as np
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, SumState
 from cofill.federate._local_updates import answers
-from cofill.federate._parties import (
-    NO_TRAINING_ROWS,
-    Coordinator,
-    RowSite,
-    absence_notes,
-    idle_sites,
-    join_notes,
-    sound_messages,
-)
+from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, join_notes
 from cofill.privacy import (
     MaskedVector,
     Member,
@@ -116,12 +108,12 @@ def _leave(site: RowSite) -> RowSite:
 
 
 def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    idle = idle_sites(coordinator, inbox)
+    idle = coordinator.idle_sites(inbox)
     joining = [release for release in inbox if release.sender not in idle]
-    keys, notes = sound_messages(coordinator, joining, PublicKeys, coordinator.invited)
+    keys, notes = coordinator.sound_messages(joining, PublicKeys, coordinator.invited)
     where = f"round {coordinator.round}: site"
     notes += [f"{where} {name!r} {NO_TRAINING_ROWS}; left out" for name in sorted(idle)]
-    notes += absence_notes(coordinator, coordinator.invited, inbox)
+    notes += coordinator.absence_notes(coordinator.invited, inbox)
     threshold = _threshold(coordinator, len(keys), notes)
     rosters = _attempt(coordinator, notes, lambda: make_rosters(keys, threshold=threshold))
     return replace(coordinator, sum_state=SumState(rosters[0], notes=tuple(notes))), rosters
@@ -146,9 +138,9 @@ def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> i
 def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     state = _sum_state(coordinator)
     names = {keys.sender for keys in state.roster.keys}
-    sealed, notes = sound_messages(coordinator, inbox, SealedShares, names)
+    sealed, notes = coordinator.sound_messages(inbox, SealedShares, names)
     complete = [shares for shares in sealed if set(shares.boxes) >= names - {shares.sender}]
-    notes = [*state.notes, *notes, *absence_notes(coordinator, names, complete)]
+    notes = [*state.notes, *notes, *coordinator.absence_notes(names, complete)]
     boxes = _attempt(coordinator, notes, lambda: deliver_shares(complete, state.roster))
     state = replace(state, sealed=tuple(complete), notes=tuple(notes))
     return replace(coordinator, sum_state=state), boxes
@@ -156,19 +148,16 @@ def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbo
 
 def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     state = _sum_state(coordinator)
-    names = {shares.sender for shares in state.sealed}
-    masked, notes = sound_messages(coordinator, inbox, MaskedVector, names)
-    shape = (coordinator.packing.length,)
-    sound = [vector for vector in masked if vector.words.shape == shape]
-    notes += [
-        f"round {coordinator.round}: site {vector.sender!r} sent a vector of shape "
-        f"{vector.words.shape} for {shape}; left out"
-        for vector in masked
-        if vector.words.shape != shape
-    ]
-    notes = [*state.notes, *notes, *absence_notes(coordinator, names, masked)]
-    survivors = _attempt(coordinator, notes, lambda: name_survivors(sound, state.roster))
-    state = replace(state, masked=tuple(sound), notes=tuple(notes))
+    names, length = {shares.sender for shares in state.sealed}, (coordinator.packing.length,)
+
+    def fault(vector: MaskedVector) -> str | None:
+        shape = vector.words.shape
+        return None if shape == length else f"sent a vector of shape {shape} for {length}"
+
+    masked, notes = coordinator.sound_messages(inbox, MaskedVector, names, fault)
+    notes = [*state.notes, *notes, *coordinator.absence_notes(names, inbox)]
+    survivors = _attempt(coordinator, notes, lambda: name_survivors(masked, state.roster))
+    state = replace(state, masked=tuple(masked), notes=tuple(notes))
     return replace(coordinator, sum_state=state), survivors
 
 
@@ -176,7 +165,7 @@ def open_sum(coordinator: Coordinator, inbox: Inbox) -> tuple[np.ndarray, int, l
     """Return the sum of a round, of how many sites it is, and the notes."""
     state = _sum_state(coordinator)
     names = {vector.sender for vector in state.masked}
-    revealed, notes = sound_messages(coordinator, inbox, RevealedShares, names)
+    revealed, notes = coordinator.sound_messages(inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
     code = coordinator.design.settings.secure_sum.code(len(state.roster.keys))
     parts = state.roster, state.sealed, state.masked, revealed, code

@@ -27,16 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate._learner import (
-    AbstractLearner,
-    Batch,
-    Batches,
-    Cells,
-    Loss,
-    Params,
-    Phase,
-    Present,
-)
+from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase
 from cofill.federate._rows import Shape
 from cofill.federate._vigan_networks import make_networks
 from cofill.privacy import require_one_of
@@ -75,10 +66,10 @@ class _Pair(AbstractLearner, ABC):
         """Return outputs in the range of the data."""
         return jax.nn.sigmoid(output) if self.shape.bounded else output
 
-    def _generated(self, params: Params, way: int, rows: Array) -> Array:
+    def _generated(self, params: Any, way: int, rows: Array) -> Array:
         return self._bounded(self._networks[0](params[f"G{way}"], rows))
 
-    def generated(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def generated(self, params: Any, cells: Array, present: Array) -> Array:
         """Return rows with the generators' output for what is missing."""
         x, y = self._two(cells)
         has = present > 0
@@ -90,14 +81,14 @@ class _Pair(AbstractLearner, ABC):
         size = self.shape.sizes[0]
         return rows[:, :size], rows[:, size:]
 
-    def _cycle_loss(self, params: Params, x: Array, y: Array, wx: Array, wy: Array) -> Array:
+    def _cycle_loss(self, params: Any, x: Array, y: Array, wx: Array, wy: Array) -> Array:
         """Return the cycle loss (Eq. 3.4)."""
         back_x = self._generated(params, 2, self._generated(params, 1, x))
         back_y = self._generated(params, 1, self._generated(params, 2, y))
         return _mean(jnp.abs(back_x - x), wx) + _mean(jnp.abs(back_y - y), wy)
 
     def _game(
-        self, judge: Any, params: Params, name: str, real: Rows, false: Rows, wr: Array, wf: Array
+        self, judge: Any, params: Any, name: str, real: Rows, false: Rows, wr: Array, wf: Array
     ) -> tuple[Array, Array]:
         """Return the generators' loss and the discriminator's.
 
@@ -160,7 +151,7 @@ class VIGAN(_Pair):
             Phase("rounds", ("complete",)),
         )
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Array) -> Any:
         """Return new parameters."""
         generator, judge, _, pair = self._networks
         keys = jax.random.split(key, 5)
@@ -168,20 +159,20 @@ class VIGAN(_Pair):
         params |= {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
         return {**params, "A": pair.init(keys[0])}
 
-    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def fill(self, params: Any, cells: Array, present: Array) -> Array:
         """Return whole rows: the generator fills what is missing, the autoencoder cleans it."""
         x, y = self._two(self.generated(params, cells, present))
         return jnp.concatenate(self._rebuilt(params, x, y), axis=1)
 
-    def rebuilt(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def rebuilt(self, params: Any, cells: Array, present: Array) -> Array:
         """Return rows as the autoencoder rebuilds them (Table 4.3)."""
         return jnp.concatenate(self._rebuilt(params, *self._two(cells)), axis=1)
 
-    def _rebuilt(self, params: Params, x: Array, y: Array) -> tuple[Array, Array]:
+    def _rebuilt(self, params: Any, x: Array, y: Array) -> tuple[Array, Array]:
         rebuilt_x, rebuilt_y = self._networks[3](params["A"], x, y)
         return self._bounded(rebuilt_x), self._bounded(rebuilt_y)
 
-    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
+    def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the loss of a phase: Eq. 3.1, Eq. 3.6 or Eq. 3.11."""
         if phase == "autoencoder":
             error = self._distance(params, batches["complete"], None)
@@ -210,9 +201,7 @@ class VIGAN(_Pair):
             return total, figures
         return total + self.weight_ae * error, {"error": error, **figures}
 
-    def _distance(
-        self, params: Params, pairs: Batch, generated: tuple[Array, Array] | None
-    ) -> Array:
+    def _distance(self, params: Any, pairs: Batch, generated: tuple[Array, Array] | None) -> Array:
         """Return Eq. 3.1, or with generated modalities Eq. 3.2."""
         x, y = self._two(pairs.cells)
         inputs = [(x, y)] if generated is None else [(x, generated[1]), (generated[0], y)]
@@ -237,18 +226,18 @@ class Pix2Pix(_Pair):
         """Rounds only."""
         return (Phase("rounds", ("complete",)),)
 
-    def init(self, key: Array) -> Params:
+    def init(self, key: Array) -> Any:
         """Return new parameters."""
         generator, _, judge, _ = self._networks
         keys = jax.random.split(key, 5)
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
         return params | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
 
-    def fill(self, params: Params, cells: Cells, present: Present) -> Cells:
+    def fill(self, params: Any, cells: Array, present: Array) -> Array:
         """Return whole rows."""
         return self.generated(params, cells, present)
 
-    def loss(self, phase: str, params: Params, batches: Batches, key: Array) -> Loss:
+    def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return Eq. 4.8."""
         pairs = batches["complete"]
         x, y = self._two(pairs.cells)
