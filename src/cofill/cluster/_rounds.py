@@ -177,8 +177,8 @@ def _loss(
         log = jax.nn.log_softmax(logits[0])
         imitation = -jnp.take_along_axis(log, jnp.tile(group, 2)[:, None], axis=1).mean()
         total = jnp.where(warm, imitation, total)
-    inconsistency, doubt, shares = zip(*terms, strict=True)
-    figures = Terms(jnp.stack(inconsistency), jnp.stack(doubt), jnp.concatenate(shares))
+    inconsistency, doubt, head_shares = zip(*terms, strict=True)
+    figures = Terms(jnp.stack(inconsistency), jnp.stack(doubt), jnp.concatenate(head_shares))
     return total, (memory, figures)
 
 

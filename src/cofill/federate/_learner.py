@@ -103,14 +103,14 @@ class AbstractLearner(ABC):
         """
         if not len(rows):
             return rows.cells
-        parts, weights = [], jnp.asarray(weights)
+        parts, theta = [], jnp.asarray(weights)
         # Few compiled shapes, whatever numbers of rows are asked for.
         size = min(round_up(len(rows)), _MOST_ROWS)
         for start in range(0, len(rows), size):
             tables = [table[start : start + size] for table in (rows.cells, rows.present)]
             padding = ((0, size - len(tables[0])), (0, 0))
             padded = (jnp.asarray(np.pad(table, padding)) for table in tables)
-            parts.append(np.asarray(_fill(self, part, weights, *padded))[: len(tables[0])])
+            parts.append(np.asarray(_fill(self, part, theta, *padded))[: len(tables[0])])
         return np.concatenate(parts)
 
 
