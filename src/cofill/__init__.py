@@ -20,16 +20,18 @@ if TYPE_CHECKING:
         estimate_share,
     )
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
-    from cofill.baselines import (
-        CentralCompleter,
-        IterativeCompleter,
-        MeanCompleter,
-        NeighboursCompleter,
-    )
     from cofill.cluster import DeepClustering, FederatedKMeans
     from cofill.completion import Completed, evaluate, make, methods
     from cofill.cooperate import CooperativeReconstruction
     from cofill.federate import FederatedCompletion
+    from cofill.impute import (
+        CentralCompleter,
+        Imputer,
+        IterativeCompleter,
+        MeanCompleter,
+        NeighboursCompleter,
+        PooledCompleter,
+    )
     from cofill.metrics import ResultRecord
     from cofill.views import (
         Dataset,
@@ -59,6 +61,7 @@ __all__ = [
     "FederatedCompletion",
     "FederatedKMeans",
     "GrowPU",
+    "Imputer",
     "IterativeCompleter",
     "Kind",
     "Likelihood",
@@ -67,6 +70,7 @@ __all__ = [
     "MultiView",
     "NeighboursCompleter",
     "Noise",
+    "PooledCompleter",
     "ResultRecord",
     "SelfTraining",
     "View",
@@ -97,16 +101,18 @@ _EXPORTS = {
         "estimate_share",
     ),
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
-    "cofill.baselines": (
-        "CentralCompleter",
-        "IterativeCompleter",
-        "MeanCompleter",
-        "NeighboursCompleter",
-    ),
     "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
     "cofill.cooperate": ("CooperativeReconstruction",),
     "cofill.federate": ("FederatedCompletion",),
+    "cofill.impute": (
+        "CentralCompleter",
+        "Imputer",
+        "IterativeCompleter",
+        "MeanCompleter",
+        "NeighboursCompleter",
+        "PooledCompleter",
+    ),
     "cofill.metrics": ("ResultRecord",),
     "cofill.views": (
         "Dataset",

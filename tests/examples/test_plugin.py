@@ -154,7 +154,7 @@ def broken(tmp_path, monkeypatch):
     (folder / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = Registry(METHODS.group, METHODS.noun)
-    registry.add("mean", "cofill.baselines:MeanCompleter", "mean")
+    registry.add("mean", "cofill.impute:MeanCompleter", "mean")
     return registry
 
 

@@ -27,29 +27,35 @@ METHODS.add(
     "one model that sites with other individuals train together (only updates cross a border)",
     pools_rows=False,
 )
-METHODS.add("mean", "cofill.baselines:MeanCompleter", "mean or commonest value", pools_rows=False)
+METHODS.add(
+    "pooled",
+    "cofill.impute:PooledCompleter",
+    "every cell from all that is known of its person, in one place (the best where rows may meet)",
+    pools_rows=True,
+)
+METHODS.add("mean", "cofill.impute:MeanCompleter", "mean or commonest value", pools_rows=False)
 METHODS.add(
     "knn",
-    "cofill.baselines:NeighboursCompleter",
+    "cofill.impute:NeighboursCompleter",
     "k nearest neighbours over pooled rows (scikit-learn)",
     pools_rows=True,
 )
 METHODS.add(
     "iterative",
-    "cofill.baselines:IterativeCompleter",
+    "cofill.impute:IterativeCompleter",
     "iterative imputer over pooled rows (scikit-learn)",
     pools_rows=True,
 )
 METHODS.add(
     "central-ridge",
-    "cofill.baselines:CentralCompleter",
+    "cofill.impute:CentralCompleter",
     "ridge regression on pooled raw views",
     pools_rows=True,
     settings={"model": "ridge"},
 )
 METHODS.add(
     "central",
-    "cofill.baselines:CentralCompleter",
+    "cofill.impute:CentralCompleter",
     "network on pooled raw views: the ceiling",
     pools_rows=True,
     settings={"model": "mlp"},

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cofill.baselines._pooled import Pool
 from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
-from cofill.nets import (
-    Fusion,
-    FusionProblem,
-    FusionSettings,
-    fit_fusions,
-    loss_blocks,
-    side_by_side,
-)
+from cofill.impute._pooled import Pool, side_by_side
 from cofill.views import MultiView
+
+if TYPE_CHECKING:
+    from cofill.nets import Fusion, FusionSettings
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,6 +51,9 @@ class CentralCompleter(AbstractCompleter):
     seed: int = 0
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
+        # JAX takes a second to load, which whoever imports another imputer need not wait for.
+        from cofill.nets import FusionProblem, FusionSettings, fit_fusions, loss_blocks
+
         if self.model not in ("mlp", "ridge"):
             raise SettingError(f"model must be 'mlp' or 'ridge', got {self.model!r}")
         settings = self.settings or FusionSettings()
@@ -106,7 +104,7 @@ class CentralCompleter(AbstractCompleter):
         """Return the other views' columns, which of them each row has, and where each lies."""
         others = [other for other in self.pool_.scalers if other != name]
         parts = [matrix[:, self.pool_.columns[other]] for other in others]
-        groups = side_by_side(part.shape[1] for part in parts)
+        groups = side_by_side([part.shape[1] for part in parts])
         present = np.zeros((views.n_individuals, len(others)), dtype=bool)
         for g, other in enumerate(others):
             present[:, g] = views.present(other)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from sklearn.impute import KNNImputer
 
-from cofill.baselines import (
+from cofill.errors import SettingError
+from cofill.impute import (
     CentralCompleter,
     IterativeCompleter,
     MeanCompleter,
     NeighboursCompleter,
 )
-from cofill.errors import SettingError
 from cofill.metrics import r2
 from cofill.nets import FusionSettings
 from cofill.views import Feature, Kind, MultiView, View

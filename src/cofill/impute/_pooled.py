@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from cofill.nets import side_by_side
 from cofill.views import MultiView, Scaler
 
 
@@ -26,7 +26,7 @@ class Pool:
     @property
     def columns(self) -> dict[str, slice]:
         """Columns of each view in the pooled matrix."""
-        places = side_by_side(scaler.width for scaler in self.scalers.values())
+        places = side_by_side([scaler.width for scaler in self.scalers.values()])
         return {name: slice(*place) for name, place in zip(self.scalers, places, strict=True)}
 
     def encode(self, views: MultiView) -> Float[np.ndarray, "individuals width"]:
@@ -44,3 +44,8 @@ class Pool:
             name: scaler.decode(matrix[:, self.columns[name]], clip=True)
             for name, scaler in self.scalers.items()
         }
+
+
+def side_by_side(widths: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return first and last column of blocks that stand side by side."""
+    return tuple(pairwise(accumulate(widths, initial=0)))

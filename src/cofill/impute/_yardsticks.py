@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cofill.baselines._pooled import Pool
 from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
+from cofill.impute._pooled import Pool
 from cofill.views import MultiView
 
 

@@ -1,0 +1,120 @@
+"""What candidates learn from: known cells beside inputs as they are where the cell is missing.
+
+The inputs of column j are the whole row, filled by the conditional Gaussian as if j (and whatever
+is unknown together with it) were unknown. Chained imputers fill inputs from the very cell that is
+to be told and learn from a relation that is not there where it counts; these do not. The place of
+j itself holds the Gaussian's prediction, which other candidates correct.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cofill.impute._gaussian import Gaussian
+from cofill.impute._holes import companions
+from cofill.impute._table import Encoding
+
+
+@dataclass(frozen=True, eq=False)
+class Practice:
+    """Known cells and the inputs from which they are to be told, for every column."""
+
+    encoding: Encoding
+    matrix: Float[np.ndarray, "n width"]
+    known: Bool[np.ndarray, "n d"]
+    inputs: Float[np.ndarray, "d n width"]
+    shown: Bool[np.ndarray, "d n d"]
+
+    def targets(self, column: int, rows: np.ndarray) -> Float[np.ndarray, "m width"]:
+        """Return the known cells of a column in rows."""
+        return self.matrix[rows, self.encoding.columns[column].place]
+
+
+class AbstractFitted(ABC):
+    """A fitted candidate."""
+
+    @abstractmethod
+    def predict(
+        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n block"]:
+        """Return a column's block of the matrix from filled rows and what is known of them."""
+
+
+class AbstractCandidate(ABC):
+    """A way to tell cells from the others of their row."""
+
+    name: str
+
+    @abstractmethod
+    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> AbstractFitted:
+        """Learn from some rows of the practice table."""
+
+
+def make_practice(
+    matrix: Float[np.ndarray, "n width"],
+    encoding: Encoding,
+    gaussian: Gaussian,
+    rng: np.random.Generator,
+) -> Practice:
+    """Return every column's inputs, with companions hidden as the data's own holes look."""
+    known = encoding.known(matrix)
+    inputs = gaussian.fill_without_each(matrix, encoding)
+    shown = np.broadcast_to(known, (len(encoding.columns), *known.shape)).copy()
+    for k in range(len(encoding.columns)):
+        shown[k, :, k] = False
+        hidden = companions(known, k, rng)
+        if hidden is None:
+            continue
+        rows = np.flatnonzero(hidden.any(axis=1))
+        hidden[:, k] = True
+        part = np.where(encoding.spread_out(hidden[rows]), np.nan, matrix[rows])
+        inputs[k, rows] = gaussian.fill(part)
+        shown[k, rows] &= ~hidden[rows]
+    return Practice(encoding, matrix, known, inputs, shown)
+
+
+def learnable(
+    practice: Practice, rows: np.ndarray, least: int, most: int, rng: np.random.Generator
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the columns that have something to be learned, each with rows to learn it from."""
+    for k, column in enumerate(practice.encoding.columns):
+        learn = rows[practice.known[rows, k]]
+        if column.constant or len(learn) < least:
+            continue
+        if len(learn) > most:
+            learn = np.sort(rng.choice(learn, most, replace=False))
+        yield k, learn
+
+
+def refine(
+    practice: Practice, predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+) -> Practice:
+    """Return the practice with unknown inputs as `predict` tells them, in place of the Gaussian.
+
+    The place of the column to be told keeps the Gaussian's prediction: others have seen its cells.
+    """
+    inputs = practice.inputs.copy()
+    for j, (rows, shown) in enumerate(zip(practice.inputs, practice.shown, strict=True)):
+        inputs[j] = refine_rows(rows, shown, practice.encoding, predict, j)
+    return replace(practice, inputs=inputs)
+
+
+def refine_rows(
+    rows: Float[np.ndarray, "n width"],
+    shown: Bool[np.ndarray, "n d"],
+    encoding: Encoding,
+    predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray],
+    target: int | None,
+) -> Float[np.ndarray, "n width"]:
+    """Return filled rows with unknown cells told by `predict`, but those of the target column."""
+    refined = rows.copy()
+    for k, column in enumerate(encoding.columns):
+        holes = np.flatnonzero(~shown[:, k])
+        if k != target and len(holes):
+            refined[holes, column.place] = predict(k, rows[holes], shown[holes])
+    return refined

@@ -1,0 +1,97 @@
+"""The pooled method: a row's own cells come first, every cell is filled, whatever is missing."""
+
+import numpy as np
+import pytest
+
+from cofill.completion import make
+from cofill.errors import SettingError
+from cofill.impute import PooledCompleter
+from cofill.metrics import r2
+from cofill.views import Feature, Kind, MultiView, View
+
+COLOUR = Feature("colour", Kind.CATEGORICAL, ("red", "green", "blue"), "string")
+
+
+def quick(**settings):
+    return PooledCompleter(effort="quick", **settings)
+
+
+def line(n=80, seed=0):
+    """One table in which y = 2x, the colour follows x, and a third column is noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    cells = np.column_stack([x, 2 * x, np.digitize(x, [-0.5, 0.5]), rng.normal(size=n)])
+    return cells, [Feature("x"), Feature("y"), COLOUR, Feature("noise")]
+
+
+def test_a_persons_own_cells_come_first():
+    cells, features = line()
+    holed = cells.copy()
+    holed[:20, 1] = np.nan
+    holed[20:40, 2] = np.nan
+    done = quick().fit_complete(MultiView([View("t", np.arange(80), holed, features)])).cells["t"]
+    assert r2(cells[:20, [1]], done[:20, [1]]) > 0.98
+    assert (done[20:40, 2] == cells[20:40, 2]).mean() >= 0.85
+
+
+def test_one_table_is_not_filled_with_its_means():
+    cells, features = line()
+    holed = np.where(np.random.default_rng(1).random(cells.shape) < 0.2, np.nan, cells)
+    hidden = np.isnan(holed[:, 1]) & ~np.isnan(holed[:, 0])
+    views = MultiView([View("t", np.arange(80), holed, features)])
+    errors = {
+        name: ((make(name, **s).fit_complete(views).cells["t"] - cells)[hidden, 1] ** 2).mean()
+        for name, s in {"pooled": {"effort": "quick"}, "central": {"model": "ridge"}}.items()
+    }
+    assert errors["pooled"] < 0.05 * errors["central"]
+
+
+def test_rows_of_a_view_are_told_from_another():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    y = np.column_stack([x.sum(axis=1), x[:, 0] - x[:, 1]]) + rng.normal(size=(120, 2)) * 0.05
+    views = MultiView.from_arrays({"x": x, "y": y}, presence={"y": np.arange(120) > 29})
+    assert r2(y[:30], quick().fit_complete(views).cells["y"][:30]) > 0.97
+
+
+def test_views_that_share_nobody_are_filled_with_averages():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    views = MultiView([View("a", np.arange(20), x[:20]), View("b", np.arange(20, 40), x[20:])])
+    done = quick().fit_complete(views)
+    np.testing.assert_allclose(done.cells["b"][:20], np.tile(x[20:].mean(0), (20, 1)), atol=0.35)
+
+
+def test_a_constant_column_is_filled_with_its_constant():
+    cells, features = line()
+    cells[:, 3] = 7.0
+    cells[:10, 3] = np.nan
+    done = quick().fit_complete(MultiView([View("t", np.arange(80), cells, features)]))
+    np.testing.assert_array_equal(done.cells["t"][:, 3], 7.0)
+
+
+def test_people_who_come_later_and_views_that_are_absent():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 2))
+    views = MultiView.from_arrays({"x": x, "y": 3 * x})
+    fitted = quick().fit(views.take(np.arange(100) < 90))
+    single = MultiView([View("x", [1000], x[99:])])
+    done = fitted.complete(single)
+    assert done.source.names == ("x", "y")
+    np.testing.assert_allclose(done.cells["y"], 3 * x[99:], atol=0.5)
+
+
+def test_values_stay_in_the_range_and_in_the_decimals_of_their_column():
+    rng = np.random.default_rng(0)
+    income = np.rint(np.exp(rng.normal(8, 1.5, size=100)))
+    cells = np.column_stack([income, rng.normal(size=100), np.log(income)])
+    cells[:30, 0] = np.nan
+    features = [Feature("income", decimals=0), Feature("noise"), Feature("log")]
+    done = quick().fit_complete(MultiView([View("t", np.arange(100), cells, features)]))
+    filled = done.cells["t"][:30, 0]
+    assert (filled == np.rint(filled)).all()
+    assert filled.min() >= income[30:].min()
+
+
+def test_an_unknown_effort_is_refused():
+    with pytest.raises(SettingError, match="effort must be one of quick, normal, thorough"):
+        PooledCompleter(effort="hard").fit(MultiView([View("t", [1, 2], [[1.0], [2.0]])]))
