@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
-from cofill.views._frames import ColumnRules, frame_to_table, to_frame, to_table, view_from_table
+from cofill.views._frames import frame_to_table, to_frame, to_table, view_from_table
 from cofill.views._multiview import MultiView
+from cofill.views._rules import ColumnRules
 
 NAN = float("nan")
 SECRET_TEXT, SECRET_NUMBER = "zz-Kowalski", 74917491
@@ -77,11 +78,12 @@ def test_a_column_finds_its_kind_and_comes_back_as_it_was(column, kind, categori
     assert (feature.kind, feature.categories) == (kind, categories)
     back = to_table(view)
     assert back.column_names == ["other", "id", "x"]
-    expected = table.take([1, 3, 2, 0])
-    assert back.column("x").to_pylist() == expected.column("x").to_pylist()
+    assert back.equals(table)
+    assert to_table(view, "id").equals(table.take([1, 3, 2, 0]))
     if pa.types.is_dictionary(column.type):
         assert pa.types.is_dictionary(back.schema.field("x").type)
         assert back.column("x").chunk(0).dictionary.to_pylist() == list(categories)
+        assert feature.dictionary
     else:
         assert back.schema.field("x").type == column.type
 
@@ -90,9 +92,9 @@ def test_decimals_are_numbers():
     decimals = pa.array(["1.25", None, "3"]).cast(pa.decimal128(9, 2))
     flags = pa.array(["0", "1", "0"]).cast(pa.decimal128(3, 0))
     back = to_table(view_of(pa.table({"id": [1, 2, 3], "x": decimals, "flag": flags})))
-    assert back.column("x").to_pylist() == [1.25, None, 3.0]
-    assert back.column("flag").to_pylist() == [0.0, 1.0, 0.0]
-    assert back.schema.field("flag").type == pa.float64()
+    assert back.column("x").type == pa.decimal128(9, 2)
+    assert back.column("x").equals(pa.chunked_array([decimals]))
+    assert back.column("flag").equals(pa.chunked_array([flags]))
 
 
 DATA = {
@@ -152,21 +154,12 @@ def test_a_frame_comes_back_in_the_users_library(library):
     view = MultiView.from_frames({"lab": frame}, id="person")["lab"]
     back = to_frame(to_table(view), library)
     if library == "pandas":
-        expected = frame.sort_values("person", ignore_index=True)
-        assert list(back.columns) == list(expected.columns)
-        for name in ("age", "weight", "person", "ward", "grade"):
-            pd.testing.assert_series_equal(back[name], expected[name], check_dtype=name != "ward")
-        assert back["smoker"].tolist() == [None, False, True]
+        pd.testing.assert_frame_equal(back, frame)
     elif library == "polars":
-        expected = frame.sort("person")
-        assert back.columns == expected.columns
-        text = pl.col("grade").cast(pl.String)
-        assert back.with_columns(text).equals(expected.with_columns(text))
-        drop = [c for c in expected.columns if c != "grade"]
-        assert back.select(drop).schema == expected.select(drop).schema
+        text = pl.col("grade").cast(pl.String)  # polars reads no Enum from Arrow
+        assert back.with_columns(text).equals(frame.with_columns(text))
     else:
-        assert back.to_pydict() == frame.sort_by("person").to_pydict()
-        assert back.schema.types[:-1] == frame.schema.types[:-1]
+        assert back.equals(frame)
 
 
 def test_the_default_frame_is_pandas_and_others_are_refused():
@@ -221,7 +214,7 @@ def test_the_rule_of_one_view_wins_over_the_rule_of_all():
 
 
 @pytest.mark.parametrize(
-    ("ignore", "expected"),
+    ("names", "expected"),
     [
         ([], ["a", "b", "id", "c"]),
         (["a"], ["b", "id", "c"]),
@@ -229,9 +222,12 @@ def test_the_rule_of_one_view_wins_over_the_rule_of_all():
         (["c"], ["a", "b", "id"]),
     ],
 )
-def test_the_id_keeps_its_place_among_the_columns_that_stay(ignore, expected):
+def test_dropped_columns_go_and_ignored_ones_pass_through(names, expected):
     table = pa.table({"a": [1.5], "b": [2.5], "id": [1], "c": [3.5]})
-    assert to_table(view_of(table, ignore=ignore)).column_names == expected
+    dropped, ignored = view_of(table, drop=names), view_of(table, ignore=names)
+    assert to_table(dropped).column_names == expected
+    assert ignored.feature_names == dropped.feature_names
+    assert to_table(ignored).equals(table)
 
 
 IDS = {
@@ -288,10 +284,11 @@ BAD_TABLES = {
     "id infinite": ({**FINE, "id": [1.0, 2.0, 3.0, np.inf]}, {}, "beyond 2^53"),
     "id too large": ({**FINE, "id": [1.0, 2.0, 3.0, 7.4917491e300]}, {}, "beyond 2^53"),
     "id a date": ({**FINE, "id": pa.array([1, 2, 3, 4], pa.date32())}, {}, "whole numbers or text"),
-    "empty column": ({**FINE, "y": [None] * 4}, {}, "column 'y' has no value in any row"),
-    "all NaN": ({**FINE, "y": [NAN] * 4}, {}, "(--ignore y)"),
-    "dates": ({**FINE, "y": pa.array([1, 2, 3, 4], pa.date32())}, {}, "is of type date32[day]"),
-    "lists": ({**FINE, "y": [[1], [2], [3], [4]]}, {}, "cannot be completed"),
+    "nothing to fill": (
+        {"id": [1, 2], "x": [None, None], "y": [NAN, NAN], "z": [[1], [2]]},
+        {},
+        "no column that can be filled (3 are empty, free text or labels)",
+    ),
     "text among numbers": (
         {**FINE, "y": ["1", "2.5", SECRET_TEXT, "4"]},
         {},
@@ -302,14 +299,11 @@ BAD_TABLES = {
         {"kinds": {"y": "numeric"}},
         "declared numeric but holds text in 2 of 4 rows (the first is row 1)",
     ),
-    "free text": ({"id": range(101), "y": MANY}, {}, "101 different texts in 101 rows"),
-    "another id": ({"id": range(30), "y": MANY[:30]}, {}, "looks like free text or another id"),
     "three for binary": (
         {**FINE, "y": [1, 2, 3, 3]},
         {"kinds": {"y": "binary"}},
         "two different values, got 3",
     ),
-    "too large for a float": ({**FINE, "y": [2**60 + 1, 2, 3, 4]}, {}, "beyond 2^53"),
     "infinite": ({**FINE, "y": [1.0, np.inf, 2.0, 3.0]}, {}, "column 'y' holds infinite values"),
 }
 
@@ -404,8 +398,5 @@ def test_any_table_survives_the_way_there_and_back(data, library):
     view = MultiView.from_frames({"v": frame}, id="id")["v"]
     back = to_table(view)
     assert back.column_names == names
-    order = sorted(range(n), key=lambda k: ids[k])
-    assert back.to_pydict() == table.take(order).to_pydict()
-    for name in columns:
-        plain = str(back.schema.field(name).type).removeprefix("large_")
-        assert plain == str(table.schema.field(name).type)
+    assert back.to_pydict() == table.to_pydict()
+    assert back.schema.types == frame_to_table(frame, "v").schema.types

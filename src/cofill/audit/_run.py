@@ -19,7 +19,7 @@ from cofill.audit._codes import CodeAuditSettings
 from cofill.audit._evidence import Evidence, read_evidence, start_row_sites
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._release import AuditedRelease
-from cofill.completion import METHODS, CompletionFolder, silent
+from cofill.completion import METHODS, RULES, CompletionFolder, silent
 from cofill.errors import CofillError, DataError, StoreError
 from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.privacy import Ledger, SentLog
@@ -34,17 +34,14 @@ class _Table:
     """Where a view's rows are, and how they are read."""
 
     source: str
-    id: str
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    ignore: tuple[str, ...] = ()
-    id_type: str | None = None
+    id: str | None
+    rules: ColumnRules = field(default_factory=ColumnRules)
     image: tuple[int, ...] | None = None
 
     def read(self, name: str) -> View:
-        rules = ColumnRules(dict(self.kinds), self.ignore, self.id_type)
         # A completion's rules are about all of its views together.
         return read_view(
-            name, self.source, id=self.id, rules=rules, image=self.image, is_only_view=False
+            name, self.source, id=self.id, rules=self.rules, image=self.image, is_only_view=False
         )
 
 
@@ -211,10 +208,9 @@ def _read_completion(folder: CompletionFolder) -> _Run:
     try:
         job = record["settings"]
         method, seed, settings = str(job["method"]), job["seed"], job["settings"]
-        rules: dict[str, Any] = {k: job[k] for k in ("id", "kinds", "id_type")}
-        rules["ignore"] = tuple(job["ignore"])
+        rules = ColumnRules(**{name: job[name] for name in RULES})
         tables = {
-            name: {name: _Table(_locate(str(source), folder.path), **rules)}
+            name: {name: _Table(_locate(str(source), folder.path), job["id"], rules)}
             for name, source in job["sources"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
@@ -318,9 +314,7 @@ def _read_site_file(folder: FederationFolder, site: str) -> dict[str, _Table]:
             name: _Table(
                 view["source"] if is_url(view["source"]) else str(path.parent / view["source"]),
                 view["id"],
-                view.get("kinds", {}),
-                tuple(view.get("ignore", ())),
-                id_type,
+                ColumnRules(view.get("kinds"), tuple(view.get("ignore", ())), id_type),
                 tuple(view["image"]) if "image" in view else None,
             )
             for name, view in views

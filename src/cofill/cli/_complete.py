@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 @examples(
+    "cofill complete --view people=people.csv --out completed/",
     "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",
     "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
     "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --method federated "
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 )
 def complete(
     view: options.Views,
-    id_column: options.IdColumn,
     out: Annotated[
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
+    id_column: options.OptionalId = None,
     method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
     settings: options.Settings = None,
     evaluate: Annotated[
@@ -53,7 +54,14 @@ def complete(
     ] = None,
     kind: options.Kinds = None,
     ignore: options.Ignored = None,
+    drop: options.Dropped = None,
     id_type: options.IdType = None,
+    na_values: options.NaValues = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    order: options.Order = "source",
     seed: options.Seed = 0,
     progress: Annotated[
         Path | None,
@@ -62,11 +70,12 @@ def complete(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fill the missing rows and cells of several tables about the same individuals."""
+    """Fill the holes of a table, or the missing rows and cells of several about the same people."""
+    sources = options.sources_of(view)
     from cofill.completion import CompletionJob, run_completion  # scikit-learn is behind it
 
     job = CompletionJob(
-        sources=options.pairs(view, "--view"),
+        sources=sources,
         id=id_column,
         out=out,
         method=method,
@@ -78,7 +87,14 @@ def complete(
         intervals=intervals,
         kinds=options.pairs(kind, "--kind"),
         ignore=tuple(ignore or ()),
+        drop=tuple(drop or ()),
         id_type=id_type,
+        na_values=tuple(na_values or ()),
+        decimal=decimal,
+        thousands=thousands,
+        delimiter=delimiter,
+        encoding=encoding,
+        order=order,
         seed=seed,
     )
     with progress_line(quiet or as_json, progress) as report_progress:

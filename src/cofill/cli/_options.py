@@ -6,23 +6,28 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from cofill.errors import SettingError
+from cofill.errors import DataError, SettingError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
 Seed = Annotated[int, typer.Option(help="Start of all randomness.")]
+OptionalId = Annotated[
+    str | None,
+    typer.Option("--id", help="The id column, the same in every table; one table needs none."),
+]
 IdColumn = Annotated[str, typer.Option("--id", help="The id column, the same in every table.")]
 IdType = Annotated[str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")]
 Views = Annotated[
     list[str],
     typer.Option(
-        help="A view as NAME=SOURCE; give one per table. A source is a .csv or .parquet file, "
-        "or a database as URL#table or 'URL#SELECT …'.",
+        help="A view as NAME=SOURCE; give one per table. A source is a file (.csv, .tsv, .parquet, "
+        ".feather; text also .gz, .zst), or a database as URL#table or 'URL#SELECT …'.",
         metavar="NAME=SOURCE",
     ),
 ]
@@ -36,7 +41,35 @@ Kinds = Annotated[
 ]
 Ignored = Annotated[
     list[str] | None,
-    typer.Option(help="Leave a column out (VIEW.COLUMN for one view).", metavar="COLUMN"),
+    typer.Option(
+        help="Learn nothing from a column and write it as it is (VIEW.COLUMN for one view).",
+        metavar="COLUMN",
+    ),
+]
+Dropped = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave a column out of the result too.", metavar="COLUMN"),
+]
+NaValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A value that means missing, such as -999 (COLUMN=VALUE for one column); '' leaves "
+        "only empty fields missing, so that NA is Namibia.",
+        metavar="VALUE",
+    ),
+]
+Decimal = Annotated[str | None, typer.Option(help="Decimal mark of text files.", metavar="MARK")]
+Thousands = Annotated[
+    str | None, typer.Option(help="Thousands mark of text files.", metavar="MARK")
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="What separates fields of text files.", metavar="MARK")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of text files, such as cp1252.", metavar="NAME")
+]
+Order = Annotated[
+    str, typer.Option(help="'source' keeps the order of rows, 'id' sorts them.", metavar="ORDER")
 ]
 Settings = Annotated[
     list[str] | None,
@@ -87,6 +120,18 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
             raise SettingError(f"{option} names {name!r} twice; give each name once")
         values[name] = value
     return values
+
+
+def sources_of(texts: Sequence[str] | None) -> dict[str, str]:
+    """Split ``NAME=SOURCE`` texts; raise a `DataError` for a file that is not there.
+
+    Looking here, before anything heavy is imported, tells a mistyped path at once.
+    """
+    sources = pairs(texts, "--view")
+    for source in sources.values():
+        if "://" not in source and not Path(source).exists():
+            raise DataError(f"{source}: there is no such file; check the path")
+    return sources
 
 
 def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:

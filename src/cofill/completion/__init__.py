@@ -5,12 +5,13 @@ from cofill.completion._completer import AbstractCompleter, Progress, require_ro
 from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import CompletionFolder
 from cofill.completion._intervals import conformal_radius, with_intervals
-from cofill.completion._job import CompletionJob, CompletionResult, run_completion
+from cofill.completion._job import RULES, CompletionJob, CompletionResult, run_completion
 from cofill.completion._registry import METHODS, make, methods
 from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
     "METHODS",
+    "RULES",
     "AbstractCompleter",
     "Completed",
     "CompletionFolder",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float, UInt8
 
-from cofill.views import MultiView, View, to_frame, to_table
+from cofill.views import FilledTable, MultiView, View, to_frame
 
 _ORIGINS = ("observed", "reconstructed", "missing")
 
@@ -133,38 +134,57 @@ class Completed:
             "features": self.source[name].n_features,
         }
 
-    def table(self, name: str) -> pa.Table:
-        """Return a completed view in the user's types, with interval columns where there are any.
+    def filled(self, name: str, order: str = "source") -> FilledTable:
+        """Return a completed view as its source with the holes filled, for `write_table`.
 
-        The ends of an interval are in columns ``<feature>_low`` and ``<feature>_high``.
+        Rows stand as in the source, new people after them by id; ``order="id"`` sorts all by id.
+        The ends of an interval are in columns ``<feature>_low`` and ``<feature>_high``, with a
+        number behind where the table has such a column already.
         """
-        view, rows = self.source[name], self._view(name)
-        table = to_table(rows)
+        view = self._view(name)
+        beside: dict[str, np.ndarray] = {}
         if name in self.lower and name in self.upper:
-            at = np.searchsorted(self.source.ids, rows.ids)
+            at = np.searchsorted(self.source.ids, view.ids)
+            columns = set(view.source.columns if view.source else view.feature_names)
+            columns |= {view.id_name}
             for k, feature in enumerate(view.features):
-                for label, ends in (("low", self.lower), ("high", self.upper)):
-                    end = ends[name][at, k].astype(np.float64)
-                    if not np.isnan(end).all():
-                        table = table.append_column(
-                            f"{feature.name}_{label}", pa.array(end, mask=np.isnan(end))
-                        )
-        return table
+                ends = self.lower[name][at, k], self.upper[name][at, k]
+                if not all(np.isnan(end).all() for end in ends):
+                    names = _free_names(feature.name, columns)
+                    columns |= set(names)
+                    beside |= zip(names, ends, strict=True)
+        return FilledTable(view, beside, order)
 
-    def origin_table(self, name: str) -> pa.Table:
-        """Return the view's table with ``observed``, ``reconstructed`` or ``missing`` as cells."""
-        view = self.source[name]
+    def table(self, name: str, order: str = "source") -> pa.Table:
+        """Return a completed view as an Arrow table in the user's types; see `filled`."""
+        return self.filled(name, order).to_arrow()
+
+    def origin_table(self, name: str, order: str = "source") -> pa.Table:
+        """Return ``observed``, ``reconstructed`` or ``missing`` for each cell of `table`."""
+        filled = self.filled(name, order)
+        view, (source_rows, view_rows) = filled.view, filled.rows()
         words = pa.array(_ORIGINS)
-        origin = self.origin(name)
-        columns: list[Any] = [
-            pa.DictionaryArray.from_arrays(pa.array(origin[:, k].astype(np.int8)), words)
-            for k in range(view.n_features)
+        origin = self.origin(name)[np.searchsorted(self.source.ids, view.ids)]
+        origin = np.append(origin, np.full((1, view.n_features), 2, np.uint8), axis=0)[view_rows]
+        columns: list[tuple[str, Any]] = [
+            (f.name, pa.DictionaryArray.from_arrays(pa.array(origin[:, k].astype(np.int8)), words))
+            for k, f in enumerate(view.features)
         ]
-        names = list(view.feature_names)
-        columns.insert(view.id_position, pa.array(self.source.ids))
-        names.insert(view.id_position, view.id_name)
-        return pa.table(columns, names=names)
+        if view.id_name:
+            ids = filled.ids(source_rows, view_rows)
+            columns.insert(view.id_position, (view.id_name, pa.array(ids)))
+        return pa.table(dict(columns))
 
     def to_frames(self, backend: str | None = None) -> dict[str, Any]:
         """Return the completed views as data frames (pandas where installed, or as asked)."""
         return {name: to_frame(self.table(name), backend) for name in self.source}
+
+
+def _free_names(feature: str, columns: set[str]) -> tuple[str, str]:
+    """Return names for the ends of a feature's interval that no column has."""
+    for number in count(1):
+        tail = "" if number == 1 else f"_{number}"
+        names = f"{feature}_low{tail}", f"{feature}_high{tail}"
+        if not columns & set(names):
+            return names
+    raise AssertionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from cofill.files import check_new_folder, new_folder
 from cofill.metrics import ResultRecord, versions
 from cofill.privacy import Ledger
 from cofill.views import (
+    ORDERS,
+    ColumnRules,
     MultiView,
     Source,
     check_new_tables,
@@ -31,6 +33,11 @@ from cofill.views import (
     read_views,
     write_sql,
     write_table,
+)
+
+RULES = (
+    *("kinds", "ignore", "id_type", "drop", "na_values"),
+    *("decimal", "thousands", "delimiter", "encoding"),
 )
 
 
@@ -41,9 +48,9 @@ class CompletionJob:
     Parameters
     ----------
     sources
-        ``{view: source}``: a CSV or Parquet file, ``URL#table`` or ``URL#SELECT …``.
+        ``{view: source}``: a file, ``URL#table`` or ``URL#SELECT …``.
     id
-        The id column, the same in every source.
+        The id column, the same in every source; a single source needs none.
     out
         A folder that does not exist yet, or a database URL for new tables
         ``<view>_completed`` and ``<view>_origin``.
@@ -59,14 +66,16 @@ class CompletionJob:
         Share of each view's rows hidden in an evaluation, and how often it is repeated.
     intervals
         Level of the intervals to add, such as 0.9, or ``None`` for no intervals.
-    kinds, ignore, id_type
-        See `MultiView.from_frames`.
+    kinds, ignore, drop, id_type, na_values, decimal, thousands, delimiter, encoding
+        How tables are read; see `ColumnRules`.
+    order
+        ``"source"``: rows as in the source, new people after them; ``"id"``: sorted by id.
     seed
         Start of all randomness.
     """
 
     sources: Mapping[str, str]
-    id: str
+    id: str | None
     out: str
     method: str = "cooperative"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +86,14 @@ class CompletionJob:
     intervals: float | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
+    drop: Sequence[str] = ()
     id_type: str | None = None
+    na_values: Sequence[str] = ()
+    decimal: str | None = None
+    thousands: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    order: str = "source"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -94,12 +110,20 @@ class CompletionJob:
         for method in (self.method, *(self.compare if self.evaluate else ())):
             METHODS.find(method)
         check_settings(self.method, self.settings)
+        ColumnRules(**self.rules)
+        if self.order not in ORDERS:
+            raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")
         if self.repeats < 1:
             raise SettingError(f"repeats must be at least 1, got {self.repeats}")
         if not 0 < self.share < 1:
             raise SettingError(f"share must be between 0 and 1, got {self.share}")
         if self.intervals is not None and not 0 < self.intervals < 1:
             raise SettingError(f"intervals must be between 0 and 1, got {self.intervals}")
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """How tables are read, as fields of `ColumnRules`."""
+        return {name: getattr(self, name) for name in RULES}
 
     @property
     def to_database(self) -> bool:
@@ -129,9 +153,7 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
     else:
         check_new_folder(Path(job.out))
     report_progress("read", 0.0)
-    views = read_views(
-        job.sources, id=job.id, kinds=job.kinds, ignore=job.ignore, id_type=job.id_type
-    )
+    views = read_views(job.sources, id=job.id, **job.rules)
     require_shared_individuals(views)
     if job.to_database:
         return _complete(job, views, report_progress, None)
@@ -161,6 +183,7 @@ def _complete(
         completed = with_intervals(
             completed, lambda: makers[job.method](job.seed), level=job.intervals, key=job.seed
         )
+    completed = replace(completed, notes=(*views.notes, *completed.notes))
     record = None
     if job.evaluate:
         seeds = range(job.seed, job.seed + job.repeats)
@@ -203,8 +226,8 @@ def _table_names(job: CompletionJob) -> list[str]:
 def _write_database(job: CompletionJob, completed: Completed) -> tuple[str, ...]:
     tables: dict[str, pa.Table] = {}
     for view in job.sources:
-        tables[f"{view}_completed"] = completed.table(view)
-        tables[f"{view}_origin"] = completed.origin_table(view)
+        tables[f"{view}_completed"] = completed.table(view, job.order)
+        tables[f"{view}_origin"] = completed.origin_table(view, job.order)
     write_sql(tables, job.out)
     return tuple(tables)
 
@@ -219,8 +242,8 @@ def _write_folder(
 ) -> tuple[str, ...]:
     for view, source in job.sources.items():
         ending = Source(source).result_ending
-        write_table(completed.table(view), folder.table(view, ending))
-        write_table(completed.origin_table(view), folder.origin(view, ending))
+        write_table(completed.filled(view, job.order), folder.table(view, ending))
+        write_table(completed.origin_table(view, job.order), folder.origin(view, ending))
     folder.write_record(facts)
     if record is not None:
         record.write(folder.evaluation)

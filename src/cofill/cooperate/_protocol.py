@@ -212,7 +212,10 @@ class CooperativeProtocol(AbstractProtocol):
         done = completed_views(
             source, tokens, {name: party}, {name: rows}, policy, method="cooperative"
         )
-        tables = {name: done.table(name), f"{name}_origin": done.origin_table(name)}
+        tables: dict[str, Any] = {
+            name: done.filled(name),
+            f"{name}_origin": done.origin_table(name),
+        }
         unnamed = rows.tokens[rows_of(tokens, rows.tokens) < 0]
         if len(unnamed):
             cells = apply_policy(party, decode_rows(party, rows, unnamed), policy)

@@ -188,7 +188,7 @@ class FederatedProtocol(AbstractProtocol):
             rows=views.n_individuals,
             figures={name: sum(int(count[name]) for count in counts) for name in names},
         )
-        tables = {view: completed.table(view) for view in views}
+        tables: dict[str, Any] = {view: completed.filled(view) for view in views}
         tables |= {f"{view}_origin": completed.origin_table(view) for view in views}
         texts = {"notes.txt": "".join(f"{note}\n" for note in party.notes)}
         return SiteResult(tables, texts, figures)

@@ -32,8 +32,8 @@ def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray 
     if people is None:
         return None
     source = Source(people.source)
-    table = source.read(people.id)
+    rules = ColumnRules(id_type=federation.id_type, **source.rules)
+    table = source.read(rules)
     if people.id not in table.column_names:
         raise DataError(f"{source.label} has no id column {people.id!r}")
-    rules = ColumnRules(id_type=federation.id_type, **source.rules)
-    return np.unique(read_ids(table.column(people.id), source.label, rules))
+    return np.unique(read_ids(table, people.id, source.label, rules))

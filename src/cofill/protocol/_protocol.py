@@ -25,7 +25,7 @@ import pyarrow as pa
 from cofill.errors import SettingError
 from cofill.privacy import Release, RunFigures
 from cofill.registry import Registry
-from cofill.views import View
+from cofill.views import FilledTable, View
 
 COORDINATOR = "coordinator"
 
@@ -162,7 +162,7 @@ class SiteResult:
     told; None where every figure would tell more than was paid for.
     """
 
-    tables: Mapping[str, pa.Table]
+    tables: Mapping[str, pa.Table | FilledTable]
     texts: Mapping[str, str] = field(default_factory=dict)
     figures: RunFigures | None = None
 

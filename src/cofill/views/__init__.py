@@ -12,12 +12,14 @@ from cofill.views._datasets import (
     papers_hint,
 )
 from cofill.views._feature import Feature, Kind
-from cofill.views._frames import ColumnRules, read_ids, to_frame, to_table, view_from_table
+from cofill.views._frames import read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key, stream
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
+from cofill.views._rules import ColumnRules
 from cofill.views._scaling import EncodedBlock, Scaler
+from cofill.views._source_table import ORDERS, FilledTable, SourceTable
 from cofill.views._sources import (
     SOURCES,
     AbstractSourceForm,
@@ -34,6 +36,7 @@ from cofill.views._view import View
 
 __all__ = [
     "DATASETS",
+    "ORDERS",
     "SOURCES",
     "AbstractSourceForm",
     "ColumnRules",
@@ -42,11 +45,13 @@ __all__ = [
     "DatasetInfo",
     "EncodedBlock",
     "Feature",
+    "FilledTable",
     "Key",
     "Kind",
     "MultiView",
     "Scaler",
     "Source",
+    "SourceTable",
     "View",
     "by_row",
     "by_row_paired",

@@ -1,36 +1,52 @@
-"""CSV and Parquet files as forms of source."""
+"""Files as forms of source: text, Parquet, Feather."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from cofill.errors import DataError
+from cofill.views._rules import ColumnRules
+from cofill.views._source_table import FilledTable
 from cofill.views._sources import AbstractSourceForm
+from cofill.views._text import TextTable
 
-_DELIMITERS = ",;\t|"
-_LARGEST_BLOCK = 2**31 - 1
+_COMPRESSIONS = ("", ".gz", ".zst")
 
 
 class CsvForm(AbstractSourceForm):
-    """Text with one line per individual; the delimiter is found in the header line."""
+    """Text with one line per individual, maybe compressed; the header line tells the delimiter."""
 
-    endings = (".csv", ".txt")
+    endings = tuple(e + c for e in (".csv", ".txt") for c in _COMPRESSIONS)
     written_delimiter = ","
-    result_ending = ".csv"
+    keeps_text = True
     # Lines are counted as an editor does, after the header; all ids are text in the file.
     rules = {"row": "line", "first_row": 2, "untyped_ids": True}  # noqa: RUF012
 
-    def read(self, target: str, id_column: str) -> pa.Table:
-        """Return the file's table; ids stay text."""
-        return _read_csv(Path(target), id_column)
+    def read(self, target: str, rules: ColumnRules) -> TextTable:
+        """Return the file's content, with its fields still as they are."""
+        try:
+            with pa.input_stream(target, compression="detect") as stream:
+                raw = stream.read()
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise
+            raise DataError(
+                f"{target} is not a readable compressed file (cut short or damaged); write it again"
+            ) from None
+        return TextTable.open(raw, target, delimiter=rules.delimiter, encoding=rules.encoding)
 
-    def write(self, table: pa.Table, path: Path) -> None:
-        """Write a file; dictionary columns are written as their values."""
+    def write(self, table: pa.Table | FilledTable, path: Path) -> None:
+        """Write a file; a table read from text keeps its bytes, and dictionaries become values."""
         from pyarrow import csv as arrow_csv
 
+        if isinstance(table, FilledTable) and table.has_text:
+            with path.open("wb") as file:
+                file.writelines(table.to_text())
+            return
+        table = table.to_arrow() if isinstance(table, FilledTable) else table
         flat = [
             c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
             for c in table.columns
@@ -42,7 +58,7 @@ class CsvForm(AbstractSourceForm):
 class TsvForm(CsvForm):
     """The same, written with tabs."""
 
-    endings = (".tsv",)
+    endings = tuple(".tsv" + c for c in _COMPRESSIONS)
     written_delimiter = "\t"
 
 
@@ -50,20 +66,24 @@ class ParquetForm(AbstractSourceForm):
     """Columns with their types, as Arrow and pandas write them."""
 
     endings = (".parquet", ".pq")
+    words = "Parquet"
 
-    def read(self, target: str, id_column: str) -> pa.Table:
+    def read(self, target: str, rules: ColumnRules) -> pa.Table:
         """Return the file's table."""
-        import pyarrow.parquet as pq
-
         try:
-            return pq.read_table(target)
+            return self._load(target)
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, PermissionError):
                 raise
             raise DataError(
-                f"{target} is not a readable Parquet file (cut short, damaged or another format); "
-                "write it again"
+                f"{target} is not a readable {self.words} file (cut short, damaged or another "
+                "format); write it again"
             ) from None
+
+    def _load(self, target: str) -> Any:
+        import pyarrow.parquet as pq
+
+        return pq.read_table(target)
 
     def write(self, table: pa.Table, path: Path) -> None:
         """Write the file."""
@@ -72,86 +92,19 @@ class ParquetForm(AbstractSourceForm):
         pq.write_table(table, path)
 
 
-def _read_csv(path: Path, id_column: str) -> pa.Table:
-    from pyarrow import csv as arrow_csv
+class FeatherForm(ParquetForm):
+    """Arrow's own format."""
 
-    size = path.stat().st_size
-    if size == 0:
-        raise DataError(f"{path} is empty; give it a header line and rows")
-    try:
-        table = arrow_csv.read_csv(
-            path,
-            # One block: a column's type is decided by all its rows, not by the first megabyte.
-            read_options=arrow_csv.ReadOptions(block_size=min(size + 1, _LARGEST_BLOCK)),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=_delimiter(path), newlines_in_values=True
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={id_column: pa.string()}, strings_can_be_null=True
-            ),
-        )
-    except pa.ArrowException:
-        # Arrow's own message quotes the row; ours says where to look.
-        raise DataError(_csv_fault(path)) from None
-    try:
-        table.column_names  # noqa: B018  a header that is not UTF-8 fails here
-    except UnicodeDecodeError:
-        raise DataError(_csv_fault(path)) from None
-    if any(pa.types.is_binary(t) for t in table.schema.types):  # Arrow's reading of non-UTF-8 text
-        raise DataError(_csv_fault(path))
-    if _has_open_quote(path):
-        raise DataError(
-            f"{path}: a quote is opened but not closed, so that lines run together; "
-            "check the file's quotes"
-        )
-    return table
+    endings = (".feather", ".arrow")
+    words = "Feather"
 
+    def _load(self, target: str) -> Any:
+        from pyarrow import feather
 
-def _has_open_quote(path: Path) -> bool:
-    """Whether the file ends inside quotes: Arrow takes the rest of the file for one cell then."""
-    with path.open("rb") as file:
-        quotes = 0
-        while block := file.read(2**20):
-            quotes += block.count(b'"')
-    if quotes % 2 == 0:
-        return False
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        try:
-            for _ in csv.reader(file, delimiter=_delimiter(path), strict=True):
-                pass
-        except csv.Error as error:
-            return "unexpected end of data" in str(error)
-    return False
+        return feather.read_table(target, memory_map=False)
 
+    def write(self, table: pa.Table, path: Path) -> None:
+        """Write the file."""
+        from pyarrow import feather
 
-def _delimiter(path: Path) -> str:
-    with path.open("rb") as file:
-        header = file.readline()
-    return max(_DELIMITERS, key=lambda d: header.count(d.encode()))
-
-
-def _csv_fault(path: Path) -> str:
-    """Find the first line that cannot be read and say what is wrong with it, not what is in it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return f"{path}: line {number} is not UTF-8 text; save the file with UTF-8 encoding"
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter=_delimiter(path))
-        try:
-            width = len(next(rows, []))
-            any_row = False
-            for row in rows:
-                any_row = any_row or bool(row)
-                if row and len(row) != width:
-                    return (
-                        f"{path}: line {rows.line_num} has {len(row)} fields, the header has "
-                        f"{width}; quote fields that hold the delimiter, or complete the line"
-                    )
-        except csv.Error:
-            return f"{path}: line {rows.line_num} cannot be read as CSV; check its quotes"
-    if not any_row:
-        return f"{path} has no rows; give it a header line and at least one individual"
-    return f"{path} cannot be read as CSV; check its delimiter and quotes"
+        feather.write_feather(table, str(path))

@@ -43,8 +43,9 @@ class MultiView(Mapping[str, View]):
             raise DataError(f"view {twice!r} occurs more than once; give each view its own name")
         require_one_type({v.name: v.ids for v in members})
         self._views = MappingProxyType({v.name: v for v in members})
-        filled = [v.ids for v in members if len(v)]
-        self._ids = _union(filled)
+        # A table's row of which nothing but the id is known makes a person known, to be completed.
+        blank = [v.source.blank_ids for v in members if v.source is not None]
+        self._ids = _union([ids for ids in (*(v.ids for v in members), *blank) if len(ids)])
         self._presence = np.zeros((len(self._ids), len(members)), dtype=bool)
         for k, view in enumerate(members):
             if len(view):
@@ -102,10 +103,8 @@ class MultiView(Mapping[str, View]):
         cls,
         frames: Mapping[str, Any],
         *,
-        id: str,  # noqa: A002  the word users have for it
-        kinds: Mapping[str, str] | None = None,
-        ignore: Sequence[str] = (),
-        id_type: str | None = None,
+        id: str | None = None,  # noqa: A002  the word users have for it
+        **rules: Any,
     ) -> MultiView:
         """Build views from data frames (pandas, polars, pyarrow, or whatever narwhals reads).
 
@@ -114,21 +113,27 @@ class MultiView(Mapping[str, View]):
         frames
             A data frame per view.
         id
-            The column that identifies an individual.
-        kinds
-            ``{column: "numeric" | "binary" | "categorical"}`` where the guess from the column's
-            type is wrong; ``"view.column"`` addresses one view.
-        ignore
-            Columns to leave out; ``"view.column"`` addresses one view.
-        id_type
-            ``"text"`` reads every id as text, ``None`` keeps the columns' types.
+            The column that identifies an individual. A single frame needs none: its rows are
+            individuals then, numbered from 0.
+        rules
+            Fields of `ColumnRules`: ``kinds={column: "numeric" | "binary" | "categorical"}`` where
+            the guess from the column's type is wrong; ``ignore`` and ``drop``, columns to learn
+            nothing from, or to delete; ``na_values``, values that mean a missing cell;
+            ``id_type="text"`` to read every id as text. ``"view.column"`` addresses one view.
         """
-        from cofill.views._frames import ColumnRules, frame_to_table, view_from_table
+        from cofill.views._frames import frame_to_table, view_from_table
+        from cofill.views._rules import ColumnRules
 
-        rules = ColumnRules(kinds=kinds, ignore=ignore, id_type=id_type)
+        column_rules = ColumnRules(**rules)
+        require_id(id, list(frames))
         tables = {name: frame_to_table(frame, name) for name, frame in frames.items()}
-        rules.check({name: table.column_names for name, table in tables.items()})
-        return cls([view_from_table(n, t, id=id, rules=rules) for n, t in tables.items()])
+        column_rules.check({name: table.column_names for name, table in tables.items()})
+        return cls([view_from_table(n, t, id=id, rules=column_rules) for n, t in tables.items()])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found out about the columns of tables that views were read from."""
+        return tuple(n for v in self.values() if v.source is not None for n in v.source.notes)
 
     def __getitem__(self, name: str) -> View:
         try:
@@ -172,7 +177,7 @@ class MultiView(Mapping[str, View]):
 
     @property
     def ids(self) -> np.ndarray:
-        """Ids of every individual seen in any view, in ascending order."""
+        """Ids of every individual that any view has a row of, in ascending order."""
         return self._ids
 
     @property
@@ -251,6 +256,14 @@ class MultiView(Mapping[str, View]):
     def same_as(self, other: MultiView) -> bool:
         """Whether both hold the same views with the same ids, cells and features."""
         return self.names == other.names and all(v.same_as(other[n]) for n, v in self.items())
+
+
+def require_id(id: str | None, views: Sequence[str]) -> None:  # noqa: A002
+    """Raise a `SettingError` for several views without an id column to link them."""
+    if id is None and len(views) > 1:
+        raise SettingError(
+            f"the views {', '.join(views)} need an id column that links them; name it (--id COLUMN)"
+        )
 
 
 def _union(ids: Sequence[np.ndarray]) -> np.ndarray:

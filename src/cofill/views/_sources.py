@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,19 +15,26 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.files import draft_of
 from cofill.registry import Registry
-from cofill.views._frames import ColumnRules, view_from_table
-from cofill.views._multiview import MultiView
+from cofill.views._frames import view_from_table
+from cofill.views._multiview import MultiView, require_id
+from cofill.views._rules import ColumnRules
+from cofill.views._source_table import FilledTable
 from cofill.views._sql_connection import safe_label
+from cofill.views._text import TextTable
 from cofill.views._view import View
 
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _URL = re.compile(r"^([a-z][a-z0-9_]*)(\+[a-z0-9_]+)?://")
 
 SOURCES = Registry("cofill.sources", "source")
 """Forms of source: subclasses of `AbstractSourceForm`."""
 
-SOURCES.add("csv", "cofill.views._file_forms:CsvForm", "text files: .csv, .txt")
+SOURCES.add(
+    "csv", "cofill.views._file_forms:CsvForm", "text files: .csv, .txt, also with .gz or .zst"
+)
 SOURCES.add("tsv", "cofill.views._file_forms:TsvForm", "text files, written with tabs: .tsv")
 SOURCES.add("parquet", "cofill.views._file_forms:ParquetForm", "Parquet files: .parquet, .pq")
+SOURCES.add("feather", "cofill.views._file_forms:FeatherForm", "Arrow files: .feather, .arrow")
 SOURCES.add(
     "sql",
     "cofill.views._sql:SqlForm",
@@ -47,15 +54,17 @@ class AbstractSourceForm(ABC):
     schemes: ClassVar[tuple[str, ...]] = ()
     """Schemes of URLs, such as ``"sqlite"``."""
     result_ending: ClassVar[str] = ".parquet"
-    """The ending of files in which results on a table of this form are written."""
+    """The ending of files in which results are written, where the form cannot be."""
+    keeps_text: ClassVar[bool] = False
+    """Whether `write` takes a `FilledTable`, to keep the bytes of what was observed."""
     rules: ClassVar[Mapping[str, Any]] = {}
     """Fields of `ColumnRules`: how rows are counted, and whether all ids are text in it."""
 
     @abstractmethod
-    def read(self, target: str, id_column: str) -> pa.Table:
-        """Return the whole table; a file is there and is no folder.
+    def read(self, target: str, rules: ColumnRules) -> Any:
+        """Return the whole table as Arrow; a file is there and is no folder.
 
-        `id_column` is named for forms without types, in which ids must stay text (``"007"``).
+        `rules` say how text is written, for forms without types.
         """
 
     def write(self, table: pa.Table, path: Path) -> None:
@@ -101,11 +110,11 @@ class Source:
 
     @cached_property
     def _recognised(self) -> tuple[str, AbstractSourceForm]:
-        url, ending = _URL.match(self.text), Path(self.text).suffix.lower()
+        url, name = _URL.match(self.text), Path(self.text).name.lower()
         for entry in SOURCES:
             if not entry.is_broken:
                 form = entry.load()
-                if url[1] in form.schemes if url else ending in form.endings:
+                if url[1] in form.schemes if url else name.endswith(form.endings):
                     return entry.name, form()
         if url:
             return "sql", SOURCES.load("sql")()
@@ -119,18 +128,18 @@ class Source:
         """The source as it may be shown: without a password, without a query's text."""
         return safe_label(self.text) if is_url(self.text) else self.text
 
-    def read(self, id: str) -> pa.Table:  # noqa: A002
-        """Read the whole source as an Arrow table; ids of a CSV file stay text."""
-        form = self._recognised[1]
+    def read(self, rules: ColumnRules | None = None) -> pa.Table | TextTable:
+        """Read the whole source: an Arrow table, or a text file with its fields."""
+        form, rules = self._recognised[1], rules or ColumnRules()
         if is_url(self.text):
-            return form.read(self.text, id)
+            return form.read(self.text, rules)
         path = Path(self.text)
         if not path.exists():
             raise DataError(f"{self.label}: there is no such file; check the path")
         if path.is_dir():
             raise DataError(f"{self.label} is a folder; give a file")
         try:
-            return form.read(self.text, id)
+            return form.read(self.text, rules)
         except PermissionError:
             raise DataError(f"{self.label} may not be read; check its permissions") from None
 
@@ -141,38 +150,44 @@ class Source:
 
     @property
     def result_ending(self) -> str:
-        """The ending of files in which results on this source are written."""
-        return self._recognised[1].result_ending
+        """The ending of files in which results on this source are written: its own if it can."""
+        form = self._recognised[1]
+        if is_url(self.text) or type(form).write is AbstractSourceForm.write:
+            return form.result_ending
+        name = Path(self.text).name.lower()
+        return max((e for e in form.endings if name.endswith(e)), key=len)
 
 
 def read_views(
     sources: Mapping[str, str | Path | Source],
     *,
-    id: str,  # noqa: A002
-    kinds: Mapping[str, str] | None = None,
-    ignore: Sequence[str] = (),
-    id_type: str | None = None,
+    id: str | None = None,  # noqa: A002
+    **rules: Any,
 ) -> MultiView:
     """Read one view per source.
 
     Parameters
     ----------
     sources
-        ``{view: source}``; a source is a CSV or Parquet file, ``URL#table`` or ``URL#SELECT …``.
+        ``{view: source}``; a source is a file (.csv, .tsv, .parquet, .feather, text also with .gz
+        or .zst), ``URL#table`` or ``URL#SELECT …``.
     id
-        The column that identifies an individual, in every source.
-    kinds, ignore, id_type
-        See `MultiView.from_frames`.
+        The column that identifies an individual, in every source. A single source needs none: its
+        rows are individuals then.
+    rules
+        Fields of `ColumnRules`: ``kinds``, ``ignore``, ``drop``, ``id_type``, ``na_values``, and
+        ``decimal``, ``thousands``, ``delimiter``, ``encoding`` of text files.
     """
     placed = {n: s if isinstance(s, Source) else Source(str(s)) for n, s in sources.items()}
-    common = ColumnRules(kinds=kinds, ignore=ignore, id_type=id_type)
-    tables = {name: source.read(id) for name, source in placed.items()}
+    common = ColumnRules(**rules)
+    require_id(id, list(placed))
+    tables = {name: source.read(common) for name, source in placed.items()}
     common.check({name: table.column_names for name, table in tables.items()})
     views = []
     for name, source in placed.items():
-        rules = replace(common, **source.rules)
+        own_rules = replace(common, **source.rules)
         views.append(
-            view_from_table(name, tables.pop(name), id=id, rules=rules, where=source.label)
+            view_from_table(name, tables.pop(name), id=id, rules=own_rules, where=source.label)
         )
     return MultiView(views)
 
@@ -181,7 +196,7 @@ def read_view(
     name: str,
     source: str,
     *,
-    id: str,  # noqa: A002
+    id: str | None,  # noqa: A002
     rules: ColumnRules,
     image: tuple[int, ...] | None = None,
     is_only_view: bool = True,
@@ -200,7 +215,7 @@ def read_view(
         Whether the rules are about this view alone: a column that it lacks is then an error.
     """
     table_source = Source(source)
-    table = table_source.read(id)
+    table = table_source.read(rules)
     if is_only_view:
         rules.check({name: table.column_names})
     if image is not None:  # pixels are numbers, also those that are dark everywhere
@@ -219,8 +234,17 @@ def is_writable(path: Path) -> bool:
     return not is_url(str(path)) and type(form).write is not AbstractSourceForm.write
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table in the form of the file's ending; it appears whole or not at all."""
+def write_table(table: pa.Table | FilledTable, path: Path) -> None:
+    """Write a table in the form of the file's ending; it appears whole or not at all.
+
+    A `FilledTable` that was read from text is written as that text, with only its holes filled.
+    """
     form = Source(str(path))._recognised[1]
+    if isinstance(table, FilledTable) and not form.keeps_text:
+        table = table.to_arrow()
     with draft_of(path, sync=False) as draft:
         form.write(table, draft)
+        if compression := _COMPRESSIONS.get(path.suffix.lower()):
+            plain = draft.read_bytes()
+            with pa.output_stream(str(draft), compression=compression) as stream:
+                stream.write(plain)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
 from cofill.registry import suggest
+from cofill.views._rules import ColumnRules
 from cofill.views._sources import AbstractSourceForm
 from cofill.views._sql_connection import DatabaseSource, connect, sqlite_path
 
@@ -30,7 +31,7 @@ class SqlForm(AbstractSourceForm):
 
     schemes = ("postgresql", "postgres", "sqlite")
 
-    def read(self, target: str, id_column: str) -> pa.Table:
+    def read(self, target: str, rules: ColumnRules) -> pa.Table:
         """Return the table or the query's result."""
         return read_sql(target)
 

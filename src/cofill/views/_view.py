@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,6 +12,9 @@ from jaxtyping import Bool, Float
 from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
 from cofill.views._ids import as_ids, id_type, require_unique
+
+if TYPE_CHECKING:
+    from cofill.views._source_table import SourceTable
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -36,7 +39,10 @@ class View:
     image_shape
         Shape of one row as an image, such as ``(28, 28)``; its product is the number of features.
     id_name, id_position
-        The name and position of the id column when the view is written.
+        The name and position of the id column when the view is written; no name, no column.
+    source
+        The table that the view was read from, if any: what is still as it was is written as it was.
+        It is no part of what `same_as` compares, and is neither stored nor sent.
 
     Examples
     --------
@@ -54,6 +60,7 @@ class View:
     image_shape: tuple[int, ...] | None = None
     id_name: str = "id"
     id_position: int = 0
+    source: SourceTable | None = None
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class View:
         image_shape: tuple[int, ...] | None = None,
         id_name: str = "id",
         id_position: int = 0,
+        source: SourceTable | None = None,
     ) -> None:
         where = f"view {name!r}"
         if not name:
@@ -112,6 +120,7 @@ class View:
             "image_shape": image_shape,
             "id_name": id_name,
             "id_position": id_position,
+            "source": source,
         }.items():
             object.__setattr__(self, attribute, value)
 
@@ -169,7 +178,8 @@ class View:
         """Return the view with only these rows (a boolean mask or positions)."""
         index = rows if isinstance(rows, np.ndarray) else np.asarray(list(rows))
         index = index if index.dtype == bool else index.astype(int)
-        return self.with_rows(self.ids[index], self.cells[index])
+        source = None if self.source is None else self.source.without_blank_rows()
+        return replace(self, ids=self.ids[index], cells=self.cells[index], source=source)
 
     def with_rows(self, ids: np.ndarray, cells: Float[np.ndarray, "m d"]) -> View:
         """Return a view with the same features over other rows."""
@@ -188,6 +198,7 @@ class View:
             features=tuple(self.features[k] for k in index),
             image_shape=None,
             id_position=min(self.id_position, len(index)),
+            source=None if self.source is None else self.source.select(tuple(names)),
         )
 
     def same_as(self, other: View) -> bool:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from cofill.errors import DataError
-from cofill.views import AbstractSourceForm
+from cofill.views import AbstractSourceForm, ColumnRules
 
 
 class JsonLinesForm(AbstractSourceForm):
@@ -16,7 +16,7 @@ class JsonLinesForm(AbstractSourceForm):
     endings = (".jsonl",)
     result_ending = ".jsonl"
 
-    def read(self, target: str, id_column: str) -> pa.Table:
+    def read(self, target: str, rules: ColumnRules) -> pa.Table:
         """Return the file's table; JSON keeps numbers and text apart, also in ids."""
         try:
             return pyarrow.json.read_json(target)

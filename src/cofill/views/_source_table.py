@@ -1,0 +1,497 @@
+"""The table a view was read from, and the same table with its holes filled.
+
+A cell that the view still holds as it was read is written as the very Arrow value or the very bytes
+of its source. Cells that were filled, changed or hidden since are formatted anew. Rows stand in the
+source's order and new people after them.
+"""
+
+# pyarrow.compute makes its functions at run time, where a type checker cannot see them.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cofill.errors import SettingError
+from cofill.views._feature import Feature, Kind
+from cofill.views._styles import NumberStyle, TextStyle
+from cofill.views._text import Fields, TextTable
+
+if TYPE_CHECKING:
+    from cofill.views._view import View
+
+ORDERS = ("source", "id")
+_STEPS = (86_400, 3_600, 60, 1)  # days, hours, minutes, seconds
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SourceTable:
+    """Where a view's rows came from; never stored and never sent.
+
+    Parameters
+    ----------
+    data
+        The whole table in its own order: Arrow, or a text file's bytes.
+    row_ids
+        The id of each row of `data`.
+    view_ids, view_cells, view_features
+        The view as it was read, shared with it, to know which cells are still as they were.
+    id_column
+        The id's column; None where rows are only numbered.
+    columns
+        Columns to write, in their order.
+    styles, spellings
+        Of a text file: how each column is written, and each code of its coded columns.
+    notes
+        What was found out about columns, in sentences.
+    has_blank_rows
+        Whether rows without any known cell are written too.
+    """
+
+    data: pa.Table | TextTable
+    row_ids: np.ndarray
+    view_ids: np.ndarray
+    view_cells: np.ndarray
+    view_features: tuple[Feature, ...]
+    id_column: str | None
+    columns: tuple[str, ...]
+    styles: Mapping[str, TextStyle] = field(default_factory=dict)
+    spellings: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    has_blank_rows: bool = True
+
+    @cached_property
+    def blank_ids(self) -> np.ndarray:
+        """Ids of rows of which no other cell is known, if these are written."""
+        if not self.has_blank_rows:
+            return self.row_ids[:0]
+        return np.sort(self.row_ids[_positions(self.view_ids, self.row_ids) < 0])
+
+    def without_blank_rows(self) -> SourceTable:
+        """Return the source of a view over chosen rows."""
+        return replace(self, has_blank_rows=False)
+
+    def select(self, features: tuple[str, ...]) -> SourceTable:
+        """Return the source of a view with these features: other columns are not written."""
+        columns = (self.id_column, *features)
+        return replace(self, columns=tuple(c for c in self.columns if c in columns))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FilledTable:
+    """A view as a table in its source's form; written by `write_table`.
+
+    Parameters
+    ----------
+    view
+        The view; without a source its rows stand in the order of ids.
+    beside
+        More columns of numbers, one value per row of the view.
+    order
+        ``"source"``: rows as in the source, then new people by id; ``"id"``: all by id.
+    """
+
+    view: View
+    beside: Mapping[str, np.ndarray] = field(default_factory=dict)
+    order: str = "source"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise SettingError(f"order must be 'source' or 'id', got {self.order!r}")
+
+    @property
+    def source(self) -> SourceTable | None:
+        """Where the view came from."""
+        return self.view.source
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the source is a text file, whose bytes can be kept."""
+        return self.source is not None and isinstance(self.source.data, TextTable)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the source's row and the view's row of each written row, −1 where it has none."""
+        view, source = self.view, self.source
+        if source is None:
+            return np.full(len(view), -1), np.arange(len(view))
+        at = view.positions(source.row_ids)
+        wanted = at >= 0
+        wanted |= np.isin(source.row_ids, source.blank_ids)
+        old = np.flatnonzero(wanted)
+        is_new = np.ones(len(view), dtype=bool)
+        is_new[at[at >= 0]] = False
+        new = np.flatnonzero(is_new)
+        source_rows = np.concatenate([old, np.full(len(new), -1)])
+        view_rows = np.concatenate([at[old], new])
+        if self.order == "id":
+            order = np.argsort(self.ids(source_rows, view_rows), kind="stable")
+            source_rows, view_rows = source_rows[order], view_rows[order]
+        return source_rows, view_rows
+
+    def ids(self, source_rows: np.ndarray, view_rows: np.ndarray) -> np.ndarray:
+        """Return the id of each written row."""
+        if self.source is None or not len(self.source.row_ids):
+            return self.view.ids[view_rows]
+        old = self.source.row_ids[source_rows]
+        if not (source_rows < 0).any():
+            return old
+        return np.where(source_rows < 0, self.view.ids[view_rows], old)
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the source's types, in its order, with all its columns."""
+        source_rows, view_rows = self.rows()
+        columns: dict[str, Any] = {}
+        if self.source is None:
+            columns = _plain_columns(self.view)
+            schema = None
+        else:
+            data = self._arrow_source()
+            features = {f.name: k for k, f in enumerate(self.view.features)}
+            taken = _taken(data, source_rows)
+            for name in self.source.columns:
+                column = taken.column(name)
+                if name == self.source.id_column:
+                    column = self._with_new_ids(column, source_rows, view_rows)
+                elif name in features:
+                    column = self._filled(column, features[name], source_rows, view_rows)
+                columns[name] = column
+            schema = pa.schema(
+                [data.schema.field(n).with_type(c.type) for n, c in columns.items()],
+                metadata=data.schema.metadata,
+            )
+        table = pa.table(columns) if schema is None else pa.table(list(columns.values()), schema)
+        for name, values in self.beside.items():
+            ends = _at(values.astype(np.float64), view_rows)
+            table = table.append_column(name, pa.array(ends, mask=np.isnan(ends)))
+        return table
+
+    def to_text(self) -> Iterator[bytes]:
+        """Yield the text file's bytes with holes filled, in pieces."""
+        assert self.source is not None  # noqa: S101
+        assert isinstance(self.source.data, TextTable)  # noqa: S101
+        text, fields = self.source.data, self.source.data.fields()
+        names = self.source.data.column_names
+        source_rows, view_rows = self.rows()
+        is_old = source_rows >= 0
+        old, old_view = source_rows[is_old], view_rows[is_old]
+        new = view_rows[~is_old]
+        is_tail = bool(is_old[: len(old)].all())  # new people come after all others
+        if not np.array_equal(old, np.arange(len(fields.starts) - 1)):
+            text, fields = text.in_order(fields, old)
+        edits = _Edits(fields, names, self.source.columns)
+        for k, feature in enumerate(self.view.features):
+            if feature.name in self.source.columns:
+                changed, cells = self._changes(k, old, old_view)
+                edits.fill(feature.name, changed, self._field_texts(text, feature, cells[changed]))
+        new_fields = {c: [b""] * len(new) for c in self.source.columns}
+        for k, feature in enumerate(self.view.features):
+            if feature.name in new_fields:
+                new_fields[feature.name] = self._field_texts(text, feature, self.view.cells[new, k])
+        if self.source.id_column is not None:
+            ids = self.view.ids[new].tolist()
+            new_fields[self.source.id_column] = [text.field(str(value)) for value in ids]
+        marks = [s.decimal for s in self.source.styles.values() if isinstance(s, NumberStyle)]
+        style = NumberStyle("," if "," in marks else ".", decimals=None)
+        for name, values in self.beside.items():
+            written = _number_fields(text, style, Feature(name), values)
+            edits.append(text.delimiter.encode(), text.field(name), [written[k] for k in old_view])
+            new_fields[name] = [written[k] for k in new]
+        lines = [
+            text.delimiter.encode().join(parts) + text.line_end
+            for parts in zip(*new_fields.values(), strict=True)
+        ]
+        if is_tail:
+            return text.edited(*edits.joined(), b"".join(lines))
+        # New people stand between others: their lines are inserted before the record they precede.
+        before = np.cumsum(is_old)[~is_old] + 1
+        ends = np.append(fields.begins, fields.closes[-1])[before]
+        edits.insert(ends, lines)
+        return text.edited(*edits.joined())
+
+    # --- cells ----------------------------------------------------------------------------------
+
+    def _changes(
+        self, k: int, source_rows: np.ndarray, view_rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return which source rows' cells of a feature changed since reading, and all its cells."""
+        assert self.source is not None  # noqa: S101
+        feature = self.view.features[k]
+        then = np.full(len(source_rows), np.nan)
+        read = [f.name for f in self.source.view_features]
+        at = _positions(self.source.view_ids, self.source.row_ids[source_rows])
+        if feature.name in read:
+            then = _at(self.source.view_cells[:, read.index(feature.name)].astype(np.float64), at)
+        now = _at(self.view.cells[:, k].astype(np.float64), view_rows)
+        is_same = (now == then) | (np.isnan(now) & np.isnan(then))
+        return np.flatnonzero(~is_same & (view_rows >= 0)), now
+
+    def _with_new_ids(
+        self, column: pa.ChunkedArray, source_rows: np.ndarray, view_rows: np.ndarray
+    ) -> pa.ChunkedArray:
+        is_new = source_rows < 0
+        if not is_new.any():
+            return column
+        return _replaced(column, np.flatnonzero(is_new), pa.array(self.view.ids[view_rows[is_new]]))
+
+    def _filled(
+        self, column: pa.ChunkedArray, k: int, source_rows: np.ndarray, view_rows: np.ndarray
+    ) -> pa.ChunkedArray:
+        old = np.flatnonzero(source_rows >= 0)
+        changed, cells = self._changes(k, source_rows[old], view_rows[old])
+        new = np.flatnonzero(source_rows < 0)
+        if not len(changed) and not len(new):
+            return column
+        at = np.concatenate([old[changed], new])
+        cells = np.concatenate([cells[changed], self.view.cells[view_rows[new], k]])
+        step = _step(column) if self.view.features[k].is_temporal else 1
+        values = cells_to_arrow(self.view.features[k], cells, column.type, step)
+        return _replaced(column, at, values)
+
+    def _arrow_source(self) -> pa.Table:
+        """Return the source as Arrow; a text file's columns with the types they were read with."""
+        assert self.source is not None  # noqa: S101
+        data = self.source.data
+        if isinstance(data, pa.Table):
+            return data
+        fields, columns = data.fields(), {}
+        kinds = {f.name: f for f in self.source.view_features}
+        for k, name in enumerate(data.column_names):
+            texts = data.column(fields, k)
+            if name == self.source.id_column and self.source.row_ids.dtype.kind == "i":
+                columns[name] = texts.cast(pa.int64())
+            elif name in kinds:
+                at = _positions(self.source.view_ids, self.source.row_ids)
+                index = [f.name for f in self.source.view_features].index(name)
+                known = ~np.isnan(_at(self.source.view_cells[:, index].astype(np.float64), at))
+                known_texts = pc.if_else(pa.array(known), texts, None)
+                columns[name] = self.source.styles[name].read(known_texts)
+            else:
+                columns[name] = texts.cast(pa.string())
+        return pa.table(columns)
+
+    def _field_texts(self, text: TextTable, feature: Feature, cells: np.ndarray) -> list[bytes]:
+        """Return cells as fields in the column's own style."""
+        assert self.source is not None  # noqa: S101
+        style = self.source.styles.get(feature.name, TextStyle())
+        if feature.kind is Kind.NUMERIC:
+            return _number_fields(text, style, feature, cells)
+        spelled = dict(self.source.spellings.get(feature.name, {}))
+        codes = np.where(np.isnan(cells), -1, cells).astype(int)
+        for code in np.unique(codes[codes >= 0]).tolist():
+            if code not in spelled:
+                spelled[code] = text.field(style.write(feature, np.array([float(code)]))[0])
+        spelled[-1] = b""
+        return [spelled[code] for code in codes.tolist()]
+
+
+class _Edits:
+    """Spans of a text and what they become; fills before what is inserted at the same place."""
+
+    def __init__(self, fields: Fields, names: list[str], columns: tuple[str, ...]) -> None:
+        self.fields, self.at = fields, {name: k for k, name in enumerate(names)}
+        self.starts: list[np.ndarray] = []
+        self.ends: list[np.ndarray] = []
+        self.texts: list[bytes] = []
+        is_written = [name in columns for name in names]
+        last = max(k for k, written in enumerate(is_written) if written)
+        for k, written in enumerate(is_written):
+            if not written and k < last:
+                self._add(fields.starts[:, k], fields.starts[:, k + 1], [b""])
+        if last + 1 < len(names):
+            self._add(fields.ends[:, last], fields.ends[:, -1], [b""])
+
+    def _add(self, starts: np.ndarray, ends: np.ndarray, texts: list[bytes]) -> None:
+        self.starts.append(starts)
+        self.ends.append(ends)
+        self.texts += texts * len(starts) if len(texts) == 1 else texts
+
+    def fill(self, name: str, rows: np.ndarray, texts: list[bytes]) -> None:
+        """Replace a column's fields in these rows."""
+        k = self.at[name]
+        if len(rows):
+            self._add(self.fields.starts[rows + 1, k], self.fields.ends[rows + 1, k], texts)
+
+    def append(self, delimiter: bytes, name: bytes, texts: list[bytes]) -> None:
+        """Add a field at each record's end."""
+        ends = self.fields.ends[:, -1]
+        self._add(ends, ends, [delimiter + t for t in (name, *texts)])
+
+    def insert(self, at: np.ndarray, texts: list[bytes]) -> None:
+        """Add texts at positions."""
+        self._add(at, at, texts)
+
+    def joined(self) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
+        """Return all starts, ends and texts."""
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate([none, *self.starts]), np.concatenate([none, *self.ends]), self.texts
+
+
+def cells_to_arrow(
+    feature: Feature, cells: np.ndarray, type_: pa.DataType | None = None, step: int = 1
+) -> pa.Array:
+    """Return cells as an Arrow array of a type, the feature's own unless stated."""
+    is_dictionary = feature.dictionary if type_ is None else pa.types.is_dictionary(type_)
+    if type_ is None:
+        value_type = arrow_type(feature.dtype)
+        type_ = (
+            pa.dictionary(pa.int32(), value_type, feature.ordered) if is_dictionary else value_type
+        )
+    else:
+        value_type = type_.value_type if is_dictionary else type_
+    missing = np.isnan(cells)
+    if feature.kind is Kind.NUMERIC:
+        values = _numbers_to_arrow(feature, cells, missing, value_type, step)
+        return values.dictionary_encode() if is_dictionary else values
+    codes = pa.array(np.where(missing, 0, cells).astype(np.int32), mask=missing)
+    categories = pa.array(feature.categories)
+    if categories.type != value_type:
+        categories = _cast(categories, value_type)
+    if is_dictionary:
+        return pa.DictionaryArray.from_arrays(codes, categories, ordered=type_.ordered)
+    return categories.take(codes)
+
+
+def _numbers_to_arrow(
+    feature: Feature, cells: np.ndarray, missing: np.ndarray, type_: pa.DataType, step: int
+) -> pa.Array:
+    cells = np.where(missing, 0.0, feature.rounded(cells.astype(np.float64)))
+    if (
+        pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_string_view(type_)
+    ):
+        style = NumberStyle(decimals=feature.decimals)
+        return pc.if_else(pa.array(missing), None, pa.array(style.write(feature, cells))).cast(
+            type_
+        )
+    if pa.types.is_temporal(type_) or pa.types.is_integer(type_):
+        cells = np.rint(cells / step) * step
+        whole = pa.array(_whole(cells), mask=missing)
+        if pa.types.is_temporal(type_) and (type_.bit_width == 32 or pa.types.is_date64(type_)):
+            whole = whole.cast(pa.int32())
+        return (
+            whole.cast(pa.date32()).cast(type_) if pa.types.is_date64(type_) else whole.cast(type_)
+        )
+    if pa.types.is_boolean(type_):
+        return pa.array(cells >= 0.5, mask=missing)
+    return pa.array(cells, mask=missing).cast(type_, safe=False)
+
+
+def _whole(cells: np.ndarray) -> np.ndarray:
+    """Return whole numbers; those too large for 64 bits become the largest that floats have."""
+    most = float(2**63 - 1024)
+    return np.rint(np.clip(cells, -most, most)).astype(np.int64)
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the Arrow type of this name, such as ``"decimal128(9, 2)"``.
+
+    Examples
+    --------
+    >>> arrow_type("timestamp[us, tz=UTC]")
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    if match := re.fullmatch(r"decimal(\d+)\((\d+), (-?\d+)\)", name):
+        return getattr(pa, f"decimal{match[1]}")(int(match[2]), int(match[3]))
+    if match := re.fullmatch(r"timestamp\[(\w+), tz=(.+)\]", name):
+        return pa.timestamp(match[1], match[2])
+    return pa.type_for_alias(name)
+
+
+def _replaced(column: pa.ChunkedArray, rows: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
+    """Return a column with other values in some rows, and the same type."""
+    type_ = column.type
+    is_dictionary = pa.types.is_dictionary(type_)
+    if is_dictionary:
+        plain = column.cast(type_.value_type)
+        values = _cast(values, type_.value_type)
+    else:
+        plain, values = column, _cast(values, type_)
+    index = np.arange(len(plain))
+    index[rows] = len(plain) + np.arange(len(rows))
+    joined = pa.chunked_array(
+        [*plain.chunks, *([values] if isinstance(values, pa.Array) else values.chunks)]
+    )
+    result = joined.take(pa.array(index))
+    return _as_dictionary(column, result) if is_dictionary else result
+
+
+def _as_dictionary(column: pa.ChunkedArray, plain: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Encode values with a column's own dictionary, longer where new values need it."""
+    unified = column.unify_dictionaries()
+    known = (
+        unified.chunk(0).dictionary if unified.num_chunks else pa.array([], column.type.value_type)
+    )
+    extra = pc.unique(plain.filter(pc.invert(pc.is_in(plain, value_set=known))).drop_null())
+    dictionary = pa.concat_arrays([known, extra]) if len(extra) else known
+    codes = pc.index_in(plain, value_set=dictionary).combine_chunks()
+    codes = codes.cast(column.type.index_type)
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(codes, dictionary, ordered=column.type.ordered)]
+    )
+
+
+def _cast(values: Any, type_: pa.DataType) -> Any:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return values if values.type == type_ else values.cast(type_, safe=False)
+
+
+def _taken(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return these rows of a table; null for −1."""
+    if len(rows) == table.num_rows and np.array_equal(rows, np.arange(len(rows))):
+        return table
+    return table.take(pa.array(np.where(rows < 0, 0, rows), mask=rows < 0))
+
+
+def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return values at rows; NaN for −1."""
+    if not len(values):
+        return np.full(len(rows), np.nan)
+    return np.where(rows < 0, np.nan, values[rows])
+
+
+def _positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where sorted ids hold the wanted ones, −1 where not."""
+    if not len(ids):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[at] == wanted, at, -1)
+
+
+def _plain_columns(view: View) -> dict[str, pa.Array]:
+    arrays = [cells_to_arrow(f, view.cells[:, k]) for k, f in enumerate(view.features)]
+    columns = list(zip(view.feature_names, arrays, strict=True))
+    if view.id_name:
+        columns.insert(view.id_position, (view.id_name, pa.array(view.ids)))
+    return dict(columns)
+
+
+def _number_fields(
+    text: TextTable, style: TextStyle, feature: Feature, cells: np.ndarray
+) -> list[bytes]:
+    missing = np.isnan(cells)
+    written = style.write(feature, np.where(missing, 0.0, cells.astype(np.float64)))
+    if style.is_text or text.delimiter in ",. ":
+        encoded = [text.field(t) for t in written]
+    else:
+        encoded = [t.encode() for t in written]
+    return [b"" if gap else t for t, gap in zip(encoded, missing.tolist(), strict=True)]
+
+
+def _step(column: pa.ChunkedArray) -> int:
+    """Return the largest of day, hour, minute, second that all times are multiples of."""
+    type_ = column.type
+    if pa.types.is_date(type_) or column.null_count == len(column):
+        return 1
+    values = column.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).drop_null().to_numpy()
+    unit = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[type_.unit]
+    return next((s * unit for s in _STEPS if not (values % (s * unit)).any()), 1)
