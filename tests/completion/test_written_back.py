@@ -212,7 +212,7 @@ def test_dates_and_times_are_filled_in_their_own_format(tmp_path, first, last, m
 
 def test_days_and_months_that_may_be_swapped_are_passed_through(tmp_path):
     text = "id,when,x\n1,01/02/2020,1.5\n2,,2.5\n3,03/02/2020,3.5\n"
-    written, result = complete(tmp_path, text)
+    _written, result = complete(tmp_path, text)
     assert any("day/month or month/day" in note for note in result.completed.notes)
 
 
@@ -419,7 +419,7 @@ def test_a_person_of_whom_nothing_is_known_is_filled_in_their_row(tmp_path):
 def test_hidden_cells_and_rows_are_not_written_from_the_source(tmp_path):
     (tmp_path / "t.csv").write_text("id,x,secret\n1,1.5,7\n2,2.5,8\n3,,9\n4,,\n")
     views = read_views({"t": tmp_path / "t.csv"}, id="id")
-    holed, hidden = drop_cells(views, 0.5, key=1)
+    holed, _hidden = drop_cells(views, 0.5, key=1)
     hidden_cells = holed["t"].cells[np.isnan(holed["t"].cells)]
     written = to_table(holed["t"]).select(["x", "secret"])
     assert sum(c.null_count for c in written.columns) == len(hidden_cells) + 2

@@ -45,13 +45,13 @@ def test_inverse_is_monotone_finite_and_in_range(cells, values, scale, decimals)
     transform = ColumnTransform.fit(Feature("x", decimals=decimals), cells, scale=scale)
     filled = transform.inverse(np.sort(values))
     assert np.isfinite(filled).all()
-    assert (np.diff(filled) >= 0).all()
+    assert (np.diff(filled) >= -1e-15 * np.abs(filled).max()).all()  # interpolation rounds
     assert filled.min() >= cells.min()
     assert filled.max() <= cells.max()
     assert not np.signbit(filled[filled == 0]).any()
     forward = transform.forward(np.sort(cells))
     assert np.isfinite(forward).all()
-    assert (np.diff(forward) >= 0).all()
+    assert (np.diff(forward) >= -1e-15).all()
 
 
 def test_no_income_is_filled_below_zero():

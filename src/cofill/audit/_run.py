@@ -208,7 +208,7 @@ def _read_completion(folder: CompletionFolder) -> _Run:
     try:
         job = record["settings"]
         method, seed, settings = str(job["method"]), job["seed"], job["settings"]
-        rules = ColumnRules(**{name: job[name] for name in RULES})
+        rules = ColumnRules(**{name: job[name] for name in RULES if name in job})
         tables = {
             name: {name: _Table(_locate(str(source), folder.path), job["id"], rules)}
             for name, source in job["sources"].items()

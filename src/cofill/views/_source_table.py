@@ -186,11 +186,12 @@ class FilledTable:
         is_tail = bool(is_old[: len(old)].all())  # new people come after all others
         if not np.array_equal(old, np.arange(len(fields.starts) - 1)):
             text, fields = text.in_order(fields, old)
-        edits = _Edits(fields, names, self.source.columns)
+        edits = _Edits(fields, names)
         for k, feature in enumerate(self.view.features):
             if feature.name in self.source.columns:
                 changed, cells = self._changes(k, old, old_view)
                 edits.fill(feature.name, changed, self._field_texts(text, feature, cells[changed]))
+        edits.keep(self.source.columns)
         new_fields = {c: [b""] * len(new) for c in self.source.columns}
         for k, feature in enumerate(self.view.features):
             if feature.name in new_fields:
@@ -293,20 +294,16 @@ class FilledTable:
 
 
 class _Edits:
-    """Spans of a text and what they become; fills before what is inserted at the same place."""
+    """Spans of a text and what they become.
 
-    def __init__(self, fields: Fields, names: list[str], columns: tuple[str, ...]) -> None:
+    At the same place, as at an empty field, the order counts: fill, then drop, then append.
+    """
+
+    def __init__(self, fields: Fields, names: list[str]) -> None:
         self.fields, self.at = fields, {name: k for k, name in enumerate(names)}
         self.starts: list[np.ndarray] = []
         self.ends: list[np.ndarray] = []
         self.texts: list[bytes] = []
-        is_written = [name in columns for name in names]
-        last = max(k for k, written in enumerate(is_written) if written)
-        for k, written in enumerate(is_written):
-            if not written and k < last:
-                self._add(fields.starts[:, k], fields.starts[:, k + 1], [b""])
-        if last + 1 < len(names):
-            self._add(fields.ends[:, last], fields.ends[:, -1], [b""])
 
     def _add(self, starts: np.ndarray, ends: np.ndarray, texts: list[bytes]) -> None:
         self.starts.append(starts)
@@ -318,6 +315,16 @@ class _Edits:
         k = self.at[name]
         if len(rows):
             self._add(self.fields.starts[rows + 1, k], self.fields.ends[rows + 1, k], texts)
+
+    def keep(self, columns: tuple[str, ...]) -> None:
+        """Delete all other columns."""
+        fields, is_kept = self.fields, [name in columns for name in self.at]
+        last = max(k for k, kept in enumerate(is_kept) if kept)
+        for k in range(last):
+            if not is_kept[k]:
+                self._add(fields.starts[:, k], fields.starts[:, k + 1], [b""])
+        if last + 1 < len(is_kept):
+            self._add(fields.ends[:, last], fields.ends[:, -1], [b""])
 
     def append(self, delimiter: bytes, name: bytes, texts: list[bytes]) -> None:
         """Add a field at each record's end."""
