@@ -137,7 +137,7 @@ class TextTable:
         delimiter = ord(self.delimiter)
         if b'"' in self.content and not self._has_plain_quotes(data, delimiter, newline):
             return self._separators_one_by_one(newline)
-        found, before = [], 0
+        positions, before = [], 0
         for start in range(0, len(data), _BLOCK):
             block = data[start : start + _BLOCK]
             marks = (block == delimiter) | (block == newline)
@@ -146,8 +146,8 @@ class TextTable:
                 inside = (np.cumsum(quotes, dtype=np.int32) + before) & 1
                 marks &= inside == 0
                 before = int(inside[-1])
-            found.append(np.flatnonzero(marks) + start)
-        return np.concatenate(found)
+            positions.append(np.flatnonzero(marks) + start)
+        return np.concatenate(positions)
 
     def _has_plain_quotes(self, data: np.ndarray, delimiter: int, newline: int) -> bool:
         """Whether quotes only stand around fields, or doubled inside: then their parity tells."""
@@ -163,7 +163,7 @@ class TextTable:
         """Do the same for text with quotes inside unquoted fields, such as inches: slowly."""
         stops = re.escape(self.delimiter.encode()) + (b"\r" if newline == _RETURN else b"\n")
         field = re.compile(rb'("(?:[^"]|"")*+")?[^%s]*+' % stops)
-        at, found = self._begin, []
+        at, positions = self._begin, []
         while at <= len(self.content):
             match = field.match(self.content, at)
             if match is None or (match[1] is None and self.content[at : at + 1] == b'"'):
@@ -172,9 +172,9 @@ class TextTable:
                     "check the file's quotes"
                 )
             if match.end() < len(self.content):
-                found.append(match.end())
+                positions.append(match.end())
             at = match.end() + 1
-        return np.array(found, dtype=np.int64)
+        return np.array(positions, dtype=np.int64)
 
     def column(self, fields: Fields, k: int) -> pa.Array:
         """Return the texts of one column's fields, without their quotes."""
@@ -252,6 +252,54 @@ class TextTable:
 
     def _encoded(self, content: bytes) -> bytes:
         return content if self.encoding == "utf-8" else content.decode().encode(self.encoding)
+
+
+class Edits:
+    """Spans of a text and what they become.
+
+    At the same place, as at an empty field, the order counts: fill, then drop, then append.
+    """
+
+    def __init__(self, fields: Fields, names: list[str]) -> None:
+        self.fields, self.at = fields, {name: k for k, name in enumerate(names)}
+        self.starts: list[np.ndarray] = []
+        self.ends: list[np.ndarray] = []
+        self.texts: list[bytes] = []
+
+    def _add(self, starts: np.ndarray, ends: np.ndarray, texts: list[bytes]) -> None:
+        self.starts.append(starts)
+        self.ends.append(ends)
+        self.texts += texts * len(starts) if len(texts) == 1 else texts
+
+    def fill(self, name: str, rows: np.ndarray, texts: list[bytes]) -> None:
+        """Replace a column's fields in these rows."""
+        k = self.at[name]
+        if len(rows):
+            self._add(self.fields.starts[rows + 1, k], self.fields.ends[rows + 1, k], texts)
+
+    def keep(self, columns: tuple[str, ...]) -> None:
+        """Delete all other columns."""
+        fields, is_kept = self.fields, [name in columns for name in self.at]
+        last = max(k for k, written in enumerate(is_kept) if written)
+        for k in range(last):
+            if not is_kept[k]:
+                self._add(fields.starts[:, k], fields.starts[:, k + 1], [b""])
+        if last + 1 < len(is_kept):
+            self._add(fields.ends[:, last], fields.ends[:, -1], [b""])
+
+    def append(self, delimiter: bytes, name: bytes, texts: list[bytes]) -> None:
+        """Add a field at each record's end."""
+        ends = self.fields.ends[:, -1]
+        self._add(ends, ends, [delimiter + t for t in (name, *texts)])
+
+    def insert(self, at: np.ndarray, texts: list[bytes]) -> None:
+        """Add texts at positions."""
+        self._add(at, at, texts)
+
+    def joined(self) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
+        """Return all starts, ends and texts."""
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate([none, *self.starts]), np.concatenate([none, *self.ends]), self.texts
 
 
 def unquoted(field: bytes) -> bytes:
