@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from cofill.baselines import MeanCompleter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cofill.baselines import MeanCompleter
 from cofill.completion import Completed, CompletionJob, run_completion
 from cofill.errors import DataError, SettingError
 from cofill.views import Kind, MultiView, drop_cells, read_views, to_table, write_table
