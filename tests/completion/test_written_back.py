@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from cofill.baselines import MeanCompleter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cofill.completion import Completed, CompletionJob, run_completion
+from cofill.completion import Completed, CompletionJob, make, run_completion
 from cofill.errors import DataError, SettingError
 from cofill.views import Kind, MultiView, drop_cells, read_views, to_table, write_table
 
@@ -272,7 +271,7 @@ def test_a_table_with_new_people_keeps_its_types():
     )
     right = pa.table({"id": ["a", "c"], "y": [1.5, 2.5]})
     views = MultiView.from_frames({"left": left, "right": right}, id="id", ignore=["note"])
-    after = MeanCompleter().fit_complete(views).table("left")
+    after = make("mean").fit_complete(views).table("left")
     assert after.schema == left.schema
     assert after.slice(0, 2).equals(left)
     assert after.slice(2).to_pylist() == [
@@ -289,12 +288,12 @@ def test_pandas_and_polars_frames_come_back_as_they_were():
         }
     )
     views = MultiView.from_frames({"t": frame})
-    filled = MeanCompleter().fit_complete(views).to_frames()["t"]
+    filled = make("mean").fit_complete(views).to_frames()["t"]
     pd.testing.assert_series_equal(filled["n"], pd.Series([1, 2, 3], dtype="Int64", name="n"))
     assert filled["g"].dtype == frame["g"].dtype
     assert filled["g"].tolist() == ["lo", "hi", "lo"]
     lazy = pl.DataFrame({"x": [1.5, None, 2.5], "w": pl.Series([1, 2, 3], dtype=pl.UInt8)})
-    filled = MeanCompleter().fit_complete(MultiView.from_frames({"t": lazy})).to_frames("polars")
+    filled = make("mean").fit_complete(MultiView.from_frames({"t": lazy})).to_frames("polars")
     assert filled["t"].schema == lazy.schema
 
 
@@ -316,7 +315,7 @@ def test_values_named_as_missing_are_filled_and_sentinels_are_pointed_out(tmp_pa
         complete(tmp_path, text, na_values=["m=-999"], out="no")
     frame = pd.DataFrame({"n": [1, -999, 3], "s": ["a", "a", "?"]})
     views = MultiView.from_frames({"t": frame}, na_values=["-999", "?"])
-    filled = MeanCompleter().fit_complete(views).table("t").to_pydict()
+    filled = make("mean").fit_complete(views).table("t").to_pydict()
     assert filled == {"n": [1, 2, 3], "s": ["a", "a", "a"]}
 
 
@@ -532,10 +531,10 @@ def test_any_arrow_table_comes_back_with_only_its_holes_filled(data):
     )
     table = pa.table(columns).replace_schema_metadata({"made": "here"})
     views = MultiView.from_frames({"t": table}, id="id")
-    after = MeanCompleter().fit_complete(views).table("t")
+    after = make("mean").fit_complete(views).table("t")
     assert after.schema.equals(table.schema, check_metadata=True)
     for name in table.column_names:
         for before, now in zip(table[name].to_pylist(), after[name].to_pylist(), strict=True):
             assert now == before or before is None
     again = MultiView.from_frames({"t": after}, id="id")
-    assert MeanCompleter().fit_complete(again).table("t").equals(after)
+    assert make("mean").fit_complete(again).table("t").equals(after)
