@@ -27,6 +27,7 @@ def main() -> None:
             sources=sources,
             id="id",
             out=f"{folder}/out",
+            separate=True,
             evaluate=True,
             compare=tuple(m.name for m in methods()),
             repeats=1 if options.quick else 10,

@@ -43,7 +43,8 @@ def run(tmp_path_factory):
     for name in views:
         write_table(to_table(views[name]), place / f"{name}.csv")
     sources = {name: str(place / f"{name}.csv") for name in views}
-    job = CompletionJob(sources, views["lab"].id_name, str(place / "completed"), settings=SHORT)
+    out = str(place / "completed")
+    job = CompletionJob(sources, views["lab"].id_name, out, separate=True, settings=SHORT)
     run_completion(job)
     return place
 

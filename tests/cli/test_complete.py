@@ -283,3 +283,40 @@ def test_a_wrong_setting_is_named(tables, capsys, setting, words):
     assert call(tables, "--set", setting, method="knn") == 2
     assert words in capsys.readouterr().err
     assert not (tables / "done").exists()
+
+
+def test_one_owner_uses_all_tables_and_separate_sites_keep_their_rows(tables):
+    quick = ("--set", "effort=quick")
+    assert call(tables, *quick, method="auto", out="together") == 0
+    facts = json.loads((tables / "together" / "completion.json").read_text())
+    assert facts["settings"]["method"] == "pooled"
+    assert not (tables / "together" / "ledger.jsonl").exists()
+    short = ("--set", "method=faithful", "--set", "link_training={epochs=2}")
+    assert call(tables, "--separate", *short, method="auto", out="apart") == 0
+    facts = json.loads((tables / "apart" / "completion.json").read_text())
+    assert facts["settings"]["method"] == "cooperative"
+    assert (tables / "apart" / "ledger.jsonl").exists()
+
+
+def test_a_table_with_scattered_holes_is_completed_from_its_own_cells(tmp_path):
+    x = np.round(np.random.default_rng(0).normal(size=200), 3)
+    table = pd.DataFrame({"x": x, "y": 2 * x})
+    table.loc[:30, "y"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["complete", "--view", f"t={tmp_path / 't.csv'}", "--out", str(tmp_path / "done")]
+    assert run([*arguments, "--set", "effort=quick"]) == 0
+    done = pd.read_csv(tmp_path / "done" / "t.csv")
+    assert abs(done["y"] - 2 * done["x"]).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    ("more", "method", "words"),
+    [
+        (["--separate"], "pooled", "keep their rows at home, and the method 'pooled' pools them"),
+        (["--separate"], "knn", "leave the method out or choose 'cooperative'"),
+    ],
+)
+def test_separate_sites_refuse_to_pool(tables, capsys, more, method, words):
+    assert call(tables, *more, method=method) == 2
+    assert words in capsys.readouterr().err
+    assert not (tables / "done").exists()

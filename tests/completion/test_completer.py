@@ -125,12 +125,27 @@ def test_evaluation_of_coded_cells_is_accuracy():
 
 
 @pytest.mark.parametrize(
-    ("share", "views", "words"), [(0.0, 2, "share"), (1.0, 2, "share"), (0.1, 1, "one view")]
+    ("share", "width", "words"), [(0.0, 2, "share"), (1.0, 2, "share"), (0.1, 1, "one column")]
 )
-def test_evaluation_refuses_bad_settings(share, views, words):
-    data = linked(30).select(["first", "second"][:views])
+def test_evaluation_refuses_bad_settings(share, width, words):
+    view = linked(30)["second"]
+    data = MultiView([view.select(view.feature_names[:width])])
     with pytest.raises((SettingError, DataError), match=words):
         evaluate(data, {"mean": lambda s: make("mean")}, share=share)
+
+
+def test_evaluation_hides_cells_where_cells_are_missing():
+    view = linked(200, noise=0.01)["second"]
+    cells = np.array(view.cells)
+    cells[::3, 1] = np.nan
+    holed = MultiView([linked(200)["first"], view.with_rows(view.ids, cells)])
+    record = evaluate(holed, {"mean": lambda s: make("mean")}, share=0.2, seeds=[0])
+    assert {"mean/mse/first", "mean/mse/second", "mean/cell_mse/second"} <= set(record.summary)
+    assert "mean/cell_mse/first" not in record.summary
+    # Holes are copied: only the second column has any, so only it loses cells.
+    features = record.extra["features"]["mean/cell_mse"]["second"]
+    assert features["second_1"] == pytest.approx(1, abs=0.4)
+    assert features["second_0"] is None
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])

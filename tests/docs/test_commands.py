@@ -88,7 +88,7 @@ def test_every_command_line_in_the_pages_is_accepted():
     [
         ("cofill compleat --view a=a.csv", True, "no command 'compleat'"),
         ("cofill complete --views a=a.csv --id x --out y", True, "No such option"),
-        ("cofill complete --view a=a.csv --out y", True, "MissingParameter"),
+        ("cofill complete --view a=a.csv --id y", True, "MissingParameter"),
         ("cofill complete … --settings x=1", False, "no option --settings"),
         ("cofill federation local --sites three", True, "BadParameter"),
         ("cofill --install-completion", True, None),

@@ -204,3 +204,17 @@ def test_errors_name_the_parameter_and_the_way_out():
         drop_cells(views, 0.8, key=0)
     with pytest.raises(SettingError, match="key must be a whole number of at least 0"):
         drop_rows(views, 0.1, key=-1)
+
+
+def test_copied_holes_look_like_the_views_own():
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=(400, 4))
+    cells[:100, 1:3] = np.nan  # a pair that is missing together
+    views = MultiView([View("lab", np.arange(400), cells)])
+    holed, hidden = drop_cells(views, 0.1, mechanism="copied", key=0)
+    lost = hidden["lab"]
+    assert lost.sum() == pytest.approx(0.1 * (~np.isnan(cells)).sum(), abs=2)
+    assert not lost[:, [0, 3]].any()
+    np.testing.assert_array_equal(lost[:, 1], lost[:, 2])
+    assert not lost[:100].any()
+    assert (~np.isnan(holed["lab"].cells)).any(axis=1).all()

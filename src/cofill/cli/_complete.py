@@ -10,6 +10,7 @@ import typer
 from cofill.cli import _options as options
 from cofill.cli._options import examples
 from cofill.cli._show import (
+    EVALUATED,
     POOLED_NOTE,
     completed_table,
     console,
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     "cofill complete --view people=people.csv --out completed/",
     "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",
     "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
-    "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --method federated "
-    "--set sites=5",
+    "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --separate",
 )
 def complete(
     view: options.Views,
@@ -38,16 +38,25 @@ def complete(
         str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
     ],
     id_column: options.OptionalId = None,
-    method: Annotated[str, typer.Option(help="How to fill; see `cofill methods`.")] = "cooperative",
+    separate: Annotated[
+        bool,
+        typer.Option(
+            "--separate",
+            help="Let every view be a site that keeps its rows at home, as organisations must.",
+        ),
+    ] = False,
+    method: Annotated[
+        str, typer.Option(help="How to fill; see `cofill methods`. 'auto' is the best for the case.")
+    ] = "auto",
     settings: options.Settings = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Also hide known rows and report the error.")
+        bool, typer.Option("--evaluate", help="Also hide known rows and cells; report the error.")
     ] = False,
     compare: Annotated[
         str, typer.Option(help="Methods to evaluate beside it, separated by commas.")
-    ] = "mean,knn,central",
-    share: Annotated[float, typer.Option(help="Share of rows hidden by --evaluate.")] = 0.1,
-    repeats: Annotated[int, typer.Option(help="How often --evaluate hides other rows.")] = 3,
+    ] = "auto",
+    share: Annotated[float, typer.Option(help="Share of rows and cells hidden to evaluate.")] = 0.1,
+    repeats: Annotated[int, typer.Option(help="How often --evaluate hides others.")] = 3,
     intervals: Annotated[
         float | None,
         typer.Option(help="Add columns with intervals of this level, such as 0.9."),
@@ -78,6 +87,7 @@ def complete(
         sources=sources,
         id=id_column,
         out=out,
+        separate=separate,
         method=method,
         settings=options.settings_of(settings),
         evaluate=evaluate,
@@ -123,7 +133,7 @@ def show_result(result: CompletionResult) -> None:
     for note in result.completed.notes:
         screen.print(f"note: {note}")
     if result.evaluation is not None:
-        for metric in ("mse", "accuracy"):
+        for metric in EVALUATED:
             table = evaluation_table(result.evaluation, metric, result.completed.method)
             if table is not None:
                 screen.print(table)

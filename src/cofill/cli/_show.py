@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ReportProgress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
 
-POOLED_NOTE = "† sees all rows in one place: a yardstick, not allowed between organisations"
+POOLED_NOTE = "† uses all rows in one place: for one owner, not between organisations"
 
 
 def console() -> Console:
@@ -150,10 +150,13 @@ def completed_table(completed: Completed) -> Table:
     return table
 
 
-_TITLES = {
+EVALUATED = {
     "mse": "Error on hidden rows: standardised MSE, lower is better (1 = as good as the mean)",
     "accuracy": "Accuracy of binary and categorical cells on hidden rows, higher is better",
+    "cell_mse": "Error on hidden cells: standardised MSE, lower is better",
+    "cell_accuracy": "Accuracy of hidden binary and categorical cells, higher is better",
 }
+"""What is shown of an evaluation, and under which titles."""
 
 
 def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | None:
@@ -164,7 +167,7 @@ def evaluation_table(record: ResultRecord, metric: str, chosen: str) -> Table | 
     views = figures.parts(metric)
     if not views:
         return None
-    title = _TITLES.get(metric, metric)
+    title = EVALUATED.get(metric, metric)
     table = make_table(["method"], views, title=title, caption=POOLED_NOTE)
     for method in figures.methods(metric):
         row = [figures.of(method, metric, view) for view in views]

@@ -111,16 +111,20 @@ class Completed:
         return np.where(observed, 0, np.where(known, 1, 2)).astype(np.uint8)
 
     def beside(
-        self, truth: MultiView, name: str, hidden: Bool[np.ndarray, " people"]
+        self, truth: MultiView, name: str, hidden: Bool[np.ndarray, "people *features"]
     ) -> tuple[Float[np.ndarray, "hidden _"], Float[np.ndarray, "hidden _"]]:
-        """Return the true and the completed cells of rows that were hidden from a view.
+        """Return the true and the completed cells of rows or cells that were hidden from a view.
 
-        `hidden` marks individuals of ``truth.ids``, all of whom `truth` knows in this view.
+        `hidden` marks individuals of ``truth.ids``, or cells of theirs. All individuals that it
+        marks are known to `truth` in this view; true cells that were not hidden are NaN.
         """
-        ids = truth.ids[hidden]
-        view = truth[name]
+        rows = hidden if hidden.ndim == 1 else hidden.any(axis=1)
+        ids, view = truth.ids[rows], truth[name]
         completed = self.cells[name][np.searchsorted(self.source.ids, ids)]
-        return view.cells[view.positions(ids)], completed
+        actual = view.cells[view.positions(ids)]
+        if hidden.ndim > 1:
+            actual = np.where(hidden[rows], actual, np.nan)
+        return actual, completed
 
     def counts(self, name: str) -> dict[str, int]:
         """Count a view's rows and cells by where they come from."""

@@ -33,7 +33,7 @@ class AbstractCompleter(BaseEstimator, ABC):
 
     name: ClassVar[str]
     pools_rows: ClassVar[bool] = True
-    """Whether all rows must be in one place: then it is a yardstick, and no consortium may run it.
+    """Whether all rows must be in one place: for one owner of all, never for a consortium.
 
     True unless a subclass says otherwise, so that nobody takes a method for safe by mistake.
     """

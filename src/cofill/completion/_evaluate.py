@@ -1,8 +1,8 @@
-"""How well would these holes be filled? Hide rows that are known, complete, compare."""
+"""How well would these holes be filled? Hide rows and cells that are known, complete, compare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from cofill.metrics import (
     mse_per_feature,
     r2_per_feature,
 )
-from cofill.views import Kind, MultiView, Scaler, drop_rows
+from cofill.views import Kind, MultiView, Scaler, drop_cells, drop_rows
 
 _NUMERIC_METRICS = {"mse": mse_per_feature, "r2": r2_per_feature, "mrd": mrd_per_feature}
 
@@ -32,12 +32,13 @@ def evaluate(
     name: str = "evaluation",
     progress: Progress | None = None,
 ) -> ResultRecord:
-    """Hide a share of each view's known rows, complete them by each method, and score.
+    """Hide a share of what is known as it is missing now, complete it by each method, and score.
 
-    Every method sees the same holes: those the views have and the hidden rows. Scores are of
-    hidden rows only: standardised mean squared error (``mse``, 1 is as good as the mean), R²
-    (``r2``) and mean relative difference (``mrd``) of numeric features, ``accuracy`` of binary and
-    categorical ones.
+    Of several views rows are hidden; of views with missing cells, and of a single view, cells,
+    in the patterns of the view's own holes. Every method sees the same holes. Scores are of hidden
+    rows: standardised mean squared error (``mse``, 1 is as good as the mean), R² (``r2``) and mean
+    relative difference (``mrd``) of numeric features, ``accuracy`` of binary and categorical ones;
+    and, named ``cell_mse`` and so on, of hidden cells in rows whose other cells are known.
 
     Parameters
     ----------
@@ -46,7 +47,8 @@ def evaluate(
     completers
         Per name, a function that makes the completer from a seed.
     share
-        Share of each view's rows to hide. An individual is never hidden from all its views.
+        Share of each view's rows, and of its cells, to hide. An individual is never hidden from
+        all its views, and no row loses all its cells.
     seeds
         One repeat per seed: other rows hidden, other initial weights.
     progress
@@ -61,28 +63,25 @@ def evaluate(
     """
     if not 0 < share < 1:
         raise SettingError(f"share must be between 0 and 1, got {share}")
-    if len(views) < 2:
-        raise DataError("there is one view only; rows can be hidden and filled from two views on")
     recorder = Recorder(name, settings={"share": share, "methods": list(completers)}, seeds=seeds)
     features: dict[str, dict[str, dict[str, list[float]]]] = {}
     first, agreement = next(iter(completers)), Agreement()
     done, total = 0, len(seeds) * len(completers)
     for seed in seeds:
-        holed, hidden = drop_rows(views, share, key=seed)
+        holed, hidden = hide_known(views, share, seed)
         for method, make in completers.items():
             if progress is not None:
                 progress(f"evaluate {method}", done / total)
             completed = make(seed).fit_complete(holed)
             if method == first:
-                agreement.add(completed, views, hidden)
-            for view, scores in score_completed(completed, views, hidden).items():
-                for metric, values in scores.items():
-                    known = [v for v in values.values() if not np.isnan(v)]
-                    if known:
-                        recorder.add(method, metric, view, float(np.mean(known)), seed=seed)
-                    for feature, value in values.items():
-                        place = features.setdefault(f"{method}/{metric}", {}).setdefault(view, {})
-                        place.setdefault(feature, []).append(value)
+                agreement.add(completed, views, hidden.get("", hidden.get("cell_", {})))
+            for prefix, view, metric, values in _scores(completed, views, hidden):
+                known = [v for v in values.values() if not np.isnan(v)]
+                if known:
+                    recorder.add(method, prefix + metric, view, float(np.mean(known)), seed=seed)
+                by_view = features.setdefault(f"{method}/{prefix}{metric}", {})
+                for feature, value in values.items():
+                    by_view.setdefault(view, {}).setdefault(feature, []).append(value)
             done += 1
     if progress is not None:
         progress("evaluated", 1.0)
@@ -95,12 +94,53 @@ def evaluate(
     return recorder.finish()
 
 
+def hide_known(
+    views: MultiView, share: float, seed: int
+) -> tuple[MultiView, dict[str, dict[str, np.ndarray]]]:
+    """Return views with further holes and, for rows (``""``) and cells (``"cell_"``), what is gone.
+
+    Hidden rows mark individuals of ``views.ids``, hidden cells mark them and features.
+    """
+    holed, hidden = views, {}
+    if len(views) > 1:
+        holed, hidden[""] = drop_rows(views, share, key=seed)
+    partial = [n for n, v in views.items() if v.n_missing_cells or len(views) == 1]
+    partial = [n for n in partial if views[n].n_features > 1]
+    if partial:
+        rates = {n: min(share, _spare(holed[n].cells)) for n in partial}
+        left, masks = drop_cells(holed, rates, mechanism="copied", key=seed)
+        cells = {}
+        for name in partial:
+            cells[name] = np.zeros((views.n_individuals, views[name].n_features), dtype=bool)
+            cells[name][np.searchsorted(views.ids, holed[name].ids)] = masks[name]
+        holed, hidden["cell_"] = left, cells
+    if not hidden:
+        raise DataError("there is one column only; nothing is known of whom it is hidden from")
+    return holed, hidden
+
+
+def _spare(cells: np.ndarray) -> float:
+    """Return the share of known cells that can go while every row keeps one."""
+    known = int((~np.isnan(cells)).sum())
+    return 0.9 * (known - len(cells)) / max(known, 1)
+
+
+def _scores(
+    completed: Completed, truth: MultiView, hidden: Mapping[str, Mapping[str, np.ndarray]]
+) -> Iterator[tuple[str, str, str, dict[str, float]]]:
+    for prefix, masks in hidden.items():
+        for view, scores in score_completed(completed, truth, masks).items():
+            for metric, values in scores.items():
+                yield prefix, view, metric, values
+
+
 def score_completed(
     completed: Completed, truth: MultiView, hidden: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return ``{view: {metric: {feature: value}}}`` over the hidden rows.
+    """Return ``{view: {metric: {feature: value}}}`` over the hidden rows or cells.
 
-    `hidden` marks, per view, the individuals of ``truth.ids`` whose row was hidden. Numeric cells
+    `hidden` marks, per view, the individuals of ``truth.ids`` whose row was hidden, or their cells
+    (see `Completed.beside`). Numeric cells
     are standardised by the rows that were left, as a method without the hidden rows would.
     """
     scores: dict[str, dict[str, dict[str, float]]] = {}

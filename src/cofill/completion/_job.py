@@ -35,6 +35,10 @@ from cofill.views import (
     write_table,
 )
 
+TOGETHER, SEPARATE = "pooled", "cooperative"
+"""The methods for one owner of all tables, and for sites that keep their rows at home."""
+
+YARDSTICKS = ("mean", "knn", "iterative")
 RULES = (
     *("kinds", "ignore", "id_type", "drop", "na_values"),
     *("decimal", "thousands", "delimiter", "encoding"),
@@ -54,14 +58,19 @@ class CompletionJob:
     out
         A folder that does not exist yet, or a database URL for new tables
         ``<view>_completed`` and ``<view>_origin``.
+    separate
+        Whether every view is a site that keeps its rows at home, as organisations must: the method
+        is the one of a federation, and what sites send is noted for an audit. Otherwise all tables
+        are used together, as one owner may.
     method
-        Name of a registered method.
+        Name of a registered method; ``"auto"`` is the best for the case.
     settings
         Settings of the method.
     evaluate
         Whether to hide known rows and report the error, beside the methods in `compare`.
     compare
-        Methods to evaluate beside `method`.
+        Methods to evaluate beside `method`; ``"auto"`` stands for the usual yardsticks and, for
+        several views, the method of the other case: what keeping rows at home costs.
     share, repeats
         Share of each view's rows hidden in an evaluation, and how often it is repeated.
     intervals
@@ -77,10 +86,11 @@ class CompletionJob:
     sources: Mapping[str, str]
     id: str | None
     out: str
-    method: str = "cooperative"
+    separate: bool = False
+    method: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
     evaluate: bool = False
-    compare: Sequence[str] = ("mean", "knn", "central")
+    compare: Sequence[str] = ("auto",)
     share: float = 0.1
     repeats: int = 3
     intervals: float | None = None
@@ -107,8 +117,20 @@ class CompletionJob:
                 )
         for source in self.sources.values():
             Source(source)
+        if self.method == "auto":
+            object.__setattr__(self, "method", SEPARATE if self.separate else TOGETHER)
+        if tuple(self.compare) == ("auto",):
+            beside = (TOGETHER, SEPARATE) if len(self.sources) > 1 else ()
+            object.__setattr__(self, "compare", (*beside, *YARDSTICKS))
         for method in (self.method, *(self.compare if self.evaluate else ())):
             METHODS.find(method)
+        if self.separate and METHODS.find(self.method).facts.get("pools_rows", True):
+            raise SettingError(
+                f"separate sites keep their rows at home, and the method {self.method!r} pools "
+                f"them; leave the method out or choose {SEPARATE!r}"
+            )
+        if self.separate and len(self.sources) == 1:
+            raise SettingError("a single view has nobody to be separate from; give two at least")
         check_settings(self.method, self.settings)
         ColumnRules(**self.rules)
         if self.order not in ORDERS:

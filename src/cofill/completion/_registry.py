@@ -56,7 +56,7 @@ METHODS.add(
 METHODS.add(
     "central",
     "cofill.impute:CentralCompleter",
-    "network on pooled raw views: the ceiling",
+    "network on pooled raw views",
     pools_rows=True,
     settings={"model": "mlp"},
 )

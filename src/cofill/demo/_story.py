@@ -170,6 +170,7 @@ def _complete_hospitals(
         sources={name: str(tables / f"{name}.{form}") for name, form in _FORMS.items()},
         id=incomplete["mean"].id_name,
         out=str(out / "completed"),
+        separate=True,
         evaluate=True,
         intervals=0.9,
         seed=seed,

@@ -50,8 +50,8 @@ def _result(record: ResultRecord) -> list[Part]:
         hidden = f"{100 * share:g} % of the" if isinstance(share, float) else "Some"
         body.append(
             paragraph(
-                f"{hidden} known rows were hidden, completed by each method and compared with what "
-                "they were."
+                f"{hidden} known rows or cells were hidden, completed by each method and compared "
+                "with what they were."
             )
         )
     elif record.settings.get("protocol"):
@@ -85,7 +85,7 @@ def _metric(figures: Figures, key: str) -> Markup:
     left = len(methods) - len(shown)
     more = f" {left} more methods are in the table." if left else ""
     daggers = any(m in pooled for m in methods)
-    note = " † sees all rows in one place: a yardstick, not allowed between organisations."
+    note = " † uses all rows in one place: for one owner, not between organisations."
     last = {m: figures.of(m, key, parts[-1]) for m in methods}
     words = ", ".join(f"{m} {value}" for m, value in last.items() if value is not None)
     most = _axis_end(shown, metric)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from cofill.metrics import ResultRecord
@@ -59,9 +59,12 @@ def metric_of(name: str) -> Metric:
 
     Examples
     --------
-    >>> metric_of("psnr").name, metric_of("us_per_step").name
-    ('PSNR, dB', 'us per step')
+    >>> metric_of("psnr").name, metric_of("us_per_step").name, metric_of("cell_r2").name
+    ('PSNR, dB', 'us per step', 'R² of hidden cells')
     """
+    whole = _METRICS.get(name.removeprefix("cell_"))
+    if whole is not None and name.startswith("cell_"):
+        return replace(whole, name=f"{whole.name} of hidden cells")
     return _METRICS.get(name, Metric(name.replace("_", " "), ""))
 
 

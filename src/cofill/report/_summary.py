@@ -58,7 +58,7 @@ def _quality(records: Records) -> Overview:
 
 
 def _tile(figures: Figures) -> list[Tile]:
-    for key in ("mse", "accuracy"):
+    for key in ("mse", "accuracy", "cell_mse", "cell_accuracy"):
         methods = figures.methods(key)
         figure = figures.of(methods[0], key, "all") if methods else None
         if figure is not None:
@@ -69,23 +69,24 @@ def _tile(figures: Figures) -> list[Tile]:
 
 
 def _sentence(figures: Figures) -> list[Part]:
-    methods = figures.methods("mse")
-    ours = figures.of(methods[0], "mse", "all") if methods else None
-    floor = figures.of("mean", "mse", "all")
+    key = "mse" if figures.methods("mse") else "cell_mse"
+    methods = figures.methods(key)
+    ours = figures.of(methods[0], key, "all") if methods else None
+    floor = figures.of("mean", key, "all")
     if ours is None or ours.value is None:
         return []
-    words = f"On rows hidden from it, {methods[0]} has a standardised error of {ours}"
+    words = f"On {'rows' if key == 'mse' else 'cells'} hidden from it, {methods[0]} has a standardised error of {ours}"
     if floor is not None and floor.value:
         times = floor.value / max(ours.value, 1e-9)
         words += f"; filling in the mean has {floor}, {times:.1f} times as much"
     ceiling = [
         (q.value, m)
-        for m in methods
-        if m in pools_rows() and (q := figures.of(m, "mse", "all")) and q.value is not None
+        for m in methods[1:]
+        if m in pools_rows() and (q := figures.of(m, key, "all")) and q.value is not None
     ]
     if ceiling:
         value, name = min(ceiling)
-        words += f". The best that sees all rows in one place ({name}) has {value:.3f}"
+        words += f". The best beside it that uses all rows in one place ({name}) has {value:.3f}"
     return [paragraph(f"{words}.")]
 
 

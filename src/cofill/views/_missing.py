@@ -8,6 +8,8 @@ is a logistic function of z, and taking exactly the wanted number calibrates its
   views that `names` leaves out (they lose nothing, so the mechanism is ignorable), else in the
   other views, whose rows may be hidden too. `drop_cells` on a single view uses the other columns.
 - ``"mnar"``: z is a random projection of the very row, or the very cell, that is hidden.
+- ``"copied"`` (cells only): a row loses what another row of its view lacks, so that new holes look
+  like the view's own; by chance alone where the view has no holes.
 """
 
 from __future__ import annotations
@@ -106,11 +108,14 @@ def drop_cells(
 
     Parameters
     ----------
-    views, mechanism, key, names, strength
+    views, key, names, strength
         As for `drop_rows`.
+    mechanism
+        As for `drop_rows`, or ``"copied"``.
     rate
-        Share of the known cells of each view that disappear: exactly ``round(rate · cells)``. One
-        number, or one per view. A view of d complete columns can lose at most (d − 1)/d.
+        Share of the known cells of each view that disappear: exactly ``round(rate · cells)``, but
+        up to a row's holes more or less where they are copied. One number, or one per view. A view
+        of d complete columns can lose at most (d − 1)/d.
 
     Returns
     -------
@@ -126,7 +131,7 @@ def drop_cells(
     (10, 10)
     """
     rates = _rates(views, rate, names)
-    _check(views, mechanism, strength, single_ok=True)
+    _check(views, "mcar" if mechanism == "copied" else mechanism, strength, single_ok=True)
     masks = {name: np.zeros(view.cells.shape, dtype=bool) for name, view in views.items()}
     remaining = dict(views)
     for name, share in rates.items():
@@ -140,20 +145,36 @@ def drop_cells(
             )
         if not count:
             continue
-        rank = rng.logistic(size=view.cells.shape).astype(np.float32)
-        if mechanism == "mar":
-            rank += np.float32(strength) * _cell_drivers(views, name, rates, rng)
-        elif mechanism == "mnar":
-            rank += np.float32(strength) * _own_values(view, rng)
-        rank[~known] = np.inf
-        safest = rank.argmin(axis=1)  # the cell of each row that is never hidden
-        rank[~known] = -np.inf
-        rank[np.arange(len(view)), safest] = -np.inf
-        masks[name].flat[np.argpartition(rank, -count, axis=None)[-count:]] = True
+        if mechanism == "copied" and not known.all():
+            masks[name] = _copied_holes(known, count, rng)
+        else:
+            rank = rng.logistic(size=view.cells.shape).astype(np.float32)
+            if mechanism == "mar":
+                rank += np.float32(strength) * _cell_drivers(views, name, rates, rng)
+            elif mechanism == "mnar":
+                rank += np.float32(strength) * _own_values(view, rng)
+            rank[~known] = np.inf
+            safest = rank.argmin(axis=1)  # the cell of each row that is never hidden
+            rank[~known] = -np.inf
+            rank[np.arange(len(view)), safest] = -np.inf
+            masks[name].flat[np.argpartition(rank, -count, axis=None)[-count:]] = True
         cells = view.cells.copy()
         cells[masks[name]] = np.nan
         remaining[name] = view.with_rows(view.ids, cells)
     return MultiView(remaining), masks
+
+
+def _copied_holes(
+    known: Bool[np.ndarray, "n d"], count: int, rng: np.random.Generator
+) -> Bool[np.ndarray, "n d"]:
+    """Return about `count` known cells to hide: in each row, those that a row with holes lacks."""
+    donors = known[rng.choice(np.flatnonzero(~known.all(axis=1)), len(known))]
+    hidden = known & ~donors
+    hidden[(known & donors).sum(axis=1) == 0] = False  # every row keeps a known cell
+    order = rng.permutation(len(known))
+    last = int(np.searchsorted(hidden[order].sum(axis=1).cumsum(), count))
+    hidden[order[last + 1 :]] = False
+    return hidden
 
 
 def _rates(
