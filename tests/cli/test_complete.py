@@ -291,8 +291,7 @@ def test_one_owner_uses_all_tables_and_separate_sites_keep_their_rows(tables):
     facts = json.loads((tables / "together" / "completion.json").read_text())
     assert facts["settings"]["method"] == "pooled"
     assert not (tables / "together" / "ledger.jsonl").exists()
-    short = ("--set", "method=faithful", "--set", "link_training={epochs=2}")
-    assert call(tables, "--separate", *short, method="auto", out="apart") == 0
+    assert call(tables, "--separate", "--set", "method=faithful", method="auto", out="apart") == 0
     facts = json.loads((tables / "apart" / "completion.json").read_text())
     assert facts["settings"]["method"] == "cooperative"
     assert (tables / "apart" / "ledger.jsonl").exists()

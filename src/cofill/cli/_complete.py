@@ -46,7 +46,8 @@ def complete(
         ),
     ] = False,
     method: Annotated[
-        str, typer.Option(help="How to fill; see `cofill methods`. 'auto' is the best for the case.")
+        str,
+        typer.Option(help="How to fill; see `cofill methods`. 'auto' is the best for the case."),
     ] = "auto",
     settings: options.Settings = None,
     evaluate: Annotated[

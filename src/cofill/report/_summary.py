@@ -75,7 +75,8 @@ def _sentence(figures: Figures) -> list[Part]:
     floor = figures.of("mean", key, "all")
     if ours is None or ours.value is None:
         return []
-    words = f"On {'rows' if key == 'mse' else 'cells'} hidden from it, {methods[0]} has a standardised error of {ours}"
+    hidden = "rows" if key == "mse" else "cells"
+    words = f"On {hidden} hidden from it, {methods[0]} has a standardised error of {ours}"
     if floor is not None and floor.value:
         times = floor.value / max(ours.value, 1e-9)
         words += f"; filling in the mean has {floor}, {times:.1f} times as much"
