@@ -7,13 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from cofill.attack import (
-    AttackFailed,
-    Discriminant,
-    Likelihood,
-    Noise,
-    SelfTraining,
-)
+from cofill.attack import AttackFailed, Discriminant, Likelihood, Noise, SelfTraining
 from cofill.attack._direction import calibrate, fit_direction, fit_shrinkage, quantile_cut
 from cofill.attack._inputs import ReleasedMean
 from cofill.attack._kernel import Smoother, fit_kernel
@@ -88,8 +82,7 @@ def test_a_cut_leaves_the_share_above_it():
 
 
 @pytest.mark.parametrize(
-    ("prior", "cut", "share"),
-    [(0.6, 0.5, 0.8), (0.4, 2.0, 0.2), (0.2, 2.0, 0.2), (0.8, 0.5, 0.8)],
+    ("prior", "cut", "share"), [(0.6, 0.5, 0.8), (0.4, 2.0, 0.2), (0.2, 2.0, 0.2), (0.8, 0.5, 0.8)]
 )
 def test_equal_places_are_on_the_side_that_leaves_the_share_nearer(prior, cut, share):
     positions = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 0.0])  # equal but for rounding

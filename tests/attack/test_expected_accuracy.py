@@ -12,7 +12,7 @@ from cofill.attack import (
     SelfTraining,
     kmeans_accuracy,
 )
-from cofill.attack._expected_accuracy import BEYOND, accuracy_from_scores, believed_position
+from cofill.attack._mixture import BEYOND, accuracy_from_scores, believed_position
 
 LINES = (Discriminant, Likelihood)
 

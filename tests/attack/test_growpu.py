@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._growpu import (
-    GrowPU,
-    GrowRule,
-    GrowSettings,
-    Memory,
-    grow_weights,
-    train_growpu,
-)
-from cofill.attack._runs import RunInputs, _groups
+from cofill.attack._growpu import GrowPU, GrowRule, GrowSettings, Memory, grow_weights, train_growpu
+from cofill.attack._runs import RunInputs, Step, _groups
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
@@ -116,7 +109,8 @@ def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
     memory = Memory(jnp.array(stage), jnp.array(0), jnp.zeros(3, int), jnp.zeros(2, bool))
     what = run_inputs(2.0, prior)
     _, seen = rule.observe(line(), what, memory, rows)
-    computed = float(rule.loss(line(), what, seen, rows, jnp.arange(100), jax.random.key(0)))
+    step = Step(rows, jnp.arange(100), jax.random.key(0))
+    computed = float(rule.loss(line(), what, seen, step))
     mean, z = 2.0, np.asarray(rows)[:, 0]
     if stage == PRE:
         expected = (100 * softplus(-mean) + softplus(z).sum()) / 200

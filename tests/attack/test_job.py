@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from cofill.attack import MEAN_ATTACKS
-from cofill.attack._intervals import exact_interval
+from cofill.attack._leak import exact_interval
 from cofill.cli._app import run
 
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from cofill.attack._base import AttackFailed
 from cofill.attack._classifiers import Training, layer_widths, logits
-from cofill.attack._oracle import OracleSettings, train_supervised
+from cofill.attack._floor import OracleSettings, train_supervised
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
 from cofill.attack._risks import pu_risk
 from cofill.attack._runs import ASIDE, AbstractRule, gather_inputs, score_runs, train_runs
@@ -219,8 +219,8 @@ class Dice(AbstractRule[Training]):
     def most_steps(self, steps):
         return 2 * steps
 
-    def loss(self, network, inputs, seen, rows, index, key):
-        return network.biases[-1][0] * jax.random.uniform(key)
+    def loss(self, network, inputs, seen, step):
+        return network.biases[-1][0] * jax.random.uniform(step.key)
 
 
 def test_every_step_of_every_run_has_its_own_key():

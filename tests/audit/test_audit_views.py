@@ -8,8 +8,8 @@ import pytest
 from cofill.attack import DecoderSettings, invert_codes
 from cofill.audit import TrialSettings, ViewAuditSettings, audit_views
 from cofill.audit._code_trial import CodeRelease, align_codes, attack_codes, weigh_defences
-from cofill.audit._view_choice import choose, limits
 from cofill.audit._view_trial import DefenceFigures, Trial, split_people
+from cofill.audit._views import choose, limits
 from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings

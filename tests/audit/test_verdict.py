@@ -70,8 +70,7 @@ def test_a_release_is_attacked_or_has_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("claimed", "delta", "refuted"),
-    [(0.01, 0.0, True), (0.6, 0.0, False), (0.01, 1e-5, True)],
+    ("claimed", "delta", "refuted"), [(0.01, 0.0, True), (0.6, 0.0, False), (0.01, 1e-5, True)]
 )
 def test_a_claim_is_refuted_by_a_larger_proof_at_its_delta(claimed, delta, refuted):
     proof = EpsilonBound(

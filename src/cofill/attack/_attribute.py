@@ -8,8 +8,6 @@ is true of people like this one is inference about a population; a leak about th
 what the release adds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ with noise, and perhaps the share of the records that are positive. An attack gu
 positive.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeVar
 

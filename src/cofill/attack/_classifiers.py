@@ -3,8 +3,6 @@
 `_runs` trains those of all runs together.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -120,12 +118,6 @@ def logits(
     """Return the classifier's logit for each row; dropout acts only when a key is given.
 
     One key serves all rows of a layer, which costs far less than a key a row.
-
-    Examples
-    --------
-    >>> network = MLP((3, 4, 1), key=jax.random.key(0), activation="tanh", dropout=0.2)
-    >>> logits(network, jnp.ones((5, 3))).shape
-    (5,)
     """
     hidden = rows
     for layer, (weights, bias) in enumerate(zip(network.weights, network.biases, strict=True)):

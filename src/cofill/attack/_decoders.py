@@ -38,11 +38,6 @@ class DecoderSettings:
         Of the bootstrap.
     seed
         Start of all randomness.
-
-    Examples
-    --------
-    >>> DecoderSettings(repeats=1).folds
-    5
     """
 
     folds: int = 5
@@ -120,38 +115,16 @@ def decode_held_out(
 ) -> list[Decoded]:
     """Decode everybody in every problem by decoders that did not see them.
 
-    Parameters
-    ----------
-    problems
-        What the attacker sees of everyone, and for how many the targets are known. Problems
-        share folds and pairs, so that their results are paired.
-    targets
-        What is private; numbers, or encoded cells with their `blocks`.
-    settings
-        How to learn.
-    blocks
-        Kinds of the targets' columns; numbers when left out.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).normal(size=(60, 3))
-    >>> linear = DecoderSettings(repeats=1, fusion=FusionSettings(hidden=()))
-    >>> decoded, = decode_held_out([(x @ np.ones((3, 4)) + x[:, :1], "all")], x[:, :1], linear)
-    >>> decoded.guesses.shape, decoded.pairs
-    ((1, 60, 1), 48)
+    A problem is what the attacker sees of everyone, and for how many the targets are known.
+    Problems share folds and pairs, so that their results are paired. Targets are numbers, or
+    encoded cells with their `blocks`.
     """
     people, outputs = targets.shape
     kinds = blocks or (Block("squared", 0, outputs),)
     inputs = [_standardise(values) for values, _ in problems]
     amounts = [pairs_in(amount, people, settings.folds) for _, amount in problems]
-    decoded = [
-        Decoded(
-            np.empty((settings.repeats, people, outputs)),
-            np.zeros((settings.repeats, outputs)),
-            amount,
-        )
-        for amount in amounts
-    ]
+    shape = (settings.repeats, people, outputs)
+    decoded = [Decoded(np.empty(shape), np.zeros(shape[::2]), amount) for amount in amounts]
     tasks: list[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]] = []
     fits: list[FusionProblem] = []
     for repeat in range(settings.repeats):

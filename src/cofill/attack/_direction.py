@@ -14,8 +14,6 @@ the positives' expected mean on the discriminant's line the released one. These 
 the cut and the slope.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,24 +36,13 @@ _ENOUGH = 20_000  # groups of records by which probabilities are calibrated
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A line to project records on, and where on it the released mean lies.
-
-    Parameters
-    ----------
-    weights, offset
-        A record's position is ``record · weights − offset``, that of all records' mean is 0.
-    expected, error
-        Position of the positives' mean as far as the noise lets it be known, and its standard
-        error.
-    variance
-        Of the noise on a coordinate of the released mean, stated or not.
-    """
+    """A line to project records on, and where on it the released mean lies."""
 
     weights: Float[np.ndarray, " features"]
-    offset: float
-    expected: float
-    error: float
-    variance: float
+    offset: float  # a position is record · weights − offset; that of all records' mean is 0
+    expected: float  # position of the positives' mean as far as the noise lets it be known
+    error: float  # its standard error
+    variance: float  # of the noise on a coordinate of the released mean, stated or not
 
     @property
     def cautious(self) -> float:
@@ -70,16 +57,7 @@ class Direction:
 def fit_direction(
     spread: Spread, mean: Float[np.ndarray, " features"], noise: Noise | None
 ) -> Direction:
-    """Return the discriminant's direction; it does not depend on the share of positives.
-
-    Examples
-    --------
-    >>> from cofill.attack._spread import measure_spread
-    >>> records = np.array([[0.0, 1.0], [0.0, -1.0], [4.0, 2.0], [4.0, -2.0]])
-    >>> line = fit_direction(measure_spread(records), np.array([4.0, 0.0]), None)
-    >>> bool(abs(line.weights[1]) < 1e-6 < line.weights[0])
-    True
-    """
+    """Return the discriminant's direction; it does not depend on the share of positives."""
     observed = spread.vectors.T @ (mean - spread.mean)
     ridge = _TRACE * spread.values.sum()
     factors, variance = fit_shrinkage(
@@ -102,14 +80,8 @@ def fit_shrinkage(
     the noise is at least the one stated, and more where the likelihood says so. Where records vary
     in every direction nothing shows, and what was stated is believed.
 
-    Parameters
-    ----------
-    observed
-        Released mean less all records' mean, along each eigenvector.
-    values
-        Eigenvalues of the records' covariance.
-    variance
-        Of the noise, as stated.
+    ``observed`` is the released mean less all records' mean along each eigenvector, ``values`` are
+    the eigenvalues of the records' covariance.
     """
     shows = values.min() <= _HARDLY * values.max()
     if not shows and not variance:

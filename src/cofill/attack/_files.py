@@ -1,7 +1,5 @@
 """The files of an attack: what was released, the records' columns, and the guesses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,21 +14,11 @@ from cofill.views import write_table
 
 @dataclass(frozen=True)
 class MeanFile:
-    """A file's mean, or means of several classes, with what it says of shares and noise.
+    """A file's mean, or means of several classes, with what it says of shares and noise."""
 
-    Parameters
-    ----------
-    means
-        Column and value, of each class; the only class of a single mean is named ``""``.
-    priors
-        Shares, by class; empty where the file has none.
-    noise
-        As ``"laplace:0.04"``.
-    """
-
-    means: dict[str, dict[str, float | int]]
-    priors: dict[str, float | int] = field(default_factory=dict)
-    noise: str | None = None
+    means: dict[str, dict[str, float | int]]  # by class; that of a single mean is named ""
+    priors: dict[str, float | int] = field(default_factory=dict)  # empty where the file has none
+    noise: str | None = None  # as "laplace:0.04"
 
     @property
     def several(self) -> bool:
@@ -138,12 +126,8 @@ def flag_column(table: pa.Table, column: str, positive: str, where: str) -> np.n
 def text_column(table: pa.Table, column: str, where: str) -> np.ndarray:
     """Return a column of classes as text; whole numbers are written without a point."""
     values = _full_column(table, column, where)
-    return np.array(
-        [
-            str(int(v)) if isinstance(v, float) and v.is_integer() else str(v)
-            for v in values.to_pylist()
-        ]
-    )
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values.to_pylist())
+    return np.array([str(v) for v in whole])
 
 
 def write_guesses(guesses: pa.Table, out: Path) -> None:

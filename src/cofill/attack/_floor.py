@@ -1,13 +1,12 @@
 """Floor and ceiling of attacks on means: K-means, and supervised learning with every label."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
@@ -16,9 +15,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cofill.attack._base import AbstractMeanAttack
+from cofill.attack._classifiers import Training, logits, require
 from cofill.attack._inputs import Records, ReleasedMean, check_records
-from cofill.attack._intervals import exact_interval
+from cofill.attack._leak import exact_interval
+from cofill.attack._risks import logistic_loss
+from cofill.attack._runs import (
+    AbstractRule,
+    Progress,
+    RunInputs,
+    Runs,
+    Step,
+    gather_inputs,
+    train_runs,
+)
 from cofill.metrics import clustering_accuracy
+from cofill.nets import MLP
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,3 +133,83 @@ def _supervised_accuracy(records: np.ndarray, truth: np.ndarray, folds: int) -> 
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     split = StratifiedKFold(folds, shuffle=True, random_state=0)
     return float(np.mean(cross_val_predict(model, records, truth, cv=split) == truth))
+
+
+@dataclass(frozen=True)
+class OracleSettings(Training):
+    """Settings of supervised training, by Adam on the logistic loss.
+
+    Parameters
+    ----------
+    epochs
+        Passes over the records.
+    """
+
+    optimizer: str = "adam"
+    epochs: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("epochs", self.epochs, "1 or more", self.epochs >= 1)
+
+
+@dataclass(frozen=True)
+class SupervisedRule(AbstractRule[OracleSettings]):
+    """How a run learns from labels."""
+
+    training: OracleSettings
+
+    def loss(
+        self, network: MLP, inputs: RunInputs, observed: tuple[()], step: Step
+    ) -> Float[Array, ""]:
+        """Return the mean logistic loss of the records that are not held out."""
+        targets = inputs.targets[step.index]
+        taught = jnp.abs(targets)
+        losses = logistic_loss(logits(network, step.rows, step.key), targets)
+        return (taught * losses).sum() / jnp.maximum(taught.sum(), 1.0)
+
+
+def train_supervised(
+    records: Float[np.ndarray | Array, "sets n d"],
+    which: Any,
+    labels: Bool[np.ndarray, "sets n"],
+    keys: Any,
+    settings: OracleSettings | None = None,
+    *,
+    held_out: Bool[np.ndarray, "runs n"] | None = None,
+    progress: Progress | None = None,
+) -> Runs:
+    """Train classifiers with labels in all runs at once.
+
+    Parameters
+    ----------
+    records, which, keys, progress
+        As in `train_growpu`.
+    labels
+        Who is positive in each set.
+    settings
+        How to train.
+    held_out
+        Records a run does not learn from.
+
+    Examples
+    --------
+    >>> import jax
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> settings = OracleSettings(epochs=50, batch=100, learning_rate=0.1)
+    >>> runs = train_supervised(x[None], [0], positive[None], jax.random.key(0)[None], settings)
+    >>> bool((runs.labels[0] == positive).mean() > 0.95)
+    True
+    """
+    chosen = np.asarray(which, np.int32)
+    unused = np.zeros((len(chosen), 1, records.shape[2]))
+    inputs = gather_inputs(chosen, unused, 0.5, keys, sets=len(records))
+    targets = np.where(labels[chosen], 1.0, -1.0).astype(np.float32)
+    if held_out is not None:
+        targets = np.where(held_out, np.float32(0), targets)
+    rule = SupervisedRule(settings or OracleSettings())
+    return train_runs(
+        rule, records, inputs._replace(targets=targets), labels=labels, progress=progress
+    )

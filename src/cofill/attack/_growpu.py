@@ -27,8 +27,6 @@ The exhibits leave open or misprint a few things. This is how they are read here
   its accuracy falls during fine-tuning, where the paper sees it rise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -47,6 +45,7 @@ from cofill.attack._runs import (
     Progress,
     RunInputs,
     Runs,
+    Step,
     gather_inputs,
     train_runs,
 )
@@ -120,16 +119,8 @@ def grow_weights(
 ) -> tuple[Any, Any]:
     """Return the weights w_p and w_n of a batch's records (Exhibit 3, lines 7 to 10).
 
-    Parameters
-    ----------
-    positives, negatives
-        How many of the batch are classified so.
-    prior
-        Share of positives.
-    tune
-        Whether this is fine-tuning.
-    alpha, gamma
-        Tolerance and discount.
+    ``positives`` and ``negatives`` of the batch are classified so; ``tune`` is whether this is
+    fine-tuning, with the tolerance ``alpha`` and the discount ``gamma``.
 
     Examples
     --------
@@ -174,12 +165,7 @@ class GrowRule(AbstractRule[GrowSettings]):
         share = positive.mean()
         begun = memory.count > 0
         pre, grow, _ = settings.thresholds(inputs.prior)
-        reached = jnp.stack(
-            [
-                begun & mean & (share <= pre),
-                begun & (share >= grow),
-            ]
-        )
+        reached = begun & jnp.stack([mean & (share <= pre), share >= grow])
         limit = memory.count >= jnp.array([settings.t_pre, settings.t_grow])
         leaves = jnp.concatenate(
             [reached | limit, jnp.array([memory.count >= settings.t_tune, False])]
@@ -195,23 +181,17 @@ class GrowRule(AbstractRule[GrowSettings]):
         return new, (stage, positive)
 
     def loss(
-        self,
-        network: MLP,
-        inputs: RunInputs,
-        observed: tuple[Array, Array],
-        rows: Float[Array, "batch d"],
-        index: Int[Array, " batch"],
-        key: Array,
+        self, network: MLP, inputs: RunInputs, observed: tuple[Array, Array], step: Step
     ) -> Float[Array, ""]:
         """Return the weighted loss of the batch and the mean."""
         settings, (stage, positive) = self.training, observed
         loss = LOSSES[settings.loss]
-        values = logits(network, rows, key)
-        mean = loss(logits(network, inputs.positives, jax.random.fold_in(key, ASIDE))[0], 1)
+        values = logits(network, step.rows, step.key)
+        mean = loss(logits(network, inputs.positives, jax.random.fold_in(step.key, ASIDE))[0], 1)
         count, pre = positive.sum(), stage == PRE_TRAIN
         w_p, w_n = grow_weights(
             count,
-            len(rows) - count,
+            len(positive) - count,
             inputs.prior,
             tune=stage == FINE_TUNE,
             alpha=settings.thresholds(inputs.prior)[2],
@@ -220,7 +200,7 @@ class GrowRule(AbstractRule[GrowSettings]):
         each = inputs.prior / (count + 1)
         # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
         of_mean = jnp.where(pre, 0.5, each * w_p)
-        of_rows = jnp.where(pre, 0.5 / len(rows), each * jnp.where(positive, w_p, w_n))
+        of_rows = jnp.where(pre, 0.5 / len(positive), each * jnp.where(positive, w_p, w_n))
         labels = jnp.where(positive & ~pre, 1.0, -1.0)
         return of_mean * mean + (of_rows * loss(values, labels)).sum()
 
@@ -244,16 +224,10 @@ def train_growpu(
 
     Parameters
     ----------
-    records
-        Sets of records without labels.
-    which
-        Each run's set.
-    means
-        Each run's released mean.
-    prior
-        Share of positives, one for all runs or one a run.
-    keys
-        Each run's random key.
+    records, which
+        Sets of records without labels, and each run's set.
+    means, prior, keys
+        Each run's released mean, share of positives (or one for all runs) and random key.
     settings
         How to train.
     labels
@@ -348,15 +322,12 @@ class GrowPU(AbstractNetworkAttack):
         self._keep(runs)
         pre, grow, tune = (int(steps) for steps in runs.memory.lengths[0])
         self.stage_steps_ = pre, grow, tune
-        pre_limited, grow_limited = runs.memory.limited[0]
-        pre_share, grow_share, _ = settings.thresholds(prior)
-        if pre_limited:
-            self.notes_.append(
-                f"pre-training took its limit of {pre} steps without narrowing down to the share "
-                f"of {pre_share:g}"
-            )
-        if grow_limited:
-            self.notes_.append(
-                f"growth took its limit of {grow} steps without reaching the share of "
-                f"{grow_share:g}"
-            )
+        words = ("pre-training", pre, "narrowing down to"), ("growth", grow, "reaching")
+        shares = settings.thresholds(prior)[:2]
+        for (stage, steps, verb), limited, share in zip(
+            words, runs.memory.limited[0], shares, strict=True
+        ):
+            if limited:
+                self.notes_.append(
+                    f"{stage} took its limit of {steps} steps without {verb} the share of {share:g}"
+                )

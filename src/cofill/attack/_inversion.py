@@ -5,8 +5,6 @@ of the people (or, with m = 0, only rows of other people of the same kind) and g
 else's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,16 +5,16 @@ into the mean is a leak about individuals; guessing right about people who did n
 inference about a population, which no noise on the mean can take back.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sklearn.base import clone
 
-from cofill.attack._base import AbstractCalibratedAttack
+from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, AttackFailed
 from cofill.attack._files import (
     MeanFile,
     flag_column,
@@ -24,10 +24,10 @@ from cofill.attack._files import (
     write_guesses,
 )
 from cofill.attack._floor import judge_guesses
-from cofill.attack._inputs import Noise
+from cofill.attack._inputs import Noise, check_prior
 from cofill.attack._multinomial import REST
 from cofill.attack._registry import MEAN_ATTACKS, make_class_attack, make_mean_attack
-from cofill.attack._sensitivity import sensitivity
+from cofill.attack._selftraining import SelfTraining
 from cofill.errors import DataError, SettingError
 from cofill.views import Source, is_writable
 
@@ -80,25 +80,12 @@ class MeanAttackJob:
     overwrite: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class MeanAttackResult:
-    """What came out.
+def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
+    """Run a job; nothing is written unless all of it went well.
 
-    Attributes
-    ----------
-    facts
-        Everything but the guesses: counts, settings, what the attack expects of itself, notes and,
-        with the truth, accuracies with 95 % intervals beside floor and ceiling.
-    out
-        Where the guesses are.
+    Returns everything but the guesses: counts, settings, what the attack expects of itself, notes
+    and, with the truth, accuracies with 95 % intervals beside floor and ceiling.
     """
-
-    facts: dict[str, Any]
-    out: Path
-
-
-def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
-    """Run a job; nothing is written unless all of it went well."""
     MEAN_ATTACKS.find(job.method)
     out = Path(job.out)
     if not is_writable(out):
@@ -111,14 +98,94 @@ def run_mean_attack(job: MeanAttackJob) -> MeanAttackResult:
     table = _read_table(job, released.columns)
     records = np.column_stack([number_column(table, c, job.records) for c in released.columns])
     attack = _attack_classes if released.several else _attack_one
-    facts, guesses = attack(job, released, noise, table, records)
+    about, guesses = attack(job, released, noise, table, records)
+    facts: dict[str, Any] = {
+        "method": job.method,
+        "records": len(records),
+        "features": len(released.columns),
+        "noise": None if noise is None else str(noise),
+        **about,
+    }
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
     ignored = len(table.column_names) - len({*released.columns, *named})
     if ignored:
         facts["notes"].append(f"{ignored} columns of the records are not in the mean and not used")
     ids = table.column(job.id) if job.id else pa.array(np.arange(1, len(records) + 1))
     write_guesses(pa.table({job.id or "row": ids, **guesses}), out)
-    return MeanAttackResult(facts, out)
+    return facts
+
+
+def sensitivity(
+    records: Any,
+    mean: Any,
+    priors: Sequence[float | int],
+    *,
+    noise: Noise | None = None,
+    attack: AbstractMeanAttack | None = None,
+    truth: Any = None,
+) -> pa.Table:
+    """Attack once for each assumed share of positives.
+
+    Parameters
+    ----------
+    records, mean, noise
+        As for the attack's `fit`.
+    priors
+        Assumed shares.
+    attack
+        The attack; `SelfTraining` if left out. It is not changed.
+    truth
+        Who is positive, to have accuracies.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row for each share: ``prior``, ``guessed`` (share of records taken for positive),
+        ``expected_accuracy``, ``accuracy`` (null without truth) and
+        ``outcome``. An attack that fails has ``"failed"`` as outcome and nulls.
+
+    Examples
+    --------
+    >>> from cofill.attack import Discriminant
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(400) < 120
+    >>> records = rng.normal(size=(400, 3)) + 3 * truth[:, None]
+    >>> released = {"mean": records[truth].mean(axis=0), "attack": Discriminant(), "truth": truth}
+    >>> table = sensitivity(records, priors=[0.1, 0.3], **released)
+    >>> table.column_names
+    ['prior', 'guessed', 'expected_accuracy', 'accuracy', 'outcome']
+    >>> wrong, right = table["accuracy"].to_pylist()
+    >>> wrong < right
+    True
+    """
+    if not len(priors):
+        raise SettingError("at least one share must be given, got none")
+    known = None
+    if truth is not None:
+        known = np.asarray(truth)
+        if known.dtype != bool or known.shape != (np.shape(records)[0],):
+            raise DataError(
+                "truth must be one truth value for each record, got the shape "
+                f"{known.shape} of {known.dtype}"
+            )
+    rows = []
+    for share in [check_prior(prior) for prior in priors]:
+        trial: Any = clone(attack or SelfTraining())
+        row: dict[str, Any] = {"prior": share, "outcome": "failed"}
+        try:
+            trial.fit(records, mean=mean, prior=share, noise=noise)
+        except AttackFailed:
+            rows.append(row)
+            continue
+        row |= {"outcome": trial.outcome_, "guessed": float(trial.labels_.mean())}
+        if isinstance(trial, AbstractCalibratedAttack):
+            row["expected_accuracy"] = trial.expected_accuracy_
+        if known is not None:
+            row["accuracy"] = float((trial.labels_ == known).mean())
+        rows.append(row)
+    numbers = ("prior", "guessed", "expected_accuracy", "accuracy")
+    schema = pa.schema([*((name, pa.float64()) for name in numbers), ("outcome", pa.string())])
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def _attack_one(
@@ -136,7 +203,6 @@ def _attack_one(
     attack.fit(records, mean=mean, prior=prior, noise=noise)
     interval = attack.prior_interval_
     facts: dict[str, Any] = {
-        **_common_facts(job, released, noise, records),
         "prior": round(attack.prior_, 4),
         "prior_interval_95": None if interval is None else [round(end, 4) for end in interval],
         "guessed_positive": int(attack.labels_.sum()),
@@ -173,7 +239,6 @@ def _attack_classes(
     attack.fit(records, means=means, priors=released.priors or None, noise=noise)
     names = attack.classes_.tolist()
     facts: dict[str, Any] = {
-        **_common_facts(job, released, noise, records),
         "priors": {name: round(share, 4) for name, share in attack.priors_.items()},
         "priors_given": bool(released.priors),
         "guessed": {name: int((attack.labels_ == name).sum()) for name in names},
@@ -188,17 +253,6 @@ def _attack_classes(
     scores = {f"probability_{name}": pa.array(attack.scores_[:, k]) for k, name in enumerate(names)}
     best = {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_.max(axis=1))}
     return facts, best | scores
-
-
-def _common_facts(
-    job: MeanAttackJob, released: MeanFile, noise: Noise | None, records: np.ndarray
-) -> dict[str, Any]:
-    return {
-        "method": job.method,
-        "records": len(records),
-        "features": len(released.columns),
-        "noise": None if noise is None else str(noise),
-    }
 
 
 def _true_classes(job: MeanAttackJob, table: pa.Table, names: list[str]) -> np.ndarray:
@@ -239,11 +293,7 @@ def _truth(job: MeanAttackJob, table: pa.Table) -> np.ndarray:
 
 
 def _judge(
-    job: MeanAttackJob,
-    table: pa.Table,
-    records: np.ndarray,
-    truth: np.ndarray,
-    guesses: np.ndarray,
+    job: MeanAttackJob, table: pa.Table, records: np.ndarray, truth: np.ndarray, guesses: np.ndarray
 ) -> dict[str, Any]:
     groups: dict[str, np.ndarray] = {"all": np.ones(len(truth), bool)}
     measured = "who contributed to the mean is not known: individual leak and population mix"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,24 +32,12 @@ _TRIAL = 400  # landmarks with which kernels are compared
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A Gaussian kernel to landmarks, as features whose products approximate it.
+    """A Gaussian kernel to landmarks, as features whose products approximate it."""
 
-    Parameters
-    ----------
-    landmarks
-        Some of the records, in scaled units.
-    scale
-        What each column is divided by.
-    width
-        Squared distance at which the kernel has fallen to 1/e.
-    root
-        Cholesky factor of the landmarks' own kernel.
-    """
-
-    landmarks: Records
-    scale: Float[np.ndarray, " features"]
-    width: float
-    root: Float[np.ndarray, "landmarks landmarks"]
+    landmarks: Records  # some of the records, in scaled units
+    scale: Float[np.ndarray, " features"]  # by which columns are divided
+    width: float  # squared distance at which the kernel has fallen to 1/e
+    root: Float[np.ndarray, "landmarks landmarks"]  # Cholesky factor of their own kernel
 
     def features(self, records: Records) -> Float[np.ndarray, "records landmarks"]:
         """Return one feature per landmark for each record."""
@@ -56,9 +45,7 @@ class Kernel:
         for start in range(0, records.shape[0], _ROWS):
             part = slice(start, start + _ROWS)
             near = _gauss(_scaled(records[part], self.scale), self.landmarks, self.width)
-            features[part] = linalg.solve_triangular(
-                self.root, near.T, lower=True, check_finite=False
-            ).T
+            features[part] = _solve(self.root, near.T).T
         return features
 
 
@@ -81,21 +68,11 @@ def fit_kernel(
 
 @dataclass(frozen=True, eq=False)
 class Smoother:
-    """Ridge regression on features, with leave-one-out predictions for any labels.
+    """Ridge regression on features, with leave-one-out predictions for any labels."""
 
-    Parameters
-    ----------
-    half
-        ``Φ L⁻ᵀ`` with LLᵀ the ridge's system, so that the smoother is ``half · halfᵀ``.
-    leverage
-        Diagonal of the smoother.
-    system
-        L.
-    """
-
-    half: Float[np.ndarray, "records features"]
-    leverage: Float[np.ndarray, " records"]
-    system: Float[np.ndarray, "features features"]
+    half: Float[np.ndarray, "records features"]  # Φ L⁻ᵀ: the smoother is half · halfᵀ
+    leverage: Float[np.ndarray, " records"]  # the smoother's diagonal
+    system: Float[np.ndarray, "features features"]  # L, where LLᵀ is the ridge's system
 
     @classmethod
     def of(cls, features: Float[np.ndarray, "records features"], ridge: float) -> Smoother:
@@ -103,7 +80,7 @@ class Smoother:
         gram = features.T @ features
         gram[np.diag_indices_from(gram)] += ridge
         system = linalg.cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
-        half = linalg.solve_triangular(system, features.T, lower=True, check_finite=False).T
+        half = _solve(system, features.T).T
         return cls(half, np.einsum("rk,rk->r", half, half), system)
 
     def left_out(self, labels: Float[np.ndarray, " records"]) -> Float[np.ndarray, " records"]:
@@ -122,8 +99,10 @@ class Smoother:
 
     def weights(self, labels: Float[np.ndarray, " records"]) -> Float[np.ndarray, " features"]:
         """Return the regression's weights for new records' features."""
-        right = self.half.T @ labels
-        return linalg.solve_triangular(self.system, right, lower=True, trans=1, check_finite=False)
+        return _solve(self.system, self.half.T @ labels, trans=1)
+
+
+_solve = partial(linalg.solve_triangular, lower=True, check_finite=False)
 
 
 def choose_smoother(

@@ -4,8 +4,6 @@ Threat model: somebody who holds the codes that two sites released, without ids,
 of m people which code is theirs at both, wants to know it of everybody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.attack._intervals import bootstrap_people, percentile_interval
-from cofill.attack._leak import Leak, share_leak
+from cofill.attack._leak import Leak, bootstrap_people, percentile_interval, share_leak
 from cofill.attack._matching import (
     assign_partners,
     initial_scores,
@@ -50,11 +47,6 @@ class LinkageSettings:
         takes a time that grows with their cube.
     seed
         Start of all randomness.
-
-    Examples
-    --------
-    >>> LinkageSettings(repeats=1).rounds
-    20
     """
 
     repeats: int = 3

@@ -9,20 +9,20 @@ loss with its distribution under *shadow* networks that were, and were not, trai
 The figure that matters is how many members are found while hardly any non-member is accused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
-from cofill.attack._intervals import exact_interval
-from cofill.attack._leak import Leak, share_leak
-from cofill.attack._people import as_matrix
+from cofill.attack._leak import Leak, exact_interval, share_leak
+from cofill.attack._people import as_matrix, check_varied
 from cofill.errors import DataError, SettingError
+from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
 
-METHODS = ("threshold", "online", "offline")
 _PERSONAL_SPREAD = 32  # shadow networks on a side from which each person's variance is their own
 _THREATS = {
     "threshold": "somebody who has a person's row and the network takes a small loss for a member",
@@ -97,78 +97,6 @@ def score_losses(
     return likelihood_ratios(losses, shadow_losses, inside, online=method == "online"), control
 
 
-def attack_membership(
-    losses: Any,
-    member: Any,
-    *,
-    shadow_losses: Any = None,
-    inside: Any = None,
-    method: str = "threshold",
-    rates: Sequence[float] = (0.001, 0.01),
-) -> tuple[Leak, ...]:
-    """Tell members from strangers by their losses.
-
-    Parameters
-    ----------
-    losses
-        Of people under the network attacked: one a person.
-    member
-        Who was in its training set, to judge the attack by.
-    shadow_losses, inside
-        Networks × people: losses under shadow networks, and which were trained on whom; needed by
-        ``"online"`` and ``"offline"``.
-    method
-        ``"threshold"``, or LiRA's ``"online"`` or ``"offline"``.
-    rates
-        False positive rates.
-
-    Returns
-    -------
-    tuple of Leak
-        The true positive rate at each rate, and the area under the curve.
-
-    Examples
-    --------
-    >>> member = np.arange(400) < 200
-    >>> rng = np.random.default_rng(0)
-    >>> leaks = attack_membership(np.where(member, 0.1, 1.0) * rng.uniform(0.5, 1, 400), member)
-    >>> [(leak.figure, leak.attack) for leak in leaks]
-    [('TPR at 0.1 % FPR', 1.0), ('TPR at 1 % FPR', 1.0), ('AUC', 1.0)]
-    """
-    check_method(method)
-    values = as_matrix("losses", np.asarray(losses)[:, None], least=4)[:, 0]
-    truth = np.asarray(member)
-    if truth.shape != values.shape or truth.dtype != np.bool_:
-        raise DataError(
-            f"member must be one truth value for each of the {len(values)} losses, got the shape "
-            f"{truth.shape} of type {truth.dtype}"
-        )
-    if shadow_losses is None:
-        if method != "threshold":
-            raise SettingError(f"shadow_losses and inside must be given for the method {method!r}")
-        return membership_leaks(-values[None], truth[None], rates=rates)
-    shadows, trained = as_matrix("shadow_losses", shadow_losses, least=2), np.asarray(inside)
-    if (
-        shadows.shape[1] != len(values)
-        or trained.shape != shadows.shape
-        or trained.dtype != np.bool_
-    ):
-        raise DataError(
-            "shadow_losses and inside must have a row for each shadow network and a column for "
-            f"each of the {len(values)} people, got {shadows.shape} and {trained.shape}"
-        )
-    scores, control = score_losses(values, shadows, trained, method)
-    return membership_leaks(
-        scores[None], truth[None], control=control[None], method=method, rates=rates
-    )
-
-
-def check_method(method: str) -> None:
-    """Refuse a method that is none of `METHODS`."""
-    if method not in METHODS:
-        raise SettingError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-
-
 def membership_leaks(
     scores: Float[np.ndarray, "networks people"],
     member: Bool[np.ndarray, "networks people"],
@@ -209,19 +137,16 @@ def membership_leaks(
             "networks": len(member),
         },
     }
-    leaks = [_rate_leak(scores, member, control, rate, facts) for rate in rates]
     value, interval = auc_with_interval(scores, member)
-    return (
-        *leaks,
-        Leak(
-            **facts,
-            figure="AUC",
-            floor=0.5,
-            control=None if control is None else auc_with_interval(control, member)[0],
-            attack=value,
-            interval=interval,
-        ),
+    area = Leak(
+        **facts,
+        figure="AUC",
+        floor=0.5,
+        control=None if control is None else auc_with_interval(control, member)[0],
+        attack=value,
+        interval=interval,
     )
+    return (*(_rate_leak(scores, member, control, rate, facts) for rate in rates), area)
 
 
 def auc_with_interval(
@@ -231,11 +156,6 @@ def auc_with_interval(
 
     Each person's part in the area's error is summed over the networks (for one network, DeLong,
     DeLong and Clarke-Pearson 1988).
-
-    Examples
-    --------
-    >>> auc_with_interval(np.arange(4.0)[None], np.array([[False, True, False, True]]))[0]
-    0.75
     """
     areas, parts = [], np.zeros(scores.shape[1])
     for values, inside in zip(scores, member, strict=True):
@@ -247,8 +167,7 @@ def auc_with_interval(
         parts[inside] += (above - area) / inside.mean()
         parts[~inside] += (under - area) / (~inside).mean()
     value = float(np.mean(areas))
-    people = scores.shape[1]
-    error = float(np.sqrt((parts / len(scores)).var(ddof=1) / people))
+    error = float(np.sqrt((parts / len(scores)).var(ddof=1) / scores.shape[1]))
     return value, (max(0.0, value - 1.96 * error), min(1.0, value + 1.96 * error))
 
 
@@ -271,6 +190,10 @@ def _rate_leak(
     # The same people stand behind every network: rates are of so many people, no more.
     inside, outside = facts["sizes"]["members"], facts["sizes"]["strangers"]
     accused = int(np.ceil(allowed / strangers * outside - 1e-9))
+    few = (
+        f"{outside} strangers are too few to measure a false positive rate of {rate:g}: the "
+        "threshold lies above all of them"
+    )
     return share_leak(
         round(rate_reached * inside),
         inside,
@@ -280,21 +203,13 @@ def _rate_leak(
         floor_high=exact_interval(accused, outside)[1],
         control=None if control is None else _true_positive_rate(control, member, allowed),
         details={"false_positives": allowed, "true_positive_rate": rate_reached},
-        notes=(
-            ()
-            if rate * outside >= 1
-            else (
-                f"{outside} strangers are too few to measure a false positive rate of {rate:g}: "
-                "the threshold lies above all of them",
-            )
-        ),
+        notes=() if rate * outside >= 1 else (few,),
     )
 
 
 def _true_positive_rate(scores: np.ndarray, member: np.ndarray, allowed: int) -> float:
-    every = np.broadcast_to(scores, member.shape)
-    threshold = np.sort(every[~member])[::-1][allowed]
-    return float((every[member] > threshold).mean())
+    threshold = np.sort(scores[~member])[::-1][allowed]
+    return float((scores[member] > threshold).mean())
 
 
 def _log(losses: np.ndarray) -> np.ndarray:
@@ -320,3 +235,135 @@ def _fit_normal(
         variance = np.full(len(mean), squares.sum() / (count - 1).sum())
     # The mean is estimated too.
     return mean, np.sqrt(np.maximum(variance * (1 + 1 / count), 1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class Shadows:
+    """Everybody's loss under every network, and which networks were trained on whom."""
+
+    losses: Float[np.ndarray, "networks people"]
+    inside: Bool[np.ndarray, "networks people"]
+
+
+def train_shadows(
+    rows: Any,
+    network: Any,
+    training: TrainSettings,
+    *,
+    count: int = 32,
+    loss: Any = None,
+    key: Array,
+) -> Shadows:
+    """Train networks on random halves of the people; everybody is in half of the networks.
+
+    Parameters
+    ----------
+    rows
+        One a person; networks learn to make them again.
+    network
+        A `cofill.nets.recipe`, such as of an `Autoencoder`.
+    training
+        As the network attacked was trained.
+    count
+        Of networks, even.
+    loss
+        The squared error when left out.
+    key
+        Of weights, halves and orders.
+
+    Examples
+    --------
+    >>> from cofill.nets import Autoencoder, recipe
+    >>> x = np.random.default_rng(0).normal(size=(20, 3))
+    >>> network = recipe(Autoencoder, (3, 2))
+    >>> shadows = train_shadows(
+    ...     x, network, TrainSettings(epochs=2), count=4, key=jax.random.key(0)
+    ... )
+    >>> shadows.losses.shape, shadows.inside.sum(axis=0).tolist() == [2] * 20
+    ((4, 20), True)
+    """
+    x = as_matrix("rows", rows, least=4).astype(np.float32)
+    check_varied("rows", x)
+    if count < 2 or count % 2:
+        raise SettingError(f"count of shadow networks must be even and 2 or more, got {count}")
+    loss = SquaredError() if loss is None else loss
+    halves, start = jax.random.split(key)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(halves)).tolist())
+    # Pairs of networks share the people between them, so that all training sets are of one size.
+    inside = np.zeros((count, len(x)), bool)
+    for first in range(0, count, 2):
+        inside[first, rng.permutation(len(x))[: len(x) // 2]] = True
+        inside[first + 1] = ~inside[first]
+    tasks = [
+        Task(network, x[chosen], key=task_key)
+        for chosen, task_key in zip(inside, split_keys(start, count), strict=True)
+    ]
+    trained = train(tasks, loss, training)
+    losses = np.stack([_losses(shadow, x, loss) for shadow in trained.networks])
+    if not np.isfinite(losses).all():
+        raise DataError("losses under shadow networks must be finite; scale the rows first")
+    return Shadows(losses, inside)
+
+
+def attack_training(
+    rows: Any,
+    network: Any,
+    training: TrainSettings,
+    *,
+    method: str = "online",
+    networks: int = 64,
+    attacked: int = 8,
+    rates: Sequence[float] = (0.001, 0.01),
+    loss: Any = None,
+    key: Array,
+) -> tuple[Leak, ...]:
+    """Attack a way of training: some of the shadow networks are attacked by all the others.
+
+    This measures what such a network gives away on average over training sets. For one finished
+    network, score its losses by `likelihood_ratios` and those of `train_shadows`, and judge the
+    scores by `membership_leaks`.
+
+    Parameters
+    ----------
+    rows, network, training, loss, key
+        As in `train_shadows`.
+    method
+        ``"threshold"``, or LiRA's ``"online"`` or ``"offline"``.
+    networks
+        Trained in all.
+    attacked
+        Of them; more make the figure sharper at low false positive rates.
+    rates
+        False positive rates.
+
+    Returns
+    -------
+    tuple of Leak
+        The true positive rate at each rate, and the area under the curve.
+    """
+    if method not in _THREATS:
+        raise SettingError(f"method must be one of {', '.join(_THREATS)}, got {method!r}")
+    if not 1 <= attacked <= networks:
+        raise SettingError(f"attacked must be from 1 to networks ({networks}), got {attacked}")
+    shadows = train_shadows(rows, network, training, count=networks, loss=loss, key=key)
+    scored = [
+        score_losses(
+            shadows.losses[target],
+            np.delete(shadows.losses, target, axis=0),
+            np.delete(shadows.inside, target, axis=0),
+            method,
+        )
+        for target in range(attacked)
+    ]
+    scores, controls = (np.stack(parts) for parts in zip(*scored, strict=True))
+    return membership_leaks(
+        scores, shadows.inside[:attacked], control=controls, method=method, rates=rates
+    )
+
+
+def _losses(network: Any, rows: np.ndarray, loss: Any) -> Float[np.ndarray, " people"]:
+    values = loss(network, jnp.asarray(rows), jnp.asarray(rows), None)
+    if isinstance(values, tuple):
+        total, count = values
+        values = total / jnp.maximum(count, 1)
+    return np.asarray(values, np.float64)

@@ -3,9 +3,14 @@
 Positions are in units in which all records' mean is 0 and their variance 1. A share π of positives
 whose centre is e then leaves the negatives' centre at −πe / (1 − π) and, where both classes are as
 wide, the variance 1 − πe² / (1 − π) within them.
-"""
 
-from __future__ import annotations
+Mixtures also say what accuracy an attack may expect of itself where the released mean alone would
+mislead it. Probabilities are calibrated by where the mean lies on the line. Noise moves it, and a
+mean of other people, or of a generator, lies farther out than any choice of so many records. Then
+the mean's position is believed within its noise only, and an impossible one not at all: the most
+likely centre of a mixture stands in. Where the mean is exact and possible, or the histogram is
+unlike any mixture, nothing is changed; guesses, scores and their order never depend on this.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,32 +24,27 @@ _BINS = 40  # of the histogram by which a fit is judged
 _ROUNDS = 100
 _UNLIKE = 2.0  # squared relative difference of histogram and mixture, in the mean over the bins
 _NARROWEST = 1e-3  # variance of a class
+BEYOND = (
+    "the mean lies farther out than that of any such share of these records: it is of other people "
+    "or the share is too large; the expected accuracy goes by how the scores are spread"
+)
+_CENTRES = np.linspace(0.02, 0.995, 100)
+_SLACK = 0.02  # of the share, which is rarely stated to the last record
+_TAIL = 0.001  # of the scores on each side, which few records may stretch
 
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
     """Mixtures fitted to the same positions.
 
-    Parameters
-    ----------
-    likelihood
-        Log-likelihood of each mixture, less that of the best.
-    best
-        Which is most likely.
-    misfit
-        How much worse than chance the best agrees with the histogram of the positions; at least 1.
-    accuracy
-        Share of right guesses by the best mixture, if it is the true one.
-    apt
-        Whether the best resembles the histogram at all; few different positions make it look unlike
-        any mixture of normal distributions.
+    Few different positions make a histogram unlike any mixture: then the best is not ``apt``.
     """
 
-    likelihood: Float[np.ndarray, " mixtures"]
+    likelihood: Float[np.ndarray, " mixtures"]  # logarithm, less that of the best
     best: int
-    misfit: float
-    accuracy: float
-    apt: bool
+    misfit: float  # how much worse than chance the best agrees with the histogram; at least 1
+    accuracy: float  # share of right guesses by the best, if it is the true one
+    apt: bool  # whether the best resembles the histogram at all
 
 
 def fit_mixtures(
@@ -56,24 +56,8 @@ def fit_mixtures(
 ) -> Mixtures:
     """Fit a mixture for each pair of a positives' centre and a share.
 
-    Parameters
-    ----------
-    positions
-        From the lowest, with mean 0 and variance 1.
-    centre, share
-        Of the positives.
-    free
-        Whether each class has its own width, fitted by expectation and maximisation.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> positions = rng.normal(size=4000) + 5 * (np.arange(4000) < 1000)
-    >>> positions = np.sort((positions - positions.mean()) / positions.std())
-    >>> centres = np.linspace(0.1, 1.7, 17)
-    >>> fits = fit_mixtures(positions, centres, np.full(17, 0.25))
-    >>> round(float(centres[fits.best]), 1), fits.accuracy > 0.98
-    (1.6, True)
+    Positions rise, with mean 0 and variance 1. If `free`, each class has its own width, fitted by
+    expectation and maximisation.
     """
     (cells,), count = group_means([positions], _CELLS)
     centres = np.stack([centre, -share * centre / (1 - share)])
@@ -98,13 +82,7 @@ def fit_mixtures(
 
 
 def mean_of_highest(positions: Float[np.ndarray, " records"], share: float) -> float:
-    """Return the mean of the highest positions, the most that this share of records can have.
-
-    Examples
-    --------
-    >>> mean_of_highest(np.array([0.0, 1.0, 2.0, 4.0]), 0.5)
-    3.0
-    """
+    """Return the mean of the highest positions, the most that this share of records can have."""
     count = int(np.clip(round(share * len(positions)), 1, len(positions)))
     return float(np.partition(positions, len(positions) - count)[-count:].mean())
 
@@ -123,6 +101,51 @@ def group_means(
     starts = np.linspace(0, total, min(groups, total), endpoint=False).astype(int)
     count = np.diff(np.append(starts, total)).astype(np.float64)
     return [np.add.reduceat(values, starts) / count for values in columns], count
+
+
+def is_beyond(positions: Float[np.ndarray, " records"], prior: float, position: float) -> bool:
+    """Return whether no choice of this share of the records has so high a mean position.
+
+    Examples
+    --------
+    >>> positions = np.arange(100.0)
+    >>> is_beyond(positions, 0.5, 75.0), is_beyond(positions, 0.5, 80.0)
+    (False, True)
+    """
+    return position > mean_of_highest(positions, (1 - _SLACK) * prior)
+
+
+def believed_position(
+    positions: Float[np.ndarray, " records"], prior: float, expected: float, error: float
+) -> tuple[float, bool]:
+    """Return where the positives' mean is taken to lie; whether the released one is impossible."""
+    beyond = is_beyond(positions, prior, expected - 2 * error)
+    scale = float(positions.std())
+    if not scale > 0 or not (beyond or error > 0):
+        return expected, beyond
+    fits, centres = _fit_centres(np.sort(positions) / scale, prior)
+    if not fits.apt:
+        return expected, beyond
+    likely = fits.likelihood / fits.misfit
+    if not beyond:
+        likely = likely - 0.5 * ((centres * scale - expected) / error) ** 2
+    return float(centres[likely.argmax()] * scale), beyond
+
+
+def accuracy_from_scores(judged: Float[np.ndarray, " records"], prior: float) -> float | None:
+    """Return the share of right guesses by the mixture that fits the scores best, if one does."""
+    clipped = np.sort(np.clip(judged, *np.quantile(judged, [_TAIL, 1 - _TAIL])))
+    scale = float(clipped.std())
+    if not scale > 0:
+        return None
+    fits, _ = _fit_centres((clipped - clipped.mean()) / scale, prior)
+    return fits.accuracy if fits.apt else None
+
+
+def _fit_centres(positions: np.ndarray, prior: float) -> tuple[Mixtures, np.ndarray]:
+    # Beyond this centre no variance within classes would be left.
+    centres = _CENTRES * np.sqrt((1 - prior) / prior)
+    return fit_mixtures(positions, centres, np.full_like(centres, prior)), centres
 
 
 def _densities(away: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -5,8 +5,6 @@ for each class, judge every record without its own guess, and the next guess kee
 guesses of each class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar

@@ -9,8 +9,6 @@ Where the means of all classes are released their shares need not be: all record
 classes' average weighted by the shares, which is as many equations as there are features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

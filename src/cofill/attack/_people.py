@@ -1,7 +1,5 @@
 """What an attack on people is given: matrices with one row a person, checked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -21,8 +21,6 @@ The mean is taken for one of these records. A mean of other people lies beyond e
 samples differ, which looks like a smaller share.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

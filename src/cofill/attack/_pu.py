@@ -5,15 +5,13 @@ its non-negative version (Kiryo et al., 2017). With rows instead of a mean both 
 made for: learning from a few labelled positives.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from cofill.attack._classifiers import Training, logits, require
 from cofill.attack._inputs import Records, ReleasedMean
@@ -25,6 +23,7 @@ from cofill.attack._runs import (
     Progress,
     RunInputs,
     Runs,
+    Step,
     gather_inputs,
     train_runs,
 )
@@ -48,11 +47,6 @@ class PUSettings(Training):
     beta, gamma
         Of nnPU: how far below zero the negatives' part may fall, and the discount of the steps that
         lead it up again.
-
-    Examples
-    --------
-    >>> PUSettings(classifier="3lp-300", non_negative=False).batch
-    500
     """
 
     activation: str = "relu"
@@ -76,26 +70,16 @@ class PURule(AbstractRule[PUSettings]):
 
     training: PUSettings
 
-    def most_steps(self, steps: int) -> int:
-        """Return the steps of all passes."""
-        return self.training.epochs * steps
-
     def loss(
-        self,
-        network: MLP,
-        inputs: RunInputs,
-        observed: tuple[()],
-        rows: Float[Array, "batch d"],
-        index: Int[Array, " batch"],
-        key: Array,
+        self, network: MLP, inputs: RunInputs, observed: tuple[()], step: Step
     ) -> Float[Array, ""]:
         """Return the risk, or the function whose gradient nnPU follows."""
         settings, known = self.training, inputs.positives
         loss = LOSSES[settings.loss]
-        aside = jax.random.fold_in(key, ASIDE)
+        aside, rows = jax.random.fold_in(step.key, ASIDE), step.rows
         if len(known) > len(rows):
             known = jax.random.choice(aside, known, (len(rows),), replace=False)
-        positive, unlabelled = logits(network, known, aside), logits(network, rows, key)
+        positive, unlabelled = logits(network, known, aside), logits(network, rows, step.key)
         if not settings.non_negative:
             return pu_risk(positive, unlabelled, inputs.prior, loss)
         return non_negative_objective(
@@ -204,10 +188,8 @@ class NNPU(AbstractPU):
     Parameters
     ----------
     classifier, epochs, batch, optimizer, learning_rate, weight_decay, activation, dropout, loss
-        As in `PUSettings`. Columns should be of similar size; the paper's lie between −1 and 1.
-    beta, gamma
-        How far the negatives' part of the risk may fall below zero, and the discount of the steps
-        that lead it up again.
+        As in `PUSettings`, like `beta` and `gamma`. Columns should be of similar size; the paper's
+        lie between −1 and 1.
     seed
         Of everything random.
 

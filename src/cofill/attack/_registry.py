@@ -1,15 +1,12 @@
 """Attacks on released means by name, which other packages extend by an entry point."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 from cofill.attack._base import AbstractMeanAttack
-from cofill.attack._discriminant import Discriminant
 from cofill.attack._floor import KMeansFloor
 from cofill.attack._growpu import GrowPU
-from cofill.attack._likelihood import Likelihood
+from cofill.attack._likelihood import Discriminant, Likelihood
 from cofill.attack._multiclass import MultiClass
 from cofill.attack._pu import NNPU, UPU
 from cofill.attack._selftraining import SelfTraining

@@ -7,8 +7,6 @@ read once for all of them, which is most of the work of a small classifier. What
 attacks is an `AbstractRule`: the memory of a run between steps, and the loss of a batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +54,14 @@ class RunInputs(NamedTuple):
     targets: Any = None  # of a supervised run only: +1, −1, and 0 for a record held out
 
 
+class Step(NamedTuple):
+    """Records of one step, their numbers in the set, and the step's key."""
+
+    rows: Float[Array, "batch d"]
+    index: Int[Array, " batch"]
+    key: Array
+
+
 class AbstractRule(Generic[Settings]):
     """Loss and memory of one run.
 
@@ -67,7 +73,7 @@ class AbstractRule(Generic[Settings]):
 
     def most_steps(self, steps: int) -> int:
         """Return after how many steps every run is over, when a pass takes `steps` of them."""
-        raise NotImplementedError
+        return self.training.epochs * steps  # pyright: ignore[reportAttributeAccessIssue]
 
     def first(self) -> PyTree:
         """Return what a run remembers before its first step."""
@@ -79,15 +85,7 @@ class AbstractRule(Generic[Settings]):
         """Return the memory after seeing a batch, and what the loss wants to know of it."""
         return memory, ()
 
-    def loss(
-        self,
-        network: MLP,
-        inputs: RunInputs,
-        observed: PyTree,
-        rows: Float[Array, "batch d"],
-        index: Int[Array, " batch"],
-        key: Array,
-    ) -> Float[Array, ""]:
+    def loss(self, network: MLP, inputs: RunInputs, observed: PyTree, step: Step) -> Array:
         """Return the loss that the step reduces."""
         raise NotImplementedError
 
@@ -190,21 +188,7 @@ def train_runs(
     labels: Bool[np.ndarray, "sets n"] | None = None,
     progress: Progress | None = None,
 ) -> Runs:
-    """Return the trained classifiers of all runs.
-
-    Parameters
-    ----------
-    rule
-        How a run learns.
-    records
-        Sets of records; a run uses one of them.
-    inputs
-        Each run's key, set, known positives and prior.
-    labels
-        Who is positive in each set: for the curve of accuracy only, training never sees it.
-    progress
-        Called between blocks of steps.
-    """
+    """Return the trained classifiers of all runs."""
     count, features = records.shape[1:]
     rows = jnp.asarray(records, jnp.float32)
     inputs = jax.tree.map(jnp.asarray, inputs)
@@ -325,9 +309,8 @@ def _advance(
 def _loss(
     rule: AbstractRule, inputs: RunInputs, network: MLP, memory: PyTree, batch: Any, key: Array
 ) -> tuple[Array, tuple[PyTree, None]]:
-    rows, index = batch
-    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, rows)
-    return rule.loss(network, inputs, observed, rows, index, key), (memory, None)
+    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, batch[0])
+    return rule.loss(network, inputs, observed, Step(*batch, key)), (memory, None)
 
 
 def _phases(rule: AbstractRule, state: State) -> Int[Array, " runs"]:

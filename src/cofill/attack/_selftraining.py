@@ -14,8 +14,6 @@ positives where classes are apart, and is not where many records are alike; wher
 ways that nobody knows it is the share of positives (see _likelihood).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +22,7 @@ from jaxtyping import Float
 from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack
-from cofill.attack._direction import (
-    Direction,
-    bisect_slope,
-    calibrate,
-    fit_direction,
-    quantile_cut,
-)
+from cofill.attack._direction import Direction, bisect_slope, calibrate, fit_direction, quantile_cut
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._likelihood import fit_calibrated_logistic

@@ -5,8 +5,6 @@ features × features matrix. Where features outnumber records the eigenvectors c
 records × records products instead.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,31 +21,17 @@ _ROWS = 65_536  # of a dense piece: bounds the copies that are made of it
 class Spread:
     """Where records lie and how they vary: ``Σ = vectors · diag(values) · vectorsᵀ``.
 
-    Parameters
-    ----------
-    mean
-        Of the records.
-    values, vectors
-        Eigenvalues, from the smallest, and a column for each; directions without variance may be
-        left out.
-    count
-        How many records.
+    Eigenvalues rise; directions without variance may be left out.
     """
 
     mean: Float[np.ndarray, " features"]
     values: Float[np.ndarray, " kept"]
     vectors: Float[np.ndarray, "features kept"]
-    count: int
+    count: int  # of records
 
 
 def measure_spread(records: Records) -> Spread:
-    """Return the mean and the covariance's eigenvectors.
-
-    Examples
-    --------
-    >>> measure_spread(np.array([[0.0, 0.0], [2.0, 0.0]])).values.round(6)
-    array([0., 1.])
-    """
+    """Return the mean and the covariance's eigenvectors."""
     count, features = records.shape
     mean = np.asarray(records.mean(axis=0), dtype=np.float64).ravel()
     if features <= count:

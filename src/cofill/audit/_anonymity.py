@@ -1,7 +1,5 @@
 """k-anonymity of what is released: how many people share the same values, exactly or nearly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

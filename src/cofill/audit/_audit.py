@@ -1,7 +1,5 @@
 """An audit: its releases, its curves and what it was made with, as table, JSON and HTML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

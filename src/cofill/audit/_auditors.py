@@ -5,8 +5,6 @@ here or at the entry point ``cofill.auditors`` of an installed package. An audit
 without one, because it would leave out something that has left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,64 +88,53 @@ for _kind, _function in {
 }.items():
     AUDITORS.add(_kind, f"cofill.audit.{_function}")
 
-_RANDOM = "drawn at random and made from nobody's record"
-for _kind, _words, _reason, _personal in (
+for _kind, _words, _reason in (
     (
         "masked-vector",
         "a vector under masks",
         "alone it looks random to fewer sites than the threshold; the sum, which is opened, is "
         "attacked by cofill audit update",
-        True,
     ),
     (
         "encrypted-ids",
         "ids under keys that stay with their makers",
         "private set intersection: a receiver learns who is in both and how many the other has; "
         "breaking the cipher was not tried",
-        True,
     ),
     (
         "figures",
         "counts and scores of a run",
         "figures over all of a site's people, not noised: one person moves them by about one over "
         "their number; not attacked",
-        True,
     ),
-    (
-        "model",
-        "the common model",
-        "made from the sites' updates and from nothing else: what it tells of people, they tell",
-        True,
-    ),
-    (
-        "column-scales",
-        "how columns are scaled",
-        "made from the sites' summaries and from nothing else: what it tells of people, they tell",
-        True,
-    ),
-    (
-        "group-centres",
-        "centres of groups",
-        "made from the sites' sums and from nothing else: what they tell of people, the sums tell",
-        True,
+    *(
+        (kind, words, f"made from the sites' {source} and from nothing else: what {rest} tell")
+        for kind, words, source, rest in (
+            ("model", "the common model", "updates", "it tells of people, they"),
+            ("column-scales", "how columns are scaled", "summaries", "it tells of people, they"),
+            ("group-centres", "centres of groups", "sums", "they tell of people, the sums"),
+        )
     ),
     (
         "needs",
         "directions of others' codes that a site uses",
         "weights learned from a pilot's codes and the site's own rows, not noised; not attacked",
-        True,
     ),
     (
         "columns",
         "names, kinds and categories of columns",
         "categories are values that somebody has, and say of nobody who",
-        True,
     ),
-    ("blinding-part", "a part of the secret of hashes", _RANDOM, False),
-    ("public-keys", "public keys of a round", _RANDOM, False),
-    ("roster", "everybody's public keys", _RANDOM, False),
-    ("sealed-shares", "encrypted shares of random secrets", _RANDOM, False),
-    ("revealed-shares", "shares of random secrets, opened", _RANDOM, False),
-    ("survivors", "names of the sites that are left", "names of sites, not of people", False),
 ):
-    AUDITORS.add(_kind, not_attacked(_words, _reason, personal=_personal), _reason)
+    AUDITORS.add(_kind, not_attacked(_words, _reason), _reason)
+
+_RANDOM = "drawn at random and made from nobody's record"
+for _kind, _words, _reason in (
+    ("blinding-part", "a part of the secret of hashes", _RANDOM),
+    ("public-keys", "public keys of a round", _RANDOM),
+    ("roster", "everybody's public keys", _RANDOM),
+    ("sealed-shares", "encrypted shares of random secrets", _RANDOM),
+    ("revealed-shares", "shares of random secrets, opened", _RANDOM),
+    ("survivors", "names of the sites that are left", "names of sites, not of people"),
+):
+    AUDITORS.add(_kind, not_attacked(_words, _reason, personal=False), _reason)

@@ -6,8 +6,6 @@ with Clopper–Pearson ends for the two rates it does so at a stated confidence 
 Oprea 2020; Nasr et al. 2021).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -16,13 +14,15 @@ from jaxtyping import Float
 
 from cofill.attack import Leak, exact_interval
 from cofill.errors import DataError, SettingError
-from cofill.privacy import Event, GaussianEvent, LaplaceEvent
+from cofill.privacy import Event, GaussianEvent, LaplaceEvent, MeanDefence
 
 CONFIDENCE = 0.999
 """Of bounds: who says that a guarantee is false should be sure."""
 
 _THRESHOLDS = 100
 _NUMBERS = 2**24  # drawn at one time
+_COORDINATES = 2**22  # of released means drawn at one time
+_MOST = 200_000  # releases from either neighbour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +110,15 @@ def bound_from_counts(
     each = (1 + confidence) / 2  # two intervals of two ends each
     hit_low, hit_high = exact_interval(hits, members, each)
     alarm_low, alarm_high = exact_interval(alarms, strangers, each)
-    proved = max(_form(hit_low, alarm_high, delta), _form(1 - alarm_high, 1 - hit_low, delta))
-    # The same test with "yes" and "no" exchanged, for one that is wrong more often than right.
-    proved = max(
-        proved, _form(alarm_low, hit_high, delta), _form(1 - hit_high, 1 - alarm_low, delta)
+    forms = (
+        (hit_low, alarm_high),
+        (1 - alarm_high, 1 - hit_low),
+        # The same test with "yes" and "no" exchanged, for one that is wrong more often than right.
+        (alarm_low, hit_high),
+        (1 - hit_high, 1 - alarm_low),
     )
     return EpsilonBound(
-        epsilon=proved,
+        epsilon=max(_form(*form, delta) for form in forms),
         delta=float(delta),
         confidence=confidence,
         true_rate=hits / members,
@@ -150,7 +152,8 @@ def bound_from_scores(
         raise DataError(
             f"there must be at least 4 trials of either kind, got {len(present)} and {len(absent)}"
         )
-    first, second = (half(present), half(absent)), (half(present, 1), half(absent, 1))
+    halves = (np.split(values, [len(values) // 2]) for values in (present, absent))
+    first, second = zip(*halves, strict=True)
     tried = np.unique(np.quantile(np.concatenate(first), np.linspace(0, 1, _THRESHOLDS)))
 
     def judged(pair: tuple[np.ndarray, np.ndarray], at: float) -> EpsilonBound:
@@ -168,12 +171,6 @@ def bound_from_scores(
     return judged(second, best)
 
 
-def half(values: np.ndarray, which: int = 0) -> np.ndarray:
-    """Return the first or the second half of trials."""
-    middle = len(values) // 2
-    return values[middle:] if which else values[:middle]
-
-
 def bound_of_leak(leak: Leak, *, delta: float | int) -> EpsilonBound | None:
     """Return the ε that a true positive rate at a false positive rate proves; None for others.
 
@@ -182,9 +179,9 @@ def bound_of_leak(leak: Leak, *, delta: float | int) -> EpsilonBound | None:
 
     Examples
     --------
-    >>> from cofill.attack import attack_membership
-    >>> member = np.arange(400) < 200
-    >>> leak = attack_membership(np.where(member, 0.1, 1.0), member, rates=(0.01,))[0]
+    >>> from cofill.attack import membership_leaks
+    >>> member = np.arange(400)[None] < 200
+    >>> leak = membership_leaks(np.where(member, 1.0, 0.1), member, rates=(0.01,))[0]
     >>> round(bound_of_leak(leak, delta=1e-5).epsilon, 1)
     3.3
     """
@@ -244,6 +241,89 @@ def bound_of_event(
         confidence=confidence,
         how="the likelihood ratio of two neighbours under noise of the written size",
     )
+
+
+def prove_epsilon(
+    defence: MeanDefence,
+    rows: Float[np.ndarray, "rows features"],
+    *,
+    delta: float | int | None = None,
+    draws: int | None = None,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> EpsilonBound:
+    """Return the ε that telling two neighbours apart by a noisy mean proves against a defence.
+
+    Attackers know everybody's record but one, and that it is one of two at opposite corners of the
+    public bounds: the worst case that a guarantee must cover. They see what the mechanism releases,
+    and go by the likelihood ratio, which no test beats.
+
+    Parameters
+    ----------
+    defence
+        The mechanism that is run, as it would be for a release.
+    rows
+        Rows of the mean; the first one's place is taken by the two neighbours.
+    delta
+        At which δ; the defence's own when left out.
+    draws
+        Releases from either neighbour; half choose the threshold, half judge it. When left out, as
+        many as take a second or two: 20,000, and more of a mean of few features.
+    confidence
+        Of the bound.
+    seed
+        Of the noise.
+
+    Examples
+    --------
+    >>> from cofill.privacy import Box
+    >>> rows = np.random.default_rng(0).uniform(size=(50, 3))
+    >>> bound = prove_epsilon(MeanDefence(Box(0.0, 1.0), 1.0), rows, draws=40_000)
+    >>> 0 < bound.epsilon < 1
+    True
+    """
+    if len(rows) < 2:
+        raise DataError(f"a mean must be of at least 2 rows to be audited, got {len(rows)}")
+    width = rows.shape[1]
+    if draws is None:
+        draws = max(20_000, min(_MOST, 2 * _COORDINATES // width))
+    if draws < 100:
+        raise SettingError(f"draws must be at least 100, got {draws}")
+    far = defence.bounds.unit_of(width)
+    corners = [defence.bounds.centre_of(width) + sign * far for sign in (1.0, -1.0)]
+    data = [np.concatenate([defence.bounds.clip(c[None]), rows[1:]]) for c in corners]
+    if defence.neighbours == "add or remove one":
+        data[1] = rows[1:]
+    centres = [defence.bounds.clip(d).mean(axis=0) for d in data]
+    scale = defence.release(data[0], sender="a", receiver="b", rng=seed).scale
+    size = max(1, _COORDINATES // width)
+    scores = []
+    for which, rows_with in enumerate(data):
+        rng = np.random.default_rng([seed, which, 0xD157])
+        parts = (
+            defence.draws(rows_with, min(size, draws - at), rng=rng) for at in range(0, draws, size)
+        )
+        scores.append(np.concatenate([_ratio(defence, part, centres, scale) for part in parts]))
+    return bound_from_scores(
+        scores[0],
+        scores[1],
+        delta=defence.delta if delta is None else delta,
+        confidence=confidence,
+        how="telling two neighbours at the corners of the bounds apart by the released mean",
+    )
+
+
+def _ratio(
+    defence: MeanDefence,
+    means: Float[np.ndarray, "draws features"],
+    centres: list[np.ndarray],
+    scale: Float[np.ndarray, " features"],
+) -> Float[np.ndarray, " draws"]:
+    """Return the logarithm of the likelihood ratio of the first neighbour against the second."""
+    first, second = ((means - centre) / scale for centre in centres)
+    if defence.noise == "gaussian":
+        return ((second**2 - first**2) / 2).sum(axis=1)
+    return (np.abs(second) - np.abs(first)).sum(axis=1)
 
 
 def _form(right_low: float, wrong_high: float, delta: float | int) -> float:

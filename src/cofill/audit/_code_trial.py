@@ -12,16 +12,15 @@ share of the rows' variance that is *inferred* so is what the completion explain
 that keeps the error small cannot keep it small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from jaxtyping import Bool
 
 from cofill.attack import DecoderSettings, Leak, invert_codes
 from cofill.audit._codes import CodeRelease
-from cofill.audit._held_out import HeldOut
 from cofill.cooperate import (
     CodeDefence,
     CooperativeReconstruction,
@@ -33,7 +32,7 @@ from cofill.metrics import mse
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import rows_of
 from cofill.protocol import run_protocol
-from cofill.views import MultiView
+from cofill.views import Kind, MultiView, Scaler
 
 _FEW = (10, 100)  # pairs of weaker attackers
 
@@ -58,11 +57,6 @@ class TrialSettings:
         take hours.
     attack
         How the strongest attacker learns; those with few pairs use ridge regression alone.
-
-    Examples
-    --------
-    >>> TrialSettings().attack.folds
-    2
     """
 
     encoders: TrainSettings = field(
@@ -72,6 +66,67 @@ class TrialSettings:
     )
     links: FusionSettings = field(default_factory=lambda: FusionSettings(hidden=()))
     attack: DecoderSettings = field(default_factory=_decoders)
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOut:
+    """A split of people into those who are learned from and those whose rows are asked.
+
+    Parameters
+    ----------
+    seed
+        Of the systems.
+    train
+        What systems are fitted on.
+    tests
+        Per view, the people whose row is asked; the view itself is empty in them.
+    truth
+        Per view, the true rows of those people.
+    """
+
+    seed: int
+    train: MultiView
+    tests: Mapping[str, MultiView]
+    truth: Mapping[str, np.ndarray]
+
+    @cached_property
+    def scalers(self) -> dict[str, tuple[list[int], Scaler | None]]:
+        """Per view its numeric columns and their scaler, fitted on training rows."""
+        by_view: dict[str, tuple[list[int], Scaler | None]] = {}
+        for v in self.tests:
+            view = self.train[v]
+            numeric = [k for k, f in enumerate(view.features) if f.kind is Kind.NUMERIC]
+            names = [view.feature_names[k] for k in numeric]
+            by_view[v] = (numeric, Scaler.fit(view.select(names)) if names else None)
+        return by_view
+
+    def standardised(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """Return the numeric cells of a view in standardised units."""
+        numeric, scaler = self.scalers[name]
+        return scaler.encode(cells[:, numeric].astype(np.float64)) if scaler else cells[:, []]
+
+
+def hold_out(views: MultiView, test: Bool[np.ndarray, " individuals"], seed: int) -> HeldOut:
+    """Hold people out of complete views.
+
+    Examples
+    --------
+    >>> views = MultiView.from_arrays({"a": np.eye(4), "b": np.ones((4, 2))})
+    >>> held = hold_out(views, np.arange(4) == 3, seed=0)
+    >>> held.train.n_individuals, held.truth["a"].shape, len(held.tests["a"]["a"])
+    (3, (1, 4), 0)
+    """
+    asked = views.take(test)
+    everyone = np.ones(asked.n_individuals, dtype=bool)
+    return HeldOut(
+        seed,
+        views.take(~test),
+        {v: asked.hide({v: everyone}) for v in views},
+        {v: asked[v].cells for v in views},
+    )
 
 
 # --- systems --------------------------------------------------------------------------------------
@@ -278,13 +333,7 @@ def join_turns(
 def completion_error(
     completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
 ) -> float:
-    """Return the mean over views of the mean squared error, of everybody or of some people.
-
-    Examples
-    --------
-    >>> completion_error({"a": (np.zeros((2, 1)), np.array([[1.0], [3.0]]))}, np.array([0]))
-    1.0
-    """
+    """Return the mean over views of the mean squared error, of everybody or of some people."""
     chosen = slice(None) if people is None else people
     return float(np.mean([mse(true[chosen], rows[chosen]) for true, rows in completed.values()]))
 

@@ -1,7 +1,5 @@
 """An audit of released codes: rows behind them, attributes, linkage, and who looks alike."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -51,11 +49,6 @@ class CodeAuditSettings:
         Settings of the attacks.
     k
         Groups of people who look alike are too small below this.
-
-    Examples
-    --------
-    >>> CodeAuditSettings().pairs
-    (0, 10, 100, 'all')
     """
 
     pairs: tuple[PairCount, ...] = _PAIRS
@@ -143,12 +136,7 @@ def audit_codes(
 
 
 def code_leaks(
-    codes: Any,
-    rows: Any,
-    settings: CodeAuditSettings,
-    *,
-    known: Any = None,
-    public: Any = None,
+    codes: Any, rows: Any, settings: CodeAuditSettings, *, known: Any = None, public: Any = None
 ) -> tuple[tuple[Leak, ...], tuple[str, ...]]:
     """Return what inversion gets out of codes, and what could not be tried."""
     z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
@@ -171,13 +159,7 @@ def linkage_leaks(first: Any, second: Any, settings: CodeAuditSettings) -> tuple
 
 
 def with_words(leaks: Sequence[Leak], words: str, *notes: str) -> tuple[Leak, ...]:
-    """Return leaks with words behind their names and further notes.
-
-    Examples
-    --------
-    >>> with_words((), "with the receiver's rows")
-    ()
-    """
+    """Return leaks with words behind their names and further notes."""
     return tuple(
         replace(leak, name=f"{leak.name}, {words}", notes=(*leak.notes, *notes)) for leak in leaks
     )

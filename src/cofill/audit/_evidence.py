@@ -5,8 +5,6 @@ are sent under tokens; the secret that the run kept beside them turns the ids of
 into the same tokens, which tells whose code is whose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What the command audits: tables from files, aligned by id, people in one order."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +67,7 @@ def code_files(
             raise DataError(f"{Source(rows).label} has no column {attribute!r} to guess")
         at = private.feature_names.index(attribute)
         private_features = private.select([n for n in private.feature_names if n != attribute])
-        cells = _aligned(private, coded, rows)[:, at]
+        cells = _same(private, coded, rows).cells[:, at]
         if np.isnan(cells).any():
             raise DataError(
                 f"column {attribute!r} has {int(np.isnan(cells).sum())} empty cells; leave those "
@@ -184,10 +182,6 @@ def _same(view: View, coded: View, source: str) -> View:
             f"{lacking} of {len(coded)} people; the pairs do not match"
         )
     return view.take(at)
-
-
-def _aligned(view: View, coded: View, source: str) -> np.ndarray:
-    return _same(view, coded, source).cells
 
 
 def _encoded(name: str, source: str, id: str, coded: View) -> np.ndarray:  # noqa: A002

@@ -8,8 +8,6 @@ problem over K, which projections in the space of whitened x solve: for a price 
 positive eigenvalues of Σ^½ (B Bᵀ − price · I) Σ^½.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An audit of a ledger: every type of release in it, by the auditor of that type."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 

@@ -6,8 +6,6 @@ not, it is inference about a population. Both are measured on the same attack, a
 individuals is what the first have above the second.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -29,8 +27,7 @@ from cofill.attack import (
     share_leak,
 )
 from cofill.audit._audit import Audit
-from cofill.audit._bound import CONFIDENCE
-from cofill.audit._mechanism import prove_epsilon
+from cofill.audit._bound import CONFIDENCE, prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
 from cofill.pages import Curve
@@ -67,11 +64,6 @@ class MeanAuditSettings:
         Of what is proved.
     seed
         Start of all randomness.
-
-    Examples
-    --------
-    >>> MeanAuditSettings(epsilon=0.5).delta
-    1e-05
     """
 
     mechanisms: tuple[str, ...] = ("gaussian", "laplace", _PER_COORDINATE)
@@ -277,37 +269,38 @@ def _afford(plan: MeanDefence, case: _Case, budget: float | int) -> None:
 
 def _leaks(case: _Case, right: Bool[np.ndarray, " people"]) -> tuple[Leak, ...]:
     """Return what an attacker knows of contributors, and of others by the same mean."""
-    ends, hits = {}, {}
-    for name, chosen in (("in", case.contributed), ("out", ~case.contributed)):
-        hits[name] = int(right[chosen].sum()), int(chosen.sum())
-        ends[name] = exact_interval(*hits[name])
-    threat = (
-        "somebody who has everybody's record without the class, and the class's released mean and "
-        "share, guesses who belongs to the class"
+    inside, outside = (
+        (int(right[chosen].sum()), int(chosen.sum()))
+        for chosen in (case.contributed, ~case.contributed)
     )
-    facts: dict[str, Any] = {"threat": threat, "figure": "accuracy", "floor": case.floor}
-    share_of_others = hits["out"][0] / hits["out"][1]
-    ceiling = {k: max(case.ceiling, hits[k][0] / hits[k][1]) for k in hits}
+    (low, high), (other_low, other_high) = exact_interval(*inside), exact_interval(*outside)
+    share_of_others = outside[0] / outside[1]
+    facts: dict[str, Any] = {
+        "threat": "somebody who has everybody's record without the class, and the class's released "
+        "mean and share, guesses who belongs to the class",
+        "figure": "accuracy",
+        "floor": case.floor,
+    }
     return (
         share_leak(
-            *hits["in"],
+            *inside,
             **facts,
             name="labels from the mean, contributors",
             scope="individual",
             control=share_of_others,
-            ceiling=ceiling["in"],
-            gain=(ends["in"][0] - ends["out"][1], ends["in"][1] - ends["out"][0]),
-            sizes={"contributors": hits["in"][1]},
+            ceiling=max(case.ceiling, inside[0] / inside[1]),
+            gain=(low - other_high, high - other_low),
+            sizes={"contributors": inside[1]},
             notes=("the control is the same attack on people who are not in the mean",),
         ),
         share_leak(
-            *hits["out"],
+            *outside,
             **facts,
             name="labels from the mean, others",
             scope="population",
             control=case.control,
-            ceiling=ceiling["out"],
-            sizes={"others": hits["out"][1]},
+            ceiling=max(case.ceiling, share_of_others),
+            sizes={"others": outside[1]},
             notes=("the control is clustering of the records, under the best naming",),
         ),
     )

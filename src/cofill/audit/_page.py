@@ -114,9 +114,7 @@ def _summary(audit: Audit) -> Section:
     return Section("Verdict", parts, lead="Each type of release, and what to change about it.")
 
 
-def _alike_releases(
-    releases: Sequence[AuditedRelease],
-) -> list[tuple[AuditedRelease, list[str]]]:
+def _alike_releases(releases: Sequence[AuditedRelease]) -> list[tuple[AuditedRelease, list[str]]]:
     """Return releases that differ in their sender only as one, with all their senders."""
     alike: dict[tuple[object, ...], tuple[AuditedRelease, list[str]]] = {}
     for r in releases:

@@ -4,8 +4,6 @@ What is attacked are the releases that the run kept as they left (`SentLog`). A 
 is audited by its ledger alone, and the page says what was therefore not attacked.
 """
 
-from __future__ import annotations
-
 import time
 import tomllib
 from collections.abc import Callable, Mapping
@@ -120,10 +118,7 @@ def audit_run(
 
 
 def _evidence(
-    run: _Run,
-    moved: Mapping[str, str],
-    codes: CodeAuditSettings,
-    attribute: tuple[str, str] | None,
+    run: _Run, moved: Mapping[str, str], codes: CodeAuditSettings, attribute: tuple[str, str] | None
 ) -> Evidence:
     names = {view for tables in run.tables.values() for view in tables}
     unknown = sorted(set(moved) - names) if names else []
@@ -162,8 +157,7 @@ def _evidence(
 
 
 def _row_sites(
-    make_protocol: Callable[[Membership], FederatedProtocol],
-    held: Mapping[str, Mapping[str, View]],
+    make_protocol: Callable[[Membership], FederatedProtocol], held: Mapping[str, Mapping[str, View]]
 ) -> dict[str, Any]:
     site_views = {site: tuple(views) for site, views in held.items()}
     shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))

@@ -1,7 +1,5 @@
 """Attacks on the codes and blinded ids that a site has sent, as their receivers hold them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,8 +38,7 @@ def audit_sent_codes(
         notes.append(f"{int((~is_whole).sum())} rows with empty cells are not attacked")
     if is_whole.sum() < _FEWEST:
         return AuditedRelease(
-            **facts,
-            reason=f"{int(is_whole.sum())} people are too few to tell a leak from chance",
+            **facts, reason=f"{int(is_whole.sum())} people are too few to tell a leak from chance"
         )
     ids, codes = release.ids[is_whole], release.codes[is_whole].astype(np.float64)
     rows = np.nan_to_num(release.rows[is_whole])
@@ -52,10 +49,7 @@ def audit_sent_codes(
     leaks += _link(view, ids, codes, evidence)
     notes += [note for note in untried if "without pairs" not in note]
     return AuditedRelease(
-        **facts,
-        leaks=leaks,
-        anonymity=anonymity(codes, k=evidence.codes.k),
-        notes=tuple(notes),
+        **facts, leaks=leaks, anonymity=anonymity(codes, k=evidence.codes.k), notes=tuple(notes)
     )
 
 

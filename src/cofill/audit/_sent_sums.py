@@ -1,7 +1,5 @@
 """Attacks on the sums that a site has sent: summaries of columns, sums of groups, noisy means."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

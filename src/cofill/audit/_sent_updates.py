@@ -5,8 +5,6 @@ model that each of them changed. Rows are not searched for: each try would train
 derivatives through every step of it, and a thousand tries take many minutes for one site.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -70,9 +68,7 @@ def _why_not(sender: str, releases: Sequence[Update], evidence: Evidence) -> str
 
 
 def _membership(
-    sender: str,
-    rounds: Sequence[tuple[Update, ModelWeights]],
-    sites: Mapping[str, RowSite],
+    sender: str, rounds: Sequence[tuple[Update, ModelWeights]], sites: Mapping[str, RowSite]
 ) -> tuple[Leak, ...]:
     cells, is_member = _people(sender, sites)
     learner = sites[sender].learner

@@ -5,11 +5,8 @@ change, and whom can somebody with the trained network tell to have been trained
 with noise for a stated ε.
 """
 
-from __future__ import annotations
-
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,11 +59,6 @@ class UpdateAuditSettings:
         Whether to run either attack.
     seed
         Start of all randomness.
-
-    Examples
-    --------
-    >>> UpdateAuditSettings(epsilon=2.0).delta
-    1e-05
     """
 
     widths: tuple[int, ...] = (32, 16)
@@ -157,7 +149,6 @@ def inverted(
     rows: Float[np.ndarray, "people features"],
     settings: UpdateAuditSettings,
     sender: str,
-    variants: Sequence[int] = (0, 1, 2, 3),
 ) -> list[AuditedRelease]:
     """Return inverted updates: of one row, of a round, summed over sites, of one row noised."""
     rng = np.random.default_rng([settings.seed, 0x1F5])
@@ -186,15 +177,14 @@ def inverted(
         ),
         ("update", "one step on one row, clipped and noised", single, 1, 1, True),
     ]
-    chosen = [parts[k] for k in variants]
-    for _, _, _, sites, count, _ in chosen:
+    for _, _, _, sites, count, _ in parts:
         if sites * count > half:
             raise DataError(
                 f"rows must be at least {2 * sites * count} for {sites} sites of {count} rows, "
                 f"got {len(rows)}"
             )
     releases = []
-    for kind, what, local, sites, count, noised in chosen:
+    for kind, what, local, sites, count, noised in parts:
         shape = (settings.trials, sites, count)
         truth = np.stack(
             [

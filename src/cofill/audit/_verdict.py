@@ -6,8 +6,6 @@ shares, accuracies, rates, areas); a figure without such an end, as PSNR in deci
 not judged.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
@@ -43,15 +41,7 @@ SCALE_WORDS = (
 
 
 def is_judged(leak: Leak) -> bool:
-    """Return whether a leak's figure has an end at 1 and so a place on the scale.
-
-    Examples
-    --------
-    >>> from cofill.attack import share_leak
-    >>> facts = {"name": "a", "threat": "b", "scope": "individual", "floor": 0.0}
-    >>> is_judged(share_leak(1, 2, figure="share linked", **facts))
-    True
-    """
+    """Return whether a leak's figure has an end at 1 and so a place on the scale."""
     return not leak.figure.startswith("PSNR")
 
 
@@ -91,13 +81,7 @@ def level_of(leak: Leak) -> Verdict:
 
 
 def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
-    """Return the worst place among the leaks of a scope, None where there is none to judge.
-
-    Examples
-    --------
-    >>> verdict_of((), "individual") is None
-    True
-    """
+    """Return the worst place among the leaks of a scope, None where there is none to judge."""
     levels: list[Verdict] = [
         level_of(leak) for leak in leaks if leak.scope == scope and is_judged(leak)
     ]
@@ -105,13 +89,7 @@ def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
 
 
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of some verdicts.
-
-    Examples
-    --------
-    >>> worst_of(["small", "near-total", "none seen"])
-    'near-total'
-    """
+    """Return the worst of some verdicts."""
     return SCALE[max(SCALE.index(verdict) for verdict in verdicts)]
 
 

@@ -5,20 +5,31 @@ own people. Half of the people choose the defence, the other half give the figur
 reported, so that no figure is of people it was chosen by.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from cofill.audit._audit import Audit
-from cofill.audit._code_trial import least_inferred
+from cofill.audit._code_trial import TradeOff, least_inferred, weigh_defences
 from cofill.audit._least_leak import least_leak
-from cofill.audit._view_choice import choose, curve_of, limits
-from cofill.audit._view_settings import ViewAuditSettings, families_of
-from cofill.audit._view_trial import NO_DEFENCE, Trial, keep_whole_people, split_people
+from cofill.audit._view_trial import (
+    NO_DEFENCE,
+    DefenceFigures,
+    Family,
+    Trial,
+    ViewAuditSettings,
+    families_of,
+    keep_whole_people,
+    split_people,
+)
 from cofill.completion import silent
 from cofill.cooperate import CodeDefence
+from cofill.pages import Curve
 from cofill.views import MultiView
+
+_LEAK = "R² of the row behind a code, mean over views"
+_GROWTH = "growth of the error of completed rows, %"
 
 
 def audit_views(
@@ -107,4 +118,168 @@ def audit_views(
         },
         notes=(conclusion, *limits(inferred, least, settings), *notes),
         duration_s=time.perf_counter() - started,
+    )
+
+
+def choose(
+    first: Mapping[str, DefenceFigures],
+    second: Mapping[str, DefenceFigures],
+    defences: Mapping[str, CodeDefence],
+    settings: ViewAuditSettings,
+) -> tuple[dict[str, Any], str, str]:
+    """Choose by the first half what is advised; tell what it comes to in the second."""
+    weighed = weigh_defences(
+        {n: f.point for n, f in first.items()}, settings.most_leak, settings.growth
+    )
+    advised = weighed.within
+    best_figures = second[weighed.best]
+    reached = best_figures.leak < settings.most_leak and best_figures.growth < settings.growth
+    choice = {
+        "advised": advised,
+        "defence": _changed(defences.get(advised, CodeDefence())),
+        **_figures(second[advised]),
+        "reached": reached,
+        "best": {
+            "name": weighed.best,
+            "defence": _changed(defences.get(weighed.best, CodeDefence())),
+            **_figures(best_figures),
+        },
+        "frontier": list(weighed.frontier),
+    }
+    change = _advice(advised, second, defences, settings)
+    return choice, change, _conclusion(weighed, reached, first, second, settings)
+
+
+def _figures(figures: DefenceFigures) -> dict[str, Any]:
+    return {
+        "leak": figures.leak,
+        "worst_leak": figures.worst,
+        "leak_outside_pilot": figures.outside,
+        "growth": figures.growth,
+        "growth_interval": list(figures.growth_ends),
+        "inferred": figures.inferred,
+    }
+
+
+def _changed(defence: CodeDefence) -> dict[str, Any]:
+    """Return the settings of a defence that are not the usual ones."""
+    usual = asdict(CodeDefence())
+    return {name: value for name, value in asdict(defence).items() if value != usual[name]}
+
+
+def _advice(
+    advised: str,
+    second: Mapping[str, DefenceFigures],
+    defences: Mapping[str, CodeDefence],
+    settings: ViewAuditSettings,
+) -> str:
+    allowed = f"{100 * settings.growth:g} %"
+    if advised == NO_DEFENCE:
+        return (
+            f"No defence tried here leaks less at a growth of the error of at most {allowed}: "
+            "send codes to fewer receivers and of fewer people, or accept a larger error."
+        )
+    changes = ", ".join(f"{k}={v!r}" for k, v in _changed(defences[advised]).items())
+    figures = second[advised]
+    pilot = defences[advised].pilot
+    exposed = f", the {pilot} people of the pilot counted as without a defence" if pilot else ""
+    beyond = (
+        f"; that is above the {allowed} that was allowed, which it kept among those who chose it"
+        if figures.growth > settings.growth
+        else ""
+    )
+    return (
+        f"Of the defences tried, CodeDefence({changes}) leaks least at a growth of the error of at "
+        f"most {allowed}: {figures.words}{exposed}, where without a defence it is R² "
+        f"{second[NO_DEFENCE].leak:.2f}{beyond}."
+    )
+
+
+def _conclusion(
+    weighed: TradeOff,
+    reached: bool,
+    first: Mapping[str, DefenceFigures],
+    second: Mapping[str, DefenceFigures],
+    settings: ViewAuditSettings,
+) -> str:
+    goal = (
+        f"A leak below R² {settings.most_leak:g} at a growth of the error below "
+        f"{100 * settings.growth:g} %"
+    )
+    best = f"{weighed.best}: {second[weighed.best].words}"
+    if reached:
+        return f"{goal} can be had, by {best}."
+    if weighed.reached:
+        return f"{goal} was seen only among the people who chose the defence, by {best}."
+    return (
+        f"{goal} was not reached by any of the {len(first) - 1} settings tried. The best trade-off "
+        f"is {best}."
+    )
+
+
+def limits(inferred: float, least: float | None, settings: ViewAuditSettings) -> list[str]:
+    """Say what no codes can do better than.
+
+    Parameters
+    ----------
+    inferred
+        Share of the rows that is inferred without a defence.
+    least
+        Least leak to a receiver with all codes where regressions are linear; None where the people
+        are too few to say so.
+    settings
+        What is asked.
+    """
+    growth = f"a growth of the error of {100 * settings.growth:g} %"
+    sentences = []
+    inferred_then = least_inferred(settings.growth, inferred)
+    if inferred_then >= settings.most_leak:
+        sentences.append(
+            "Whatever the codes are: what completes a row gives it away. Who has a person's codes "
+            "from all views but one, and as many pairs as the parties learn from, completes that "
+            f"view's row as they do, without its code: at {growth} R² {inferred_then:.2f}. Against "
+            "such a receiver the goal is out of reach; the figures above are of one view's codes "
+            "alone."
+        )
+    if least is not None and least >= settings.most_leak:
+        sentences.append(
+            "Where regressions are linear, a receiver who puts all codes that it gets together "
+            f"explains at least R² {least:.2f} of the rows behind them at {growth}."
+        )
+    return sentences
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def curve_of(
+    family: Family,
+    figures: Mapping[str, DefenceFigures],
+    settings: ViewAuditSettings,
+    notes: tuple[str, ...],
+) -> Curve:
+    points = [figures[name] for name in family.defences]
+    if any(defence.pilot for _, defence in family.defences.values()):
+        notes = (
+            *notes,
+            f"where a pilot says what is needed, its people count as without a defence; without "
+            f"them the leaks are {', '.join(f'{point.outside:.2f}' for point in points)}",
+        )
+    plain = figures[NO_DEFENCE]
+    return Curve(
+        name=family.name,
+        strength=family.strength,
+        x=tuple(x for x, _ in family.defences.values()),
+        leak=tuple(point.leak for point in points),
+        leak_name=_LEAK,
+        utility=tuple(100 * point.growth for point in points),
+        utility_name=_GROWTH,
+        low=tuple(point.ends[0] for point in points),
+        high=tuple(point.ends[1] for point in points),
+        worst=tuple(point.worst for point in points),
+        floor=0.0,
+        without=(plain.leak, 100 * plain.growth),
+        goal=(settings.most_leak, 100 * settings.growth),
+        labels=tuple(family.defences),
+        notes=notes,
     )

@@ -85,16 +85,14 @@ def mean(
         seed=seed,
         overwrite=overwrite,
     )
-    result = run_mean_attack(job)
+    facts = run_mean_attack(job)
 
     def show() -> None:
-        for sentence in _sentences(result.facts):
+        for sentence in _sentences(facts):
             say(sentence)
-        say(f"written to {result.out}")
+        say(f"written to {out}")
 
-    print_result(
-        lambda: {**result.facts, "out": str(result.out)}, show, as_json=as_json, quiet=quiet
-    )
+    print_result(lambda: {**facts, "out": out}, show, as_json=as_json, quiet=quiet)
 
 
 @examples("cofill attack list", "cofill attack list --json")
