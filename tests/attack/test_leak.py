@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from cofill.attack import Leak, share_leak
+from cofill.attack._inputs import as_matrix, check_same_people
+from cofill.attack._inversion import rank_candidates
 from cofill.attack._leak import bootstrap_people, percentile_interval, r2_statistic
-from cofill.attack._people import as_matrix, check_same_people, rank_candidates
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
 

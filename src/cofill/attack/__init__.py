@@ -7,7 +7,6 @@ Attacks on the released mean of a class guess who is in it (`AbstractMeanAttack`
 control and ceiling.
 """
 
-from cofill.attack._attribute import infer_attribute
 from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, AttackFailed
 from cofill.attack._decoders import DecoderSettings, PairCount
 from cofill.attack._files import flag_column, number_column
@@ -19,8 +18,14 @@ from cofill.attack._floor import (
     train_supervised,
 )
 from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
-from cofill.attack._inputs import Noise, ReleasedMean
-from cofill.attack._inversion import invert_codes
+from cofill.attack._inputs import (
+    Noise,
+    ReleasedMean,
+    as_matrix,
+    check_same_people,
+    check_varied,
+)
+from cofill.attack._inversion import infer_attribute, invert_codes
 from cofill.attack._job import MeanAttackJob, run_mean_attack, sensitivity
 from cofill.attack._leak import (
     Leak,
@@ -39,7 +44,6 @@ from cofill.attack._membership import (
     train_shadows,
 )
 from cofill.attack._multiclass import MultiClass
-from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.attack._prior import ShareEstimate, estimate_share
 from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
 from cofill.attack._registry import MEAN_ATTACKS, make_mean_attack

@@ -1,4 +1,4 @@
-"""What an attack on a released mean is given: records, the mean, its noise; and their checks."""
+"""What attacks are given, checked: records, a mean and its noise; matrices with a row a person."""
 
 from __future__ import annotations
 
@@ -166,6 +166,61 @@ def check_prior(prior: float | int | np.floating) -> float:
             f"prior must be the share of positive records, above 0 and below 1, got {prior}"
         )
     return float(prior)
+
+
+def as_matrix(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "people columns"]:
+    """Return values as a float matrix of at least so many people, without gaps.
+
+    Examples
+    --------
+    >>> as_matrix("codes", [[1, 2], [3, 4]]).dtype
+    dtype('float64')
+    """
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{what} must be numbers, got something that cannot be read so") from None
+    if array.ndim > 2:
+        array = array.reshape(len(array), -1)
+    if array.ndim != 2 or 0 in array.shape:
+        raise DataError(
+            f"{what} must have a row for each person and at least one column, got the shape "
+            f"{array.shape}; an empty release cannot be attacked"
+        )
+    if len(array) < least:
+        raise DataError(f"{what} must be of at least {least} people, got {len(array)}")
+    wrong = int((~np.isfinite(array)).sum())
+    if wrong:
+        raise DataError(
+            f"{what} must be finite numbers, got {wrong} cells that are NaN or infinite; leave "
+            "those people out"
+        )
+    return array
+
+
+def check_same_people(**matrices: np.ndarray | None) -> None:
+    """Refuse matrices of different numbers of people.
+
+    Examples
+    --------
+    >>> check_same_people(codes=np.ones((3, 2)), rows=np.ones((3, 5)), known=None)
+    """
+    counts = {name: len(m) for name, m in matrices.items() if m is not None}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        raise DataError(
+            f"there must be one row for each person in {' and '.join(counts)}, in the same order, "
+            f"got {listed}"
+        )
+
+
+def check_varied(what: str, values: Float[np.ndarray, "people columns"]) -> None:
+    """Refuse a matrix in which all people are alike."""
+    if not (values != values[:1]).any():
+        raise DataError(
+            f"{what} must differ between people, got the same values for all {len(values)}; there "
+            "is nothing to attack"
+        )
 
 
 def _as_floats(what: str, values: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.attack._inputs import as_matrix, check_same_people, check_varied
 from cofill.attack._leak import Leak, bootstrap_people, percentile_interval, share_leak
 from cofill.attack._matching import (
     assign_partners,
@@ -20,7 +21,6 @@ from cofill.attack._matching import (
     refine_scores,
     whiten,
 )
-from cofill.attack._people import as_matrix, check_same_people, check_varied
 from cofill.errors import DataError, SettingError
 
 _THREAT = (

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from cofill.attack._inputs import as_matrix, check_varied
 from cofill.attack._leak import Leak, exact_interval, share_leak
-from cofill.attack._people import as_matrix, check_varied
 from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
 

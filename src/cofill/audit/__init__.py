@@ -7,7 +7,6 @@ an `Audit` with ``table()``, ``to_json()``, ``to_html()`` and ``write(folder)``.
 auditor for each type of release.
 """
 
-from cofill.audit._anonymity import Anonymity, anonymity
 from cofill.audit._audit import Audit, join_audits
 from cofill.audit._auditors import (
     AUDITORS,
@@ -46,7 +45,7 @@ from cofill.audit._files import CodeFiles, code_files, mean_files, training_rows
 from cofill.audit._least_leak import least_leak, least_leaks
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
-from cofill.audit._release import AuditedRelease, Claim
+from cofill.audit._release import Anonymity, AuditedRelease, Claim, anonymity
 from cofill.audit._run import audit_run
 from cofill.audit._update import UpdateAuditSettings, audit_update
 from cofill.audit._verdict import SCALE, SCALE_WORDS, Verdict, advantage, level_of

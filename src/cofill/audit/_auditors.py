@@ -10,7 +10,7 @@ from typing import Any
 
 from cofill.audit._bound import bound_of_event
 from cofill.audit._evidence import Evidence
-from cofill.audit._release import AuditedRelease, Claim, receivers_of
+from cofill.audit._release import AuditedRelease, Claim
 from cofill.privacy import LedgerEntry, compose, epsilon, resolve_relation
 from cofill.registry import Registry
 
@@ -33,7 +33,7 @@ def describe_entries(entries: Sequence[LedgerEntry], words: str) -> dict[str, An
     return {
         "kind": first.kind,
         "sender": first.sender,
-        "receiver": receivers_of([entry.receiver for entry in entries]),
+        "receiver": ", ".join(dict.fromkeys(entry.receiver for entry in entries)),
         "what": f"{words}, sent {len(entries)} times" if len(entries) > 1 else words,
         "individuals": max(entry.individuals for entry in entries),
         "bytes": sum(entry.bytes for entry in entries),

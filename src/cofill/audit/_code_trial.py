@@ -73,24 +73,12 @@ class TrialSettings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:
-    """A split of people into those who are learned from and those whose rows are asked.
+    """A split of people into those who are learned from and those whose rows are asked."""
 
-    Parameters
-    ----------
-    seed
-        Of the systems.
-    train
-        What systems are fitted on.
-    tests
-        Per view, the people whose row is asked; the view itself is empty in them.
-    truth
-        Per view, the true rows of those people.
-    """
-
-    seed: int
-    train: MultiView
-    tests: Mapping[str, MultiView]
-    truth: Mapping[str, np.ndarray]
+    seed: int  # of the systems
+    train: MultiView  # what systems are fitted on
+    tests: Mapping[str, MultiView]  # per view, who is asked; the view itself is empty in them
+    truth: Mapping[str, np.ndarray]  # per view, the true rows of those people
 
     @cached_property
     def scalers(self) -> dict[str, tuple[list[int], Scaler | None]]:
@@ -193,18 +181,10 @@ def encode_views(system: CooperativeReconstruction, views: MultiView) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class AttackedCodes:
-    """What attackers made of one table of codes.
+    """What attackers made of one table of codes."""
 
-    Parameters
-    ----------
-    leaks
-        By the number of pairs, each R² and share re-identified.
-    unique
-        Share of people whose code nobody else has.
-    """
-
-    leaks: tuple[Leak, ...]
-    unique: float
+    leaks: tuple[Leak, ...]  # by the number of pairs, each R² and share re-identified
+    unique: float  # share of people whose code nobody else has
 
     @property
     def strongest(self) -> Leak:
@@ -321,13 +301,10 @@ def join_turns(
     turns: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]],
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return what was completed in several turns as one, people of the first turn first."""
-    return {
-        view: (
-            np.concatenate([rows[view][0] for rows in turns]),
-            np.concatenate([rows[view][1] for rows in turns]),
-        )
-        for view in turns[0]
+    joined = {
+        v: map(np.concatenate, zip(*(rows[v] for rows in turns), strict=True)) for v in turns[0]
     }
+    return {view: (true, completed) for view, (true, completed) in joined.items()}
 
 
 def completion_error(
@@ -378,24 +355,12 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class TradeOff:
-    """What a grid of defences comes to.
+    """What a grid of defences comes to."""
 
-    Parameters
-    ----------
-    reached
-        Whether any defence reaches both goals.
-    best
-        The defence whose worse figure is least far beyond its goal.
-    within
-        The defence of least leak among those that cost no more than allowed.
-    frontier
-        Defences that no other one beats in both figures, least leak first.
-    """
-
-    reached: bool
-    best: str
-    within: str
-    frontier: tuple[str, ...]
+    reached: bool  # whether any defence reaches both goals
+    best: str  # the defence whose worse figure is least far beyond its goal
+    within: str  # that of least leak among those that cost no more than allowed
+    frontier: tuple[str, ...]  # those that no other beats in both figures, least leak first
 
 
 def weigh_defences(

@@ -20,9 +20,8 @@ from cofill.attack import (
     invert_codes,
     link_codes,
 )
-from cofill.audit._anonymity import anonymity
 from cofill.audit._audit import Audit
-from cofill.audit._release import AuditedRelease
+from cofill.audit._release import AuditedRelease, anonymity
 
 _PAIRS: tuple[PairCount, ...] = (0, 10, 100, "all")
 

@@ -210,15 +210,8 @@ def _release(release: AuditedRelease) -> Markup:
 
 def _leaks(leaks: Sequence[Leak], caption: str) -> Markup:
     header = [
-        "attack",
-        "figure",
-        "floor",
-        "control",
-        "attack's",
-        "95 % interval",
-        "ceiling",
-        "verdict",
-    ]
+        "attack", "figure", "floor", "control", "attack's", "95 % interval", "ceiling", "verdict",
+    ]  # fmt: skip
     rows: list[list[Cell]] = [
         [
             leak.name,

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from cofill.attack import DecoderSettings, Leak, infer_attribute, share_leak
-from cofill.audit._anonymity import anonymity
 from cofill.audit._auditors import describe_entries, describe_guarantee
 from cofill.audit._codes import CodeRelease, code_leaks, linkage_leaks, with_words
 from cofill.audit._evidence import Evidence
-from cofill.audit._release import AuditedRelease
+from cofill.audit._release import AuditedRelease, anonymity
 from cofill.nets import FusionSettings
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind
 

@@ -8,7 +8,7 @@ not judged.
 
 import math
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from cofill.attack import Leak
 
@@ -16,14 +16,7 @@ Verdict: TypeAlias = Literal[
     "nothing about a person", "not attacked", "none seen", "small", "considerable", "near-total"
 ]
 
-SCALE: tuple[Verdict, ...] = (
-    "nothing about a person",
-    "not attacked",
-    "none seen",
-    "small",
-    "considerable",
-    "near-total",
-)
+SCALE: tuple[Verdict, ...] = get_args(Verdict)
 """From the best to the worst; the first two are no results of an attack."""
 
 _SMALL, _LARGE = 0.2, 0.8

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from cofill.attack import bootstrap_people, check_varied, percentile_interval
-from cofill.audit._anonymity import anonymity
 from cofill.audit._code_trial import (
     AttackedCodes,
     HeldOut,
@@ -27,7 +26,7 @@ from cofill.audit._code_trial import (
     sent_codes,
 )
 from cofill.audit._codes import CodeRelease
-from cofill.audit._release import AuditedRelease
+from cofill.audit._release import AuditedRelease, anonymity
 from cofill.cooperate import CodeDefence
 from cofill.errors import DataError, SettingError
 from cofill.views import Kind, MultiView
