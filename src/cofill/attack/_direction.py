@@ -182,9 +182,9 @@ def calibrate(
 def bisect_slope(
     rising: Callable[[float], float],
     wanted: float,
-    *,
     low: float = FLATTEST,
     high: float = STEEPEST,
+    *,
     rounds: int = 30,
 ) -> float:
     """Return the slope at which a rising function has the wanted value.

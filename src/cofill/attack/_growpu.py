@@ -234,18 +234,6 @@ def train_growpu(
         Who is positive, for the curve of accuracy only.
     progress
         Called between blocks of steps.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> positive = np.arange(400) < 200
-    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
-    >>> runs = train_growpu(
-    ...     x[None], [0], x[positive].mean(axis=0)[None], 0.5, jax.random.key(0)[None],
-    ...     GrowSettings(batch=100, learning_rate=0.1, t_pre=50, t_tune=50),
-    ... )
-    >>> runs.outcomes, runs.memory.lengths[0, [0, 2]].tolist()
-    (('pre-train limit',), [50, 50])
     """
     means = np.asarray(means, np.float32)
     inputs = gather_inputs(which, means[:, None], prior, keys, sets=len(records))

@@ -1,6 +1,5 @@
 """What every attack on a release returns: a figure with its interval, beside floor and ceiling."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from jaxtyping import Float
 from scipy.special import betaincinv
 
 from cofill.errors import SettingError
+from cofill.metrics import plain
 
 _CELLS = 2**24  # counts of people drawn at one time
 
@@ -20,38 +20,30 @@ class Leak:
 
     Parameters
     ----------
-    name
-        Of the attack and its variant.
-    threat
-        Who attacks, with what knowledge, in one sentence.
+    name, threat
+        The attack and its variant; who attacks, with what knowledge, in one sentence.
     figure
         What the numbers are: ``"R²"``, ``"share re-identified"``, ``"TPR at 1 % FPR"``.
     scope
         ``"individual"`` where the release itself tells of a person, ``"population"`` where what is
         true of similar people does.
-    floor
-        The figure of somebody who guesses.
+    floor, floor_high
+        The figure of somebody who guesses, and its upper end where it is measured on a sample of
+        people; None where it is exact.
     control
         The figure of the same attacker without the release, by what they have anyway; None where
         they have nothing.
-    attack
-        The figure reached.
+    attack, interval
+        The figure reached, and its interval.
     ceiling
         What nobody should exceed; None where it was not measured.
-    interval
-        Of the attack's figure.
-    floor_high
-        Upper end of the floor where it is measured on a sample of people; None where it is exact.
     gain
         Interval of attack − control over the same people; None without a control.
     level
         Of the intervals.
-    sizes
-        Numbers behind the figure: people, pairs, repeats.
-    details
-        Further figures.
-    notes
-        What a reader must know to read the figure.
+    sizes, details, notes
+        Numbers behind the figure (people, pairs, repeats), further figures, and what a reader must
+        know.
 
     Examples
     --------
@@ -93,9 +85,9 @@ class Leak:
         return None if self.gain is None else self.gain[0] > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON's types, None for what is not finite."""
+        """Return everything as JSON's types."""
         return {
-            **{name: _plain(getattr(self, name)) for name in self.__dataclass_fields__},
+            **plain(self, "leak"),
             "excludes_floor": self.excludes_floor(),
             "beats_control": self.beats_control(),
         }
@@ -162,20 +154,6 @@ def r2_leak(
         gain=None if control_values is None else percentile_interval(values - control_values),
         **rest,
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def exact_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:

@@ -60,13 +60,8 @@ class MultiClass(BaseEstimator):
     ----------
     rounds
         At most so many rounds of self-training; 0 leaves the likelihood's guesses.
-    landmarks
-        Of the kernel; more are slower and finer.
-    most
-        Self-training looks at so many of the records (chosen at random); the others are judged by
-        what was learned.
-    seed
-        Of landmarks and of the chosen records.
+    landmarks, most, seed
+        As in `SelfTraining`.
 
     Attributes
     ----------
@@ -143,9 +138,8 @@ class MultiClass(BaseEstimator):
         self.notes_, self.changed_ = trained.notes, trained.changed
         self.classes_: Shaped[np.ndarray, " classes"] = np.array(classes.names)
         self.priors_ = dict(zip(classes.names, classes.shares.tolist(), strict=True))
-        self.scores_: Float[np.ndarray, "records classes"] = (
-            likely if trained.scores is None else trained.scores
-        )
+        scores = likely if trained.scores is None else trained.scores
+        self.scores_: Float[np.ndarray, "records classes"] = scores
         self.labels_ = self.classes_[self.scores_.argmax(axis=1)]
         return self
 
@@ -156,8 +150,7 @@ class MultiClass(BaseEstimator):
 
     def predict(self, records: Any) -> Shaped[np.ndarray, " records"]:
         """Return each record's likeliest class."""
-        likeliest = self.predict_proba(records).argmax(axis=1)
-        return self.classes_[likeliest]
+        return self.classes_[self.predict_proba(records).argmax(axis=1)]
 
     def predict_proba(self, records: Any) -> Float[np.ndarray, "records classes"]:
         """Return the probability of each class for each record."""
@@ -195,10 +188,8 @@ class MultiClass(BaseEstimator):
             first,
             self.rounds,
         )
-        gaps = [
-            Gap(spread, mean, line.variance)
-            for mean, line in zip(classes.means, lines, strict=True)
-        ]
+        variances = [line.variance for line in lines]
+        gaps = [Gap(spread, *pair) for pair in zip(classes.means, variances, strict=True)]
         distances = [
             float(np.mean([gap(rows, guesses == k) for k, gap in enumerate(gaps)]))
             for guesses in (first, ended)
@@ -208,9 +199,8 @@ class MultiClass(BaseEstimator):
             return _SelfTrained(changed=changed, notes=[note])
         judged = judged - offsets
         positions = np.column_stack([line.positions(rows) for line in lines])
-        released = float(
-            sum(p * line.cautious for p, line in zip(classes.shares, lines, strict=True))
-        )
+        pairs = zip(classes.shares, lines, strict=True)
+        released = float(sum(share * line.cautious for share, line in pairs))
         slope = _fit_slope(judged, positions, released, sure)
         weights = np.column_stack([smoother.weights(s) for s in _signs(ended, kinds)])
         scorer = ClassScorer(kernel, weights, offsets, slope)

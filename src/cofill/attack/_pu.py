@@ -108,18 +108,6 @@ def train_pu(
         As in `train_growpu`.
     settings
         How to train.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> positive = np.arange(400) < 200
-    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
-    >>> runs = train_pu(
-    ...     x[None], [0], x[positive].mean(axis=0)[None, None], 0.5, jax.random.key(0)[None],
-    ...     PUSettings(epochs=50, batch=100, learning_rate=0.1),
-    ... )
-    >>> runs.outcomes, bool((runs.labels[0] == positive).mean() > 0.95)
-    (('ok',), True)
     """
     inputs = gather_inputs(which, positives, prior, keys, sets=len(records))
     rule = PURule(settings or PUSettings())

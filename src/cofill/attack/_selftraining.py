@@ -140,11 +140,7 @@ class SelfTraining(AbstractCalibratedAttack):
             # claim no more than the likelihood's guesses do.
             claimed = float(np.maximum(likely, 1 - likely).mean())
             self.slope_ = bisect_slope(
-                lambda slope: float(expit(slope * away).mean()),
-                claimed,
-                low=1e-6,
-                high=1e6,
-                rounds=60,
+                lambda slope: float(expit(slope * away).mean()), claimed, 1e-6, 1e6, rounds=60
             )
         return judged
 

@@ -41,7 +41,7 @@ from cofill.audit._code_trial import (
 )
 from cofill.audit._codes import CodeAuditSettings, CodeRelease, audit_codes
 from cofill.audit._evidence import Evidence, read_evidence
-from cofill.audit._files import CodeFiles, code_files, mean_files, training_rows
+from cofill.audit._files import code_files, mean_files, training_rows
 from cofill.audit._least_leak import least_leak, least_leaks
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
@@ -63,7 +63,6 @@ __all__ = [
     "Auditor",
     "Claim",
     "CodeAuditSettings",
-    "CodeFiles",
     "CodeRelease",
     "EpsilonBound",
     "Evidence",

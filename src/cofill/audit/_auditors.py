@@ -107,13 +107,20 @@ for _kind, _words, _reason in (
         "figures over all of a site's people, not noised: one person moves them by about one over "
         "their number; not attacked",
     ),
-    *(
-        (kind, words, f"made from the sites' {source} and from nothing else: what {rest} tell")
-        for kind, words, source, rest in (
-            ("model", "the common model", "updates", "it tells of people, they"),
-            ("column-scales", "how columns are scaled", "summaries", "it tells of people, they"),
-            ("group-centres", "centres of groups", "sums", "they tell of people, the sums"),
-        )
+    (
+        "model",
+        "the common model",
+        "made from the sites' updates and from nothing else: what it tells of people, they tell",
+    ),
+    (
+        "column-scales",
+        "how columns are scaled",
+        "made from the sites' summaries and from nothing else: what it tells of people, they tell",
+    ),
+    (
+        "group-centres",
+        "centres of groups",
+        "made from the sites' sums and from nothing else: what they tell of people, the sums tell",
     ),
     (
         "needs",

@@ -31,16 +31,11 @@ class EpsilonBound:
 
     Parameters
     ----------
-    epsilon
-        No (ε', δ)-guarantee with a smaller ε' is true; 0 where the attack proves nothing.
-    delta
-        The δ at which it holds.
-    confidence
-        Of the bound.
-    true_rate, false_rate
-        How often the attack said "yes" rightly, and wrongly.
-    trials
-        Of either kind.
+    epsilon, delta, confidence
+        No (ε', δ)-guarantee with a smaller ε' is true, at this confidence; 0 where the attack
+        proves nothing.
+    true_rate, false_rate, trials
+        How often the attack said "yes" rightly, and wrongly, in so many trials of either kind.
     how
         The attack, in words.
     """
@@ -82,14 +77,10 @@ def bound_from_counts(
 
     Parameters
     ----------
-    hits, members
-        How often the test said "yes" to how many that were so.
-    alarms, strangers
-        How often it said "yes" to how many that were not.
-    delta
-        δ of the guarantee in question.
-    confidence
-        Of the bound.
+    hits, members, alarms, strangers
+        How often the test said "yes" to how many that were so, and to how many that were not.
+    delta, confidence
+        δ of the guarantee in question, and the confidence of the bound.
     how
         The attack, in words.
 
@@ -264,13 +255,11 @@ def prove_epsilon(
         The mechanism that is run, as it would be for a release.
     rows
         Rows of the mean; the first one's place is taken by the two neighbours.
-    delta
-        At which δ; the defence's own when left out.
+    delta, confidence
+        At which δ (the defence's own when left out), and how sure.
     draws
         Releases from either neighbour; half choose the threshold, half judge it. When left out, as
         many as take a second or two: 20,000, and more of a mean of few features.
-    confidence
-        Of the bound.
     seed
         Of the noise.
 

@@ -177,11 +177,6 @@ def _possible(
 
 
 def _plain(settings: CodeAuditSettings) -> dict[str, Any]:
-    return {
-        "pairs": list(settings.pairs),
-        "k": settings.k,
-        "repeats": settings.decoders.repeats,
-        "folds": settings.decoders.folds,
-        "most_people": settings.decoders.most_people,
-        "seed": settings.decoders.seed,
-    }
+    names = ("repeats", "folds", "most_people", "seed")
+    decoders = {name: getattr(settings.decoders, name) for name in names}
+    return {"pairs": list(settings.pairs), "k": settings.k, **decoders}

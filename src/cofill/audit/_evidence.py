@@ -29,14 +29,12 @@ class Evidence:
 
     Parameters
     ----------
-    sent
-        The releases that left, oldest first; empty where the run kept none.
-    secrets
-        By sender, the secret that blinded the ids in what it sent.
-    views
-        Rows by the name of their view, of views that one site holds.
-    held
-        Rows by site and view, of sites that hold the same views of different people.
+    sent, secrets
+        The releases that left, oldest first (empty where the run kept none), and by sender the
+        secret that blinded the ids in what it sent.
+    views, held
+        Rows of views that one site holds, by view; and of sites that hold the same views of
+        different people, by site and view.
     row_sites
         Such sites with their rows as the common model sees them, and that model's network.
     missing

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,6 @@ from cofill.privacy import Box
 from cofill.views import Scaler, Source, View, read_views
 
 
-@dataclass(frozen=True, eq=False)
-class CodeFiles:
-    """Codes and what belongs to them, people in the codes' order."""
-
-    codes: Float[np.ndarray, "people width"]
-    rows: Float[np.ndarray, "people features"]
-    known: Float[np.ndarray, "people _"] | None = None
-    public: Float[np.ndarray, "others features"] | None = None
-    attribute: np.ndarray | None = None
-    second: Float[np.ndarray, "people _"] | None = None
-
-
 def code_files(
     codes: str,
     rows: str,
@@ -36,8 +23,10 @@ def code_files(
     public: str | None = None,
     attribute: str | None = None,
     second: str | None = None,
-) -> CodeFiles:
-    """Read codes, the rows behind them, and what else the attacker may have.
+) -> dict[str, np.ndarray | None]:
+    """Read what `audit_codes` takes: codes, the rows behind them, what else the attacker may have.
+
+    People are in the codes' order.
 
     Parameters
     ----------
@@ -86,14 +75,14 @@ def code_files(
                 "among the codes"
             )
         public_rows = _whole(scaler.encode_view(shown)[0], public)
-    return CodeFiles(
-        codes=_whole(coded.cells, codes),
-        rows=_whole(scaler.encode_view(_same(private_features, coded, rows))[0], rows),
-        known=None if known is None else _encoded("known", known, id, coded),
-        public=public_rows,
-        attribute=fact,
-        second=None if second is None else _encoded("second", second, id, coded),
-    )
+    return {
+        "codes": _whole(coded.cells, codes),
+        "rows": _whole(scaler.encode_view(_same(private_features, coded, rows))[0], rows),
+        "known": None if known is None else _encoded("known", known, id, coded),
+        "public": public_rows,
+        "attribute": fact,
+        "second": None if second is None else _encoded("second", second, id, coded),
+    }
 
 
 def mean_files(

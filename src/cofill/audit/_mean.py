@@ -56,12 +56,11 @@ class MeanAuditSettings:
         Attack on the mean, a name in `cofill.attack.MEAN_ATTACKS`.
     repeats
         Draws of noise at each point of a curve.
-    draws
-        Releases from either neighbour, to prove an ε; None for as many as take a second or two.
+    draws, confidence
+        Releases from either neighbour, to prove an ε (None for as many as take a second or two),
+        and the confidence of what is proved.
     most_people
         Of more people so many, drawn at random, are attacked.
-    confidence
-        Of what is proved.
     seed
         Start of all randomness.
     """
@@ -234,17 +233,9 @@ def _case(
     units = bounds.in_units(rows)
     check_varied("records within the bounds", units)
     judged = judge_guesses(units, truth, truth, {}, seed=settings.seed)
-    return _Case(
-        units,
-        rows,
-        truth,
-        inside,
-        bounds,
-        judged["floor"]["larger_class"],
-        judged["floor"]["clusters"],
-        judged["ceiling"]["supervised"],
-        settings,
-    )
+    floor, control = judged["floor"]["larger_class"], judged["floor"]["clusters"]
+    ceiling = judged["ceiling"]["supervised"]
+    return _Case(units, rows, truth, inside, bounds, floor, control, ceiling, settings)
 
 
 def _flags(what: str, values: Any, rows: np.ndarray) -> Bool[np.ndarray, " people"]:
@@ -357,18 +348,13 @@ def _curve(case: _Case, noise: str) -> Curve:
         promised = plan.guarantee(case.rows.shape[1])
         means = plan.draws(case.of_mean, settings.repeats, rng=settings.seed)
         known = _noise(case, plan)
-        share = float(
-            np.mean([case.right(case.in_units(m), known)[case.contributed].mean() for m in means])
-        )
+        right = [case.right(case.in_units(mean), known)[case.contributed] for mean in means]
+        share = float(np.mean([hits.mean() for hits in right]))
         wrong = float(np.sqrt((((means - true) / deviation) ** 2).mean()))
-        points.append(
-            (promised.epsilon, share, wrong, *exact_interval(round(share * count), count))
-        )
-        labels.append(
-            f"ε = {strength:g} for each coordinate, {promised.pure_epsilon or 0:.3g} for the record"
-            if alone
-            else f"ε = {strength:g}"
-        )
+        interval = exact_interval(round(share * count), count)
+        points.append((promised.epsilon, share, wrong, *interval))
+        whole = f" for each coordinate, {promised.pure_epsilon or 0:.3g} for the record"
+        labels.append(f"ε = {strength:g}{whole if alone else ''}")
     x, leak, wrong, low, high = zip(*points, strict=True)
     return Curve(
         name=f"{noise} noise",

@@ -40,14 +40,11 @@ class Anonymity:
     ----------
     step
         Values are rounded to so many standard deviations of their column; 0 for values as released.
-    people, groups
-        How many people, and how many different rounded rows.
-    smallest
-        People in the smallest group: the release is k-anonymous for this k.
-    k
-        What is wanted.
-    share_below
-        Share of the people who are in a group smaller than `k`.
+    people, groups, smallest
+        How many people, how many different rounded rows, and the people in the smallest group: the
+        release is k-anonymous for this k.
+    k, share_below
+        What is wanted, and the share of the people who are in a smaller group.
     """
 
     step: float
@@ -156,20 +153,14 @@ class AuditedRelease:
 
     Parameters
     ----------
-    kind
-        Type of the release, as the ledger calls it.
+    kind, what
+        Type of the release, as the ledger calls it, and what it is in a few words.
     sender, receiver
         From whom to whom; several receivers are written with commas.
-    what
-        What it is, in a few words.
     individuals, bytes
         How many people it tells of, and its size, 0 where that is not known.
-    leaks
-        What attacks got.
-    claim
-        What was promised; None where nothing was.
-    proof
-        The ε that an attack proves.
+    leaks, proof, claim
+        What attacks got, the ε that an attack proves, and what was promised.
     anonymity
         How many people look alike in it.
     reason
@@ -288,7 +279,8 @@ def advice_on(release: AuditedRelease) -> str:
     if verdict in ("considerable", "near-total"):
         return _BY_KIND.get(release.kind, _ANY)
     if verdict == "small":
-        return f"If even a small leak is too much: {_lowered(_BY_KIND.get(release.kind, _ANY))}"
+        words = _BY_KIND.get(release.kind, _ANY)
+        return f"If even a small leak is too much: {words[0].lower()}{words[1:]}"
     if release.population in ("considerable", "near-total"):
         return (
             "Nothing for the people in it; that it teaches what people are like is its use, and no "
@@ -299,7 +291,3 @@ def advice_on(release: AuditedRelease) -> str:
     if verdict == "none seen":
         return "Nothing, against the attackers tried here."
     return "Nothing."
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

@@ -1,5 +1,6 @@
 """Attacks on the codes and blinded ids that a site has sent, as their receivers hold them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -54,9 +55,9 @@ def audit_sent_codes(
 
 def _best_informed(entries: Sequence[LedgerEntry]) -> int:
     """Return of how many people the best-informed receiver has codes: nobody's is sent twice."""
-    people: dict[str, int] = {}
+    people: Counter[str] = Counter()
     for entry in entries:
-        people[entry.receiver] = people.get(entry.receiver, 0) + entry.individuals
+        people[entry.receiver] += entry.individuals
     return max(people.values())
 
 
@@ -189,34 +190,27 @@ def audit_blinded_ids(
     tokens = np.unique(np.concatenate([release.tokens for release in releases]))
     if not len(tokens):
         return AuditedRelease(**facts, reason="no id was in it")
-    leaks = []
-    for name, threat, key in (
-        (
-            "with secret",
-            "a site, which has the secret of the hashes, tests the ids that it can think of",
-            secret,
-        ),
-        (
-            "without secret",
-            "somebody without the secret, such as the coordinator, tests ids they can think of",
-            b"guessed by somebody else",
-        ),
-    ):
-        leaks.append(
-            share_leak(
-                int(np.isin(tokens, blind(candidates, key)).sum()),
-                len(tokens),
-                name=f"dictionary of ids, {name}",
-                threat=threat,
-                figure="share of people confirmed to be there",
-                scope="individual",
-                floor=0.0,
-                ceiling=1.0,
-                sizes={"people": len(tokens), "candidates": len(candidates)},
-            )
+    insider = "a site, which has the secret of the hashes, tests the ids that it can think of"
+    outsider = "somebody without the secret, such as the coordinator, tests ids they can think of"
+    leaks = tuple(
+        share_leak(
+            int(np.isin(tokens, blind(candidates, key)).sum()),
+            len(tokens),
+            name=f"dictionary of ids, {name}",
+            threat=threat,
+            figure="share of people confirmed to be there",
+            scope="individual",
+            floor=0.0,
+            ceiling=1.0,
+            sizes={"people": len(tokens), "candidates": len(candidates)},
         )
+        for name, threat, key in (
+            ("with secret", insider, secret),
+            ("without secret", outsider, b"guessed by somebody else"),
+        )
+    )
     return AuditedRelease(
         **facts,
-        leaks=tuple(leaks),
+        leaks=leaks,
         notes=("sites that hold a person anyway learn nothing new by the person being in both",),
     )

@@ -164,17 +164,11 @@ def inverted(
     promised = guarantee(
         noise.event(), settings.delta, "Gaussian noise on the clipped update of a site"
     )
+    total = f"the sum of {settings.sites} sites' rounds"
     parts: list[tuple[str, str, LocalRound, int, int, bool]] = [
         ("update", "one step on one row", single, 1, 1, False),
         ("update", "a round", several, 1, settings.rows, False),
-        (
-            "masked-vector",
-            f"the sum of {settings.sites} sites' rounds",
-            several,
-            settings.sites,
-            settings.rows,
-            False,
-        ),
+        ("masked-vector", total, several, settings.sites, settings.rows, False),
         ("update", "one step on one row, clipped and noised", single, 1, 1, True),
     ]
     for _, _, _, sites, count, _ in parts:
@@ -185,13 +179,8 @@ def inverted(
             )
     releases = []
     for kind, what, local, sites, count, noised in parts:
-        shape = (settings.trials, sites, count)
-        truth = np.stack(
-            [
-                site_rows[rng.permutation(len(site_rows))[: sites * count]]
-                for _ in range(settings.trials)
-            ]
-        ).reshape(*shape, -1)
+        orders = [rng.permutation(half)[: sites * count] for _ in range(settings.trials)]
+        truth = site_rows[np.stack(orders)].reshape(settings.trials, sites, count, -1)
         changes = np.stack([simulate_update(network, site_trials, local) for site_trials in truth])
         if noised:
             changes = np.stack([noise.protect(np.asarray(c, np.float64), rng=rng) for c in changes])

@@ -273,15 +273,9 @@ class Trial:
         completed = []
         codes: dict[str, dict[str, CodeRelease]] = {}
         for turn, held in enumerate(self.turns):
-            systems = fit_defended(
-                held,
-                defences,
-                self.settings.trial,
-                lambda s, at=turn: report_progress((at + s) / parts),
-            )
-            completed.append(
-                {name: complete_held_out(system, held) for name, system in systems.items()}
-            )
+            report_turn = lambda s, at=turn: report_progress((at + s) / parts)  # noqa: E731
+            systems = fit_defended(held, defences, self.settings.trial, report_turn)
+            completed.append({name: complete_held_out(s, held) for name, s in systems.items()})
             codes = codes or {name: sent_codes(system) for name, system in systems.items()}
         widths = code_widths(list(codes.values()))
         leaks: dict[str, dict[str, list[AttackedCodes]]] = {}
@@ -325,19 +319,15 @@ class Trial:
         defended = {v: attacked[half] for v, attacked in leaks.items()}
         bare = {v: attacked[half] for v, (_, attacked) in self.plain.items()}
         by_view = {v: share * bare[v].r2 + (1 - share) * defended[v].r2 for v in defended}
-        ends = [
-            float(
-                np.mean(
-                    [share * bare[v].ends[e] + (1 - share) * defended[v].ends[e] for v in defended]
-                )
-            )
+        by_end = [
+            [share * bare[v].ends[e] + (1 - share) * defended[v].ends[e] for v in defended]
             for e in (0, 1)
         ]
         worst = max(by_view, key=lambda v: by_view[v])
         people = self.asked[half]
         return DefenceFigures(
             leak=float(np.mean(list(by_view.values()))),
-            ends=(ends[0], ends[1]),
+            ends=(float(np.mean(by_end[0])), float(np.mean(by_end[1]))),
             worst=by_view[worst],
             worst_view=worst,
             outside=float(np.mean([item.r2 for item in defended.values()])),

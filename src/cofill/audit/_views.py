@@ -220,15 +220,8 @@ def _conclusion(
 def limits(inferred: float, least: float | None, settings: ViewAuditSettings) -> list[str]:
     """Say what no codes can do better than.
 
-    Parameters
-    ----------
-    inferred
-        Share of the rows that is inferred without a defence.
-    least
-        Least leak to a receiver with all codes where regressions are linear; None where the people
-        are too few to say so.
-    settings
-        What is asked.
+    ``inferred`` is the share of the rows that is inferred without a defence, ``least`` the least
+    leak to a receiver with all codes where regressions are linear; None for too few people.
     """
     growth = f"a growth of the error of {100 * settings.growth:g} %"
     sentences = []

@@ -114,13 +114,8 @@ def codes(
             second=second,
         )
         return audit_codes(
-            tables.codes,
-            tables.rows,
-            known=tables.known,
-            public=tables.public,
-            attribute=tables.attribute,
+            **tables,
             attribute_name=attribute or "attribute",
-            second=tables.second,
             settings=CodeAuditSettings(decoders=_decoders(seed, repeats), k=k),
         )
 
