@@ -46,10 +46,9 @@ class MeanAttackJob:
         "priors": {class: share, …}}``.
     out
         File for the guesses, .csv or .parquet.
-    prior
-        Share of positives; the mean's file may have it, and it is estimated where neither has.
-    priors
-        Shares to attack with besides, to see what a wrong one does.
+    prior, priors
+        Share of positives (the mean's file may have it, and it is estimated where neither has), and
+        shares to attack with besides, to see what a wrong one does.
     noise
         As ``"laplace:0.04"``; the mean's file may have it.
     id

@@ -38,10 +38,8 @@ class LinkageSettings:
 
     Parameters
     ----------
-    repeats
-        How often pairs are drawn anew; figures are means.
-    rounds
-        Of self-training.
+    repeats, rounds
+        How often pairs are drawn anew (figures are means), and rounds of self-training.
     most_people
         Of a larger release so many people, drawn at random, are linked: the best matching of all
         takes a time that grows with their cube.

@@ -100,14 +100,13 @@ class Runs:
 
     Attributes
     ----------
-    networks
-        The classifiers, stacked: every array has the axis of runs first.
+    networks, memory
+        The classifiers, and what each run's rule remembered at the end: every array has the axis of
+        runs first.
     scores
         Probability of the positive class for every record of a run's set.
     outcomes
         A word or two on each run: ``"ok"``, or ``"degenerate"`` if all records are in one class.
-    memory
-        What each run's rule remembered at the end.
     steps, share, accuracy, phase
         Curves: after how many steps, the share of the records classified positive, the share
         classified rightly (None without labels), and the number of the phase.
@@ -331,9 +330,8 @@ def _collect(
     share = (scores > 0.5).mean(axis=1)
     accuracy = None
     if labels is not None:
-        accuracy = curve(
-            [(positive == labels[which]).mean(axis=1) for _, positive, _ in points], float
-        )
+        right = [(positive == labels[which]).mean(axis=1) for _, positive, _ in points]
+        accuracy = curve(right, float)
     return Runs(
         networks=state.weights,
         scores=scores,

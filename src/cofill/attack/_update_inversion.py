@@ -100,10 +100,8 @@ class MatchingSettings:
     ----------
     starts
         Random rows to begin with; those that match best in the end are kept.
-    steps
-        Of Adam.
-    learning_rate
-        The largest; it falls to zero along a cosine.
+    steps, learning_rate
+        Of Adam; the rate falls to zero along a cosine.
     objective
         ``"cosine"`` (the angle between changes) or ``"euclidean"`` (their distance).
     seed

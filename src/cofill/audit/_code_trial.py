@@ -34,6 +34,9 @@ from cofill.privacy import rows_of
 from cofill.protocol import run_protocol
 from cofill.views import Kind, MultiView, Scaler
 
+CompletedRows = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Per view, true and completed rows of the same people, in standardised units."""
+
 _FEW = (10, 100)  # pairs of weaker attackers
 
 
@@ -237,22 +240,16 @@ def attack_codes(
 
     Parameters
     ----------
-    release
-        Codes and rows.
-    settings
-        Of the strongest attacker.
+    release, settings
+        Codes with their rows, and the strongest attacker.
     skip
         So many people, the first by their tokens, are left out: a pilot's people, so that all
         defences are judged by the same ones.
     width
         Codes are made so wide by columns of nothing, so that decoders share a program.
     parts
-        Positions (after those left out) of people who are judged apart; everybody when left out.
-
-    Returns
-    -------
-    list of Attacked
-        One for each part.
+        Positions (after those left out) of people who are judged apart, one result each; everybody
+        when left out.
     """
     codes, rows = release.codes[skip:], release.rows[skip:]
     count = 1 if parts is None else len(parts)
@@ -284,10 +281,8 @@ def attack_codes(
 # --- utility --------------------------------------------------------------------------------------
 
 
-def complete_held_out(
-    system: CooperativeReconstruction, held: HeldOut
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return, per view, true and completed rows of the people held out, in standardised units."""
+def complete_held_out(system: CooperativeReconstruction, held: HeldOut) -> CompletedRows:
+    """Return true and completed rows of the people held out."""
     return {
         view: (
             held.standardised(view, held.truth[view]),
@@ -297,9 +292,7 @@ def complete_held_out(
     }
 
 
-def join_turns(
-    turns: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]],
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def join_turns(turns: Sequence[CompletedRows]) -> CompletedRows:
     """Return what was completed in several turns as one, people of the first turn first."""
     joined = {
         v: map(np.concatenate, zip(*(rows[v] for rows in turns), strict=True)) for v in turns[0]
@@ -307,17 +300,13 @@ def join_turns(
     return {view: (true, completed) for view, (true, completed) in joined.items()}
 
 
-def completion_error(
-    completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
-) -> float:
+def completion_error(completed: CompletedRows, people: np.ndarray | None = None) -> float:
     """Return the mean over views of the mean squared error, of everybody or of some people."""
     chosen = slice(None) if people is None else people
     return float(np.mean([mse(true[chosen], rows[chosen]) for true, rows in completed.values()]))
 
 
-def inferred_share(
-    completed: Mapping[str, tuple[np.ndarray, np.ndarray]], people: np.ndarray | None = None
-) -> float:
+def inferred_share(completed: CompletedRows, people: np.ndarray | None = None) -> float:
     """Return the share of the rows' variance that completion explains, all views counting alike.
 
     Examples
@@ -332,12 +321,7 @@ def inferred_share(
 def least_inferred(growth: float | int, without: float | int) -> float:
     """Return the least share inferred where the error has grown by no more than so much.
 
-    Parameters
-    ----------
-    growth
-        Of the error.
-    without
-        Share inferred without a defence.
+    Without a defence the share `without` is inferred.
 
     Examples
     --------

@@ -45,18 +45,15 @@ class UpdateAuditSettings:
     epsilon, delta, clip
         The guarantee of the defended variants, and the norm that updates and gradients are clipped
         to.
-    rows, steps, sites
-        Of a round of training: rows and steps of a site, and sites that are summed securely.
-    trials
-        Rounds that are attacked.
+    rows, steps, sites, trials
+        Of a round of training: rows and steps of a site, sites that are summed securely; and how
+        many rounds are attacked.
     networks, attacked
         Trained for the membership attack, and of them attacked.
     most_people
         Of more rows so many, drawn at random, are used.
-    matching
-        How rows are searched for.
-    membership, inversion
-        Whether to run either attack.
+    membership, inversion, matching
+        Whether to run either attack, and how rows are searched for.
     seed
         Start of all randomness.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from cofill.attack import bootstrap_people, check_varied, percentile_interval
 from cofill.audit._code_trial import (
     AttackedCodes,
+    CompletedRows,
     HeldOut,
     TrialSettings,
     attack_codes,
@@ -309,8 +310,8 @@ class Trial:
     def _figures(
         self,
         leaks: Mapping[str, list[AttackedCodes]],
-        done: Mapping[str, tuple[np.ndarray, np.ndarray]],
-        plain: Mapping[str, tuple[np.ndarray, np.ndarray]],
+        done: CompletedRows,
+        plain: CompletedRows,
         defence: CodeDefence,
         half: int,
     ) -> DefenceFigures:
@@ -357,14 +358,14 @@ class Trial:
 
 
 def _growth_ends(
-    done: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    plain: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    done: CompletedRows,
+    plain: CompletedRows,
     people: np.ndarray,
     seed: int,
 ) -> tuple[float, float]:
     """Return the interval of the growth of the error, people being drawn again."""
 
-    def by_person(rows: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    def by_person(rows: CompletedRows) -> np.ndarray:
         each = [((true - completed)[people] ** 2).mean(axis=1) for true, completed in rows.values()]
         return np.mean(each, axis=0)
 

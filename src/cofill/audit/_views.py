@@ -28,6 +28,9 @@ from cofill.cooperate import CodeDefence
 from cofill.pages import Curve
 from cofill.views import MultiView
 
+Figures = Mapping[str, DefenceFigures]
+"""What each defence came to, by its name."""
+
 _LEAK = "R² of the row behind a code, mean over views"
 _GROWTH = "growth of the error of completed rows, %"
 
@@ -122,8 +125,8 @@ def audit_views(
 
 
 def choose(
-    first: Mapping[str, DefenceFigures],
-    second: Mapping[str, DefenceFigures],
+    first: Figures,
+    second: Figures,
     defences: Mapping[str, CodeDefence],
     settings: ViewAuditSettings,
 ) -> tuple[dict[str, Any], str, str]:
@@ -169,7 +172,7 @@ def _changed(defence: CodeDefence) -> dict[str, Any]:
 
 def _advice(
     advised: str,
-    second: Mapping[str, DefenceFigures],
+    second: Figures,
     defences: Mapping[str, CodeDefence],
     settings: ViewAuditSettings,
 ) -> str:
@@ -198,8 +201,8 @@ def _advice(
 def _conclusion(
     weighed: TradeOff,
     reached: bool,
-    first: Mapping[str, DefenceFigures],
-    second: Mapping[str, DefenceFigures],
+    first: Figures,
+    second: Figures,
     settings: ViewAuditSettings,
 ) -> str:
     goal = (
@@ -247,7 +250,7 @@ def limits(inferred: float, least: float | None, settings: ViewAuditSettings) ->
 
 def curve_of(
     family: Family,
-    figures: Mapping[str, DefenceFigures],
+    figures: Figures,
     settings: ViewAuditSettings,
     notes: tuple[str, ...],
 ) -> Curve:
