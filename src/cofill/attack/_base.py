@@ -6,7 +6,7 @@ positive.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,8 +25,6 @@ from cofill.attack._inputs import (
 )
 from cofill.attack._prior import estimate_share
 from cofill.errors import CofillError
-
-Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
@@ -67,13 +65,13 @@ class AbstractMeanAttack(BaseEstimator, ABC):
     labels_: Bool[np.ndarray, " records"]
 
     def fit(
-        self: Fitted,
+        self,
         records: Any,
         *,
         mean: Any,
         prior: float | int | np.floating | None = None,
         noise: Noise | None = None,
-    ) -> Fitted:
+    ) -> Self:
         """Learn to tell who is positive.
 
         Parameters

@@ -5,11 +5,9 @@ regression and small networks and blends them, all choices by cross-validation i
 (`cofill.nets.fit_fusions`). Everybody is decoded by decoders that learned from others only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -81,9 +79,9 @@ class Decoded:
     precision: Float[np.ndarray, "repeats outputs"]
     pairs: int
 
-    def of(self, people: np.ndarray) -> Decoded:
+    def of(self, people: np.ndarray) -> Self:
         """Return the guesses for some of the people."""
-        return Decoded(self.guesses[:, people], self.precision, self.pairs)
+        return replace(self, guesses=self.guesses[:, people])
 
 
 def pairs_in(amount: PairCount, people: int, folds: int) -> int:

@@ -1,10 +1,8 @@
 """What attacks are given, checked: records, a mean and its noise; matrices with a row a person."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -57,7 +55,7 @@ class Noise:
             )
 
     @classmethod
-    def parse(cls, text: str) -> Noise:
+    def parse(cls, text: str) -> Self:
         """Read ``"kind:scale"``."""
         kind, _, scale = text.partition(":")
         try:

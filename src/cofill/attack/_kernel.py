@@ -9,12 +9,10 @@ Because the smoother is fixed, rounds of guessing from the last guesses (`repeat
 nearly free and go on until guesses repeat themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -75,7 +73,7 @@ class Smoother:
     system: Float[np.ndarray, "features features"]  # L, where LLᵀ is the ridge's system
 
     @classmethod
-    def of(cls, features: Float[np.ndarray, "records features"], ridge: float) -> Smoother:
+    def of(cls, features: Float[np.ndarray, "records features"], ridge: float) -> Self:
         """Factor the ridge's system."""
         gram = features.T @ features
         gram[np.diag_indices_from(gram)] += ridge

@@ -5,7 +5,6 @@ its non-negative version (Kiryo et al., 2017). With rows instead of a mean both 
 made for: learning from a few labelled positives.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -129,9 +128,9 @@ class AbstractPU(AbstractNetworkAttack):
     loss: str = "sigmoid"
     seed: int = 0
 
-    @abstractmethod
     def settings(self) -> PUSettings:
         """Return the settings of the training, checked."""
+        return self._settings(PUSettings)
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
         positives, prior = released.mean[None, None], released.prior
@@ -195,7 +194,3 @@ class NNPU(AbstractPU):
 
     beta: float | int = 0.0
     gamma: float | int = 1.0
-
-    def settings(self) -> PUSettings:
-        """Return the settings of the training, checked."""
-        return self._settings(PUSettings)

@@ -1,10 +1,8 @@
 """One audited release: what left, what an attacker gets, what was promised, what to change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -129,15 +127,10 @@ class Claim:
     by: str = "the accountant"
 
     @classmethod
-    def of(cls, promised: Guarantee, by: str = "the accountant") -> Claim:
-        """Return a guarantee as a claim."""
-        return cls(
-            epsilon=promised.epsilon,
-            delta=promised.delta,
-            neighbours=promised.neighbours,
-            unit=promised.unit,
-            by=by,
-        )
+    def of(cls, promised: Guarantee) -> Self:
+        """Return the accountant's guarantee as a claim."""
+        names = ("epsilon", "delta", "neighbours", "unit")
+        return cls(**{name: getattr(promised, name) for name in names})
 
     def __str__(self) -> str:
         change = "replaced" if self.neighbours == "replace one" else "added or removed"
