@@ -332,11 +332,6 @@ def rank_candidates(
 
     Guess and candidate of one person are in the same row. Somebody with a twin is not singled out
     and never of rank 0.
-
-    Examples
-    --------
-    >>> rank_candidates(np.array([[0.1], [0.9], [0.2]]), np.array([[0.0], [1.0], [5.0]])).tolist()
-    [0, 0, 2]
     """
     weight = np.ones(guesses.shape[1]) if precision is None else precision
     ranks = np.empty(len(guesses), np.int64)

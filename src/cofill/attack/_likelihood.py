@@ -35,9 +35,7 @@ _STEPS = 50
 _KEPT = 30_000_000  # numbers up to which turned records are kept between steps
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
 _STIFF = 1e12
-_MATTERS = (
-    1e-3  # error of the mean's position, relative to it, above which more than rounding is off
-)
+_MATTERS = 1e-3  # relative error of the mean's position, above which more than rounding is off
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,23 +23,19 @@ class Audit:
 
     Parameters
     ----------
-    title
-        What was audited.
+    title, settings
+        What was audited, and how.
     releases
         Every release, attacked or with the reason why not.
     curves
         What defences cost.
-    settings
-        How it was done.
     choice
         The defence that is advised, its figures and what else it was weighed against, by name;
         empty where none was chosen.
     spent
         By site, the ε that its releases with a guarantee come to, and the δ.
-    notes
-        What could not be audited, and anything else a reader must know.
-    duration_s
-        How long it took.
+    notes, duration_s
+        What could not be audited, and anything else a reader must know; how long it took.
 
     Examples
     --------
@@ -154,11 +150,9 @@ def _rows(release: AuditedRelease) -> list[dict[str, Any]]:
         "claimed_epsilon": None if release.claim is None else float(release.claim.epsilon),
         "proved_epsilon": None if release.proof is None else release.proof.epsilon,
     }
-    empty = dict.fromkeys(
-        ("attack", "figure", "scope", "floor", "control", "leak", "low", "high", "ceiling")
-    )
     if not release.leaks:
-        return [{**facts, **empty, "verdict": release.individual}]
+        names = ("attack", "figure", "scope", "floor", "control", "leak", "low", "high", "ceiling")
+        return [{**facts, **dict.fromkeys(names), "verdict": release.individual}]
     return [
         {
             **facts,

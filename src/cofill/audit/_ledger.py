@@ -50,11 +50,8 @@ def audit_ledger(
     'nothing about a person'
     """
     started = time.perf_counter()
-    entries = [
-        entry
-        for ledger in ([ledgers] if isinstance(ledgers, Ledger) else ledgers)
-        for entry in ledger
-    ]
+    every = [ledgers] if isinstance(ledgers, Ledger) else ledgers
+    entries = [entry for ledger in every for entry in ledger]
     if not entries:
         raise DataError("the ledger must hold at least one release, got none: nothing has left")
     groups: dict[tuple[str, str], list[LedgerEntry]] = {}

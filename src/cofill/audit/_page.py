@@ -66,9 +66,8 @@ def page_of(audit: Audit) -> str:
     if audit.curves:
         sections.append(Section("What a defence costs", draw_curves(audit.curves)))
     sections += [_reading(audit), _settings(audit)]
-    return Page(
-        f"Audit: {audit.title}", "What an attacker gets from what is released", sections
-    ).html()
+    lead = "What an attacker gets from what is released"
+    return Page(f"Audit: {audit.title}", lead, sections).html()
 
 
 def _summary(audit: Audit) -> Section:
@@ -138,18 +137,15 @@ def _releases(audit: Audit) -> Section:
             for name, (r, leak) in zip(names, judged, strict=True)
         ]
         series = {
-            "floor": [leak.floor for _, leak in judged],
-            "control": [leak.control for _, leak in judged],
-            "attack": [leak.attack for _, leak in judged],
-            "ceiling": [leak.ceiling for _, leak in judged],
+            figure: [getattr(leak, figure) for _, leak in judged]
+            for figure in ("floor", "control", "attack", "ceiling")
         }
+        figures = (f"{n}: {leak.attack:.2f}" for n, (_, leak) in zip(names, judged, strict=True))
         parts.append(
             plot(
                 bars(names, series, axis="figure of the worst attack", sideways=True),
                 "The worst attack on each release, beside floor, control and ceiling.",
-                "; ".join(
-                    f"{n}: {leak.attack:.2f}" for n, (_, leak) in zip(names, judged, strict=True)
-                ),
+                "; ".join(figures),
             )
         )
     parts += [_release(r) for r in audit.releases]
@@ -170,24 +166,22 @@ def _fewer(
 
 
 def _release(release: AuditedRelease) -> Markup:
+    population: tuple[Part, ...] = ()
+    if _has(release, "population"):
+        population = "; population: ", _verdict(release.population)
     inner: list[Part] = [
         paragraph(
             strong(release.what),
             f", of {release.individuals:,} people, {release.bytes:,} bytes. Individuals: ",
             _verdict(release.individual),
-            *(
-                ("; population: ", _verdict(release.population))
-                if _has(release, "population")
-                else ()
-            ),
+            *population,
             ".",
         )
     ]
     if release.reason:
         inner.append(paragraph(f"Why no attack: {release.reason}."))
-    inner.append(
-        paragraph("Claimed: ", str(release.claim) if release.claim else "no guarantee", ".")
-    )
+    claimed = str(release.claim) if release.claim else "no guarantee"
+    inner.append(paragraph("Claimed: ", claimed, "."))
     if release.proof is not None:
         p = release.proof
         inner.append(
@@ -205,7 +199,8 @@ def _release(release: AuditedRelease) -> Markup:
         inner.append(_alike(release))
     inner += [note(words) for words in release.notes]
     inner.append(paragraph(strong("What to change: "), release.change))
-    return details(f"{_named(release)}, {release.what}: {release.individual}", *inner)
+    name = f"{release.kind} from {release.sender} to {release.receiver}"
+    return details(f"{name}, {release.what}: {release.individual}", *inner)
 
 
 def _leaks(leaks: Sequence[Leak], caption: str) -> Markup:
@@ -274,10 +269,6 @@ def _settings(audit: Audit) -> Section:
 
 def _has(release: AuditedRelease, scope: str) -> bool:
     return any(leak.scope == scope for leak in release.leaks)
-
-
-def _named(release: AuditedRelease) -> str:
-    return f"{release.kind} from {release.sender} to {release.receiver}"
 
 
 def _proved(release: AuditedRelease) -> Cell:

@@ -6,6 +6,7 @@ is audited by its ledger alone, and the page says what was therefore not attacke
 
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -139,10 +140,7 @@ def _evidence(
     if run.deal is not None and not missing:
         (views,) = held.values()
         held = {site: dict(dealt) for site, dealt in run.deal(MultiView(views)).items()}
-    counts: dict[str, int] = {}
-    for views in held.values():
-        for name in views:
-            counts[name] = counts.get(name, 0) + 1
+    counts = Counter(name for views in held.values() for name in views)
     single = {n: v for views in held.values() for n, v in views.items() if counts[n] == 1}
     return read_evidence(
         run.logs,

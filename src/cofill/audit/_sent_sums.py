@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,8 @@ from cofill.audit._release import AuditedRelease
 from cofill.privacy import ColumnSummary, GroupSums, LedgerEntry, NoisyMean
 
 _FEWEST = 20  # people, below which a leak cannot be told from chance
+# Cells that can be read off: who guesses reads none, and nothing is left to chance.
+_CERTAIN: dict[str, Any] = {"scope": "individual", "floor": 0.0, "ceiling": 1.0}
 
 
 def audit_column_summary(
@@ -36,16 +39,13 @@ def audit_column_summary(
     leak = share_leak(
         int(cells),
         total,
+        **_CERTAIN,
         name="reading off the range",
         threat="the coordinator reads a column's smallest and largest value: two people's cells",
         figure="share of cells given away",
-        scope="individual",
-        floor=0.0,
-        ceiling=1.0,
         sizes={"people": facts["individuals"], "columns": columns},
     )
-    is_small = fewest < 3
-    notes = (f"a column has {fewest} values only: its mean is nearly a cell",) if is_small else ()
+    notes = (f"a column has {fewest} values only: its mean is nearly a cell",) if fewest < 3 else ()
     return AuditedRelease(**facts, leaks=(leak,), notes=notes)
 
 
@@ -69,12 +69,10 @@ def audit_group_sums(
     leak = share_leak(
         min(alone, people),
         people,
+        **_CERTAIN,
         name="groups of one person",
         threat="the coordinator takes the sum of a group of one person, which is that person's row",
         figure="share of rows given away",
-        scope="individual",
-        floor=0.0,
-        ceiling=1.0,
         sizes={"people": people, "groups": len(sums.counts)},
     )
     return AuditedRelease(
