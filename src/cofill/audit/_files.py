@@ -23,7 +23,7 @@ def code_files(
     public: str | None = None,
     attribute: str | None = None,
     second: str | None = None,
-) -> dict[str, np.ndarray | None]:
+) -> dict[str, Any]:
     """Read what `audit_codes` takes: codes, the rows behind them, what else the attacker may have.
 
     People are in the codes' order.
