@@ -106,10 +106,8 @@ class AbstractMeanAttack(BaseEstimator, ABC):
             self._check_outcome()
         except BaseException:
             # A fit that fails or is interrupted leaves the estimator as it was.
-            for name in set(vars(self)) - set(before):
-                delattr(self, name)
-            for name, value in before.items():
-                setattr(self, name, value)
+            vars(self).clear()
+            vars(self).update(before)
             raise
         return self
 
