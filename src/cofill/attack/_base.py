@@ -6,7 +6,7 @@ positive.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -25,6 +25,8 @@ from cofill.attack._inputs import (
 )
 from cofill.attack._prior import estimate_share
 from cofill.errors import CofillError
+
+Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
@@ -65,13 +67,13 @@ class AbstractMeanAttack(BaseEstimator, ABC):
     labels_: Bool[np.ndarray, " records"]
 
     def fit(
-        self,
+        self: Fitted,
         records: Any,
         *,
         mean: Any,
         prior: float | int | np.floating | None = None,
         noise: Noise | None = None,
-    ) -> Self:
+    ) -> Fitted:
         """Learn to tell who is positive.
 
         Parameters

@@ -7,7 +7,7 @@ regression and small networks and blends them, all choices by cross-validation i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -79,7 +79,7 @@ class Decoded:
     precision: Float[np.ndarray, "repeats outputs"]
     pairs: int
 
-    def of(self, people: np.ndarray) -> Self:
+    def of(self, people: np.ndarray) -> "Decoded":
         """Return the guesses for some of the people."""
         return replace(self, guesses=self.guesses[:, people])
 

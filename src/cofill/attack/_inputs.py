@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -55,7 +55,7 @@ class Noise:
             )
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> "Noise":
         """Read ``"kind:scale"``."""
         kind, _, scale = text.partition(":")
         try:

@@ -12,7 +12,7 @@ nearly free and go on until guesses repeat themselves.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -73,7 +73,7 @@ class Smoother:
     system: Float[np.ndarray, "features features"]  # L, where LLᵀ is the ridge's system
 
     @classmethod
-    def of(cls, features: Float[np.ndarray, "records features"], ridge: float) -> Self:
+    def of(cls, features: Float[np.ndarray, "records features"], ridge: float) -> "Smoother":
         """Factor the ridge's system."""
         gram = features.T @ features
         gram[np.diag_indices_from(gram)] += ridge

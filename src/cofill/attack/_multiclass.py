@@ -7,7 +7,7 @@ guesses of each class.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -22,6 +22,8 @@ from cofill.attack._multinomial import Classes, complete_classes, fit_multinomia
 from cofill.attack._selftraining import CERTAIN, Gap
 from cofill.attack._spread import Spread, measure_spread
 from cofill.errors import SettingError
+
+Fitted = TypeVar("Fitted", bound="MultiClass")
 
 _SWEEPS = 20
 
@@ -95,13 +97,13 @@ class MultiClass(BaseEstimator):
     seed: int = 0
 
     def fit(
-        self,
+        self: Fitted,
         records: Any,
         *,
         means: Mapping[str, Any],
         priors: Mapping[str, float | int] | None = None,
         noise: Noise | None = None,
-    ) -> Self:
+    ) -> Fitted:
         """Learn to tell who is in which class.
 
         Parameters

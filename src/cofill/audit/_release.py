@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class Claim:
     by: str = "the accountant"
 
     @classmethod
-    def of(cls, promised: Guarantee) -> Self:
+    def of(cls, promised: Guarantee) -> "Claim":
         """Return the accountant's guarantee as a claim."""
         names = ("epsilon", "delta", "neighbours", "unit")
         return cls(**{name: getattr(promised, name) for name in names})
