@@ -163,7 +163,7 @@ class SupervisedRule(AbstractRule[OracleSettings]):
         self, network: MLP, inputs: RunInputs, observed: tuple[()], step: Step
     ) -> Float[Array, ""]:
         """Return the mean logistic loss of the records that are not held out."""
-        targets = inputs.targets[step.index]
+        targets = inputs.targets[step.numbers]
         taught = jnp.abs(targets)
         losses = logistic_loss(logits(network, step.rows, step.key), targets)
         return (taught * losses).sum() / jnp.maximum(taught.sum(), 1.0)

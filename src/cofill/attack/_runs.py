@@ -58,7 +58,7 @@ class Step(NamedTuple):
     """Records of one step, their numbers in the set, and the step's key."""
 
     rows: Float[Array, "batch d"]
-    index: Int[Array, " batch"]
+    numbers: Int[Array, " batch"]
     key: Array
 
 
@@ -308,8 +308,9 @@ def _advance(
 def _loss(
     rule: AbstractRule, inputs: RunInputs, network: MLP, memory: PyTree, batch: Any, key: Array
 ) -> tuple[Array, tuple[PyTree, None]]:
-    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, batch[0])
-    return rule.loss(network, inputs, observed, Step(*batch, key)), (memory, None)
+    step = Step(batch[0], batch[1], key)
+    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, step.rows)
+    return rule.loss(network, inputs, observed, step), (memory, None)
 
 
 def _phases(rule: AbstractRule, state: State) -> Int[Array, " runs"]:
