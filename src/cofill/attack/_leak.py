@@ -1,5 +1,6 @@
 """What every attack on a release returns: a figure with its interval, beside floor and ceiling."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from scipy.special import betaincinv
 
 from cofill.errors import SettingError
-from cofill.metrics import plain
 
 _CELLS = 2**24  # counts of people drawn at one time
 
@@ -85,9 +85,9 @@ class Leak:
         return None if self.gain is None else self.gain[0] > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON's types."""
+        """Return everything as JSON's types, None for what is not finite."""
         return {
-            **plain(self, "leak"),
+            **{name: _plain(getattr(self, name)) for name in self.__dataclass_fields__},
             "excludes_floor": self.excludes_floor(),
             "beats_control": self.beats_control(),
         }
@@ -233,3 +233,17 @@ def r2_statistic(
         return 1 - share.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
 
     return statistic
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -150,7 +150,8 @@ class MultiClass(BaseEstimator):
 
     def predict(self, records: Any) -> Shaped[np.ndarray, " records"]:
         """Return each record's likeliest class."""
-        return self.classes_[self.predict_proba(records).argmax(axis=1)]
+        likeliest = self.predict_proba(records).argmax(axis=1)  # checks first that it is fitted
+        return self.classes_[likeliest]
 
     def predict_proba(self, records: Any) -> Float[np.ndarray, "records classes"]:
         """Return the probability of each class for each record."""
