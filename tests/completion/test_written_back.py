@@ -389,6 +389,23 @@ def test_compressed_files_come_back_compressed(tmp_path, name):
         read_views({"t": path}, id="id")
 
 
+def test_excel_sheets_come_back(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    rows = [("id", "n", "when", "s"), (2, 5, datetime(2020, 1, 1), "a"), (1, None, None, "a")]
+    for row in [*rows, (3, 7, datetime(2020, 1, 3), None)]:
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    complete(tmp_path, (tmp_path / "t.xlsx").read_bytes(), "t.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "done" / "t.xlsx").active
+    after = list(sheet.iter_rows(values_only=True))
+    assert after[:2] == rows[:2]
+    assert after[2:] == [(1, 6, datetime(2020, 1, 2), "a"), (3, 7, datetime(2020, 1, 3), "a")]
+    (tmp_path / "bad.xlsx").write_text("id,x")
+    with pytest.raises(DataError, match="not a readable Excel file"):
+        read_views({"t": tmp_path / "bad.xlsx"}, id="id")
+
+
 def test_stray_quotes_and_quoted_fields_are_kept(tmp_path):
     text = 'id,size,"x"\n1,5" pipe,1.5\n2,"a,""b""",\n3,"two\nlines",2.5\n'
     written, _ = complete(tmp_path, text, ignore=["size"])

@@ -170,7 +170,7 @@ BAD_FILES = {
         "no rows",
     ),
     "Parquet ids twice": ("a.parquet", parquet(id=[SECRET] * 2, x=[1, 2]), "in rows 1 and 2"),
-    "unknown ending": ("a.xlsx", SECRET, "the form of this source is not known"),
+    "unknown ending": ("a.odt", SECRET, "the form of this source is not known"),
     "no ending": ("lab", SECRET, "give a .csv or .parquet file, or a database as URL#table"),
 }
 

@@ -2,7 +2,7 @@ import sqlite3
 import sys
 import uuid
 from contextlib import closing
-from datetime import date
+from datetime import date, datetime, time
 from decimal import Decimal
 
 import numpy as np
@@ -13,7 +13,7 @@ from cofill.errors import DataError, InputError, SettingError
 from cofill.views import _sql
 from cofill.views._frames import to_table
 from cofill.views._sources import read_views
-from cofill.views._sql import _to_arrow, _unified, read_sql, write_sql
+from cofill.views._sql import _unified, read_sql, values_to_arrow, write_sql
 from cofill.views._sql_connection import safe_label
 
 pytest.importorskip("sqlalchemy")
@@ -145,7 +145,7 @@ def test_postgresql_types(ward):
         "fixed": ["x  ", None],
         "seen": [date(2020, 1, 31), None],
     }
-    assert table.schema.types[1:4] == [pa.float64(), pa.int64(), pa.float64()]
+    assert table.schema.types[1:4] == [pa.decimal128(4, 2), pa.int64(), pa.float64()]
 
 
 @pytest.mark.parametrize("driver", ["postgresql", "postgres", "postgresql+psycopg"])
@@ -205,10 +205,12 @@ def test_many_rows_arrive_in_chunks(ward):
         "CASE WHEN i > 15000 THEN 'x' END AS text FROM generate_series(1, 25000) AS i"
     )
     table = read_sql(ward.url(query))
-    assert table.schema.types == [pa.int64(), pa.float64(), pa.int64(), pa.string()]
+    assert pa.types.is_decimal(table.schema.types[1])
+    assert table.schema.types[::2] == [pa.int64(), pa.int64()]
+    assert table.schema.types[3] == pa.string()
     ids = np.arange(1, 25_001)
     np.testing.assert_array_equal(table.column("id").to_numpy(), ids)
-    np.testing.assert_array_equal(table.column("half").to_numpy(), ids / 2)
+    np.testing.assert_array_equal(table.column("half").cast(pa.float64()).to_numpy(), ids / 2)
     assert table.column("late").null_count == table.column("text").null_count == 15_000
     assert table.column("id").num_chunks == 3
 
@@ -217,7 +219,13 @@ CHUNKS = {
     "whole numbers": ([[1, None], [3]], pa.int64(), [1, None, 3]),
     "then floats": ([[1, 2], [2.5]], pa.float64(), [1.0, 2.0, 2.5]),
     "mixed at once": ([[1, 2.5, None]], pa.float64(), [1.0, 2.5, None]),
-    "decimals": ([[Decimal("1.5"), None], [Decimal(2)]], pa.float64(), [1.5, None, 2.0]),
+    "decimals": (
+        [[Decimal("1.5"), None], [Decimal("20")]],
+        pa.decimal128(3, 1),
+        [Decimal("1.5"), None, Decimal(20)],
+    ),
+    "decimals then floats": ([[Decimal("1.5")], [2.0]], pa.float64(), [1.5, 2.0]),
+    "many digits": ([[Decimal(10) ** 30], [Decimal("1e-30")]], pa.float64(), [1e30, 1e-30]),
     "long decimals": ([[Decimal("1e100")]], pa.float64(), [1e100]),
     "beyond 64 bits": ([[2**70], [1]], pa.float64(), [float(2**70), 1.0]),
     "null then text": ([[None, None], ["a"]], pa.string(), [None, None, "a"]),
@@ -234,7 +242,7 @@ CHUNKS = {
 
 @pytest.mark.parametrize(("chunks", "kind", "expected"), CHUNKS.values(), ids=CHUNKS)
 def test_types_are_joined_over_chunks(chunks, kind, expected):
-    column = _unified([_to_arrow(c, "here") for c in chunks], "here")
+    column = _unified([values_to_arrow(c, "here") for c in chunks], "here")
     assert column.type == kind
     assert column.to_pylist() == expected
 
@@ -244,7 +252,7 @@ def test_types_are_joined_over_chunks(chunks, kind, expected):
 )
 def test_columns_without_a_type_are_refused(chunks):
     with pytest.raises(DataError, match="cast it in a query") as caught:
-        _unified([_to_arrow(c, "here") for c in chunks], "here")
+        _unified([values_to_arrow(c, "here") for c in chunks], "here")
     assert SECRET not in str(caught.value)
 
 
@@ -466,6 +474,25 @@ def tables_of(url):
         }
 
 
+def test_decimals_dates_and_times_are_written(target):
+    moments = [datetime(2020, 1, 1, 12), None]
+    table = pa.table(
+        {
+            "money": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "day": pa.array([date(2020, 1, 1), None]),
+            "moment": pa.array(moments, pa.timestamp("ns")),
+            "time": pa.array([time(10, 30), None]),
+        }
+    )
+    write_sql({"t": table}, target)
+    back = read_sql(f"{target}#t")
+    if target.startswith("sqlite"):
+        expected = [[1.5], ["2020-01-01"], ["2020-01-01 12:00:00"], ["10:30:00"]]
+    else:
+        expected = [[Decimal("1.50")], [date(2020, 1, 1)], moments[:1], [time(10, 30)]]
+    assert [c.to_pylist() for c in back.columns] == [[*values, None] for values in expected]
+
+
 def test_written_tables_are_read_back(target):
     write_sql({"lab": WRITTEN, 'odd "t"; 5%': WRITTEN.select(["id", "s"]).slice(1)}, target)
     back = read_sql(f"{target}#lab")
@@ -546,10 +573,10 @@ def test_tables_go_to_the_schema_asked_for(postgres):
         ({"t": WRITTEN}, "sqlite:///out.db#t", SettingError, "give the database alone"),
         ({"t": WRITTEN}, "sqlite:////nowhere/at/all/out.db", DataError, "there is no folder"),
         (
-            {"t": pa.table({"d": pa.array([1], pa.date32())})},
+            {"t": pa.table({"d": pa.array([1], pa.duration("s"))})},
             "sqlite:///out.db",
             DataError,
-            "'d' of type date32",
+            "'d' of type duration[s]",
         ),
         ({"": WRITTEN}, "sqlite:///out.db", DataError, "must have 1 to"),
         ({"t": WRITTEN}, f"postgresql://u:{PASSWORD}@127.0.0.1:1/w", DataError, "nothing answers"),

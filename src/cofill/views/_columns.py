@@ -22,6 +22,7 @@ from cofill.errors import DataError
 from cofill.views._feature import Feature, Kind
 from cofill.views._rules import ColumnRules
 from cofill.views._styles import (
+    MOST_DECIMALS,
     NumberStyle,
     TextStyle,
     TruthStyle,
@@ -282,7 +283,7 @@ class ColumnReader:
         ):
             return Column(replace(feature, kind=Kind.BINARY, categories=(0, 1)), values)
         decimals = type_.scale if pa.types.is_decimal(type_) else _decimals(values)
-        if not feature.is_integer and decimals is not None and decimals >= 0:
+        if not feature.is_integer and decimals is not None and 0 <= decimals <= MOST_DECIMALS:
             feature = replace(feature, decimals=decimals)
         return Column(feature, values, self._sentinel(values))
 

@@ -102,7 +102,11 @@ class Feature:
             return values
         if self.is_integer:
             return np.rint(values) + 0.0
-        return (values if self.decimals is None else np.round(values, self.decimals)) + 0.0
+        if self.decimals is None:
+            return values + 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            rounded = np.round(values, self.decimals)
+        return np.where(np.isfinite(rounded), rounded, values) + 0.0  # 1e300 has no decimals
 
     def code_fault(self, cells: Float[np.ndarray, " n"]) -> str | None:
         """Return what is wrong with coded cells that are no positions in `categories`, or None."""

@@ -25,7 +25,7 @@ from cofill.views._ids import as_ids, require_unique
 from cofill.views._rules import ColumnRules
 from cofill.views._source_table import FilledTable, SourceTable
 from cofill.views._styles import NUMBER, TextStyle
-from cofill.views._text import TextTable
+from cofill.views._text import Fields, TextTable
 from cofill.views._view import View
 
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -69,7 +69,7 @@ def view_from_table(
     if id is None:
         ids = np.arange(n)
     else:
-        ids = read_ids(table, id, where, rules)
+        ids = read_ids(table, id, where, rules, fields)
         require_unique(ids, where, rules.first_row, rules.row)
     # What pandas adds for an index without a name, such as a filtered frame's, is no feature.
     wanted = [
@@ -158,10 +158,15 @@ def read_ids(
     id: str,  # noqa: A002
     where: str,
     rules: ColumnRules,
+    fields: Fields | None = None,
 ) -> np.ndarray:
-    """Return the ids of a table's rows, in its order; raise a `DataError` where one is missing."""
+    """Return the ids of a table's rows, in its order; raise a `DataError` where one is missing.
+
+    `fields` of a text file are looked for unless they are at hand.
+    """
     if isinstance(table, TextTable):
-        column = pa.chunked_array([table.column(table.fields(), table.column_names.index(id))])
+        k = table.column_names.index(id)
+        column = pa.chunked_array([table.column(fields or table.fields(), k)])
     else:
         column = table.column(id)
     if pa.types.is_dictionary(column.type):

@@ -68,11 +68,16 @@ class SourceTable:
     has_blank_rows: bool = True
 
     @cached_property
+    def read_rows(self) -> np.ndarray:
+        """Where each row of `data` stands in the view as it was read, −1 where it is blank."""
+        return _positions(self.view_ids, self.row_ids)
+
+    @cached_property
     def blank_ids(self) -> np.ndarray:
         """Ids of rows of which no other cell is known, if these are written."""
         if not self.has_blank_rows:
             return self.row_ids[:0]
-        return np.sort(self.row_ids[_positions(self.view_ids, self.row_ids) < 0])
+        return np.sort(self.row_ids[self.read_rows < 0])
 
     def without_blank_rows(self) -> SourceTable:
         """Return the source of a view over chosen rows."""
@@ -123,7 +128,7 @@ class FilledTable:
             return np.full(len(view), -1), np.arange(len(view))
         at = view.positions(source.row_ids)
         wanted = at >= 0
-        wanted |= np.isin(source.row_ids, source.blank_ids)
+        wanted |= source.has_blank_rows & (source.read_rows < 0)
         old = np.flatnonzero(wanted)
         is_new = np.ones(len(view), dtype=bool)
         is_new[at[at >= 0]] = False
@@ -226,8 +231,8 @@ class FilledTable:
         feature = self.view.features[k]
         then = np.full(len(source_rows), np.nan)
         read = [f.name for f in self.source.view_features]
-        at = _positions(self.source.view_ids, self.source.row_ids[source_rows])
         if feature.name in read:
+            at = self.source.read_rows[source_rows]
             then = _at(self.source.view_cells[:, read.index(feature.name)].astype(np.float64), at)
         now = _at(self.view.cells[:, k].astype(np.float64), view_rows)
         is_same = (now == then) | (np.isnan(now) & np.isnan(then))
@@ -270,7 +275,7 @@ class FilledTable:
             if name == self.source.id_column and self.source.row_ids.dtype.kind == "i":
                 columns[name] = texts.cast(pa.int64())
             elif name in kinds:
-                at = _positions(self.source.view_ids, self.source.row_ids)
+                at = self.source.read_rows
                 index = [f.name for f in self.source.view_features].index(name)
                 known = ~np.isnan(_at(self.source.view_cells[:, index].astype(np.float64), at))
                 known_texts = pc.if_else(pa.array(known), texts, None)
@@ -322,8 +327,6 @@ def _number_fields(
 ) -> list[bytes]:
     missing = np.isnan(cells)
     written = style.write(feature, np.where(missing, 0.0, cells.astype(np.float64)))
-    if style.is_text or text.delimiter in ",. ":
-        encoded = [text.field(t) for t in written]
-    else:
-        encoded = [t.encode() for t in written]
+    needs_quotes = text.delimiter in "".join(written)
+    encoded = [text.field(t) if needs_quotes else t.encode() for t in written]
     return [b"" if gap else t for t, gap in zip(encoded, missing.tolist(), strict=True)]

@@ -35,6 +35,7 @@ SOURCES.add(
 SOURCES.add("tsv", "cofill.views._file_forms:TsvForm", "text files, written with tabs: .tsv")
 SOURCES.add("parquet", "cofill.views._file_forms:ParquetForm", "Parquet files: .parquet, .pq")
 SOURCES.add("feather", "cofill.views._file_forms:FeatherForm", "Arrow files: .feather, .arrow")
+SOURCES.add("excel", "cofill.views._excel:ExcelForm", "first sheets of Excel files: .xlsx")
 SOURCES.add(
     "sql",
     "cofill.views._sql:SqlForm",

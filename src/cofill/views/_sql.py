@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
 _CHUNK = 10_000  # rows at a time, so that a large table is never held as Python objects
+_MOST_DIGITS = 38  # of Arrow's decimal128
 _SCALARS = (bool, int, float, Decimal, str)
 
 
@@ -39,9 +40,9 @@ class SqlForm(AbstractSourceForm):
 def read_sql(text: str) -> pa.Table:
     """Read a table or a query's result as an Arrow table, a chunk of rows at a time.
 
-    Whole numbers become ``int64``, floats and decimals ``double``, truth values ``bool``, text and
-    UUIDs ``string``; a column without any value has Arrow's ``null`` type. The session is read-only
-    in PostgreSQL and SQLite.
+    Whole numbers become ``int64``, floats ``double``, decimals ``decimal128``, truth values
+    ``bool``, dates and times their Arrow types, text and UUIDs ``string``; a column without any
+    value has Arrow's ``null`` type. The session is read-only in PostgreSQL and SQLite.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def read_sql(text: str) -> pa.Table:
         chunks: list[list[pa.Array]] = [[] for _ in names]
         while rows := result.fetchmany(_CHUNK):
             for k, values in enumerate(zip(*rows, strict=True)):
-                chunks[k].append(_to_arrow(values, f"{source.label}: column {names[k]!r}"))
+                chunks[k].append(values_to_arrow(values, f"{source.label}: column {names[k]!r}"))
     columns = []
     for k, name in enumerate(names):
         column = _unified(chunks[k], f"{source.label}: column {name!r}")
@@ -90,8 +91,9 @@ def read_sql(text: str) -> pa.Table:
 def write_sql(tables: Mapping[str, pa.Table], url: str, *, schema: str | None = None) -> None:
     """Write Arrow tables as new tables of a PostgreSQL or SQLite database: all of them or none.
 
-    Columns become ``BIGINT``, ``DOUBLE PRECISION``, ``BOOLEAN`` or ``TEXT``; null and NaN become
-    ``NULL``; dictionary columns are written as their values.
+    Columns become ``BIGINT``, ``DOUBLE PRECISION``, ``BOOLEAN``, ``TEXT``, ``NUMERIC``, ``DATE``,
+    ``TIME``, ``TIMESTAMP`` or ``INTERVAL``; SQLite, which lacks the latter, gets floats and ISO
+    text. Null and NaN become ``NULL``; dictionary columns are written as their values.
 
     Parameters
     ----------
@@ -107,8 +109,10 @@ def write_sql(tables: Mapping[str, pa.Table], url: str, *, schema: str | None = 
         raise SettingError(
             f"{source.label}: to write, give the database alone, without anything after '#'"
         )
+    is_plain = source.url.startswith("sqlite")
     writable = {
-        name: _writable(table, f"{source.label}: table {name!r}") for name, table in tables.items()
+        name: _writable(table, f"{source.label}: table {name!r}", is_plain)
+        for name, table in tables.items()
     }
     new_file = sqlite_path(source.url)
     if new_file is not None and new_file.exists():
@@ -187,7 +191,7 @@ def _require_table(connection: Connection, source: DatabaseSource) -> frozenset[
     )
 
 
-def _to_arrow(values: Sequence[Any], where: str) -> pa.Array:
+def values_to_arrow(values: Sequence[Any], where: str) -> pa.Array:
     """Turn one column of one chunk into Arrow."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
@@ -201,6 +205,11 @@ def _to_arrow(values: Sequence[Any], where: str) -> pa.Array:
             kinds = {float}
     if kinds == {str}:
         return pa.array(values, pa.string())
+    if kinds == {Decimal}:
+        try:
+            return pa.array(values)
+        except pa.ArrowInvalid:  # NaN, or more digits than Arrow has
+            pass
     if kinds <= {bool, int, float, Decimal}:
         return pa.array([None if v is None else float(v) for v in values], pa.float64())
     if kinds <= {*_SCALARS, UUID}:
@@ -225,7 +234,11 @@ def _unified(chunks: Sequence[pa.Array], where: str) -> pa.ChunkedArray:
     numbers = {pa.bool_(), pa.int64(), pa.float64()}
     if len(types) <= 1:
         joint = next(iter(types), pa.null())
-    elif types <= numbers:
+    elif all(pa.types.is_decimal(t) for t in types):
+        scale = max(t.scale for t in types)
+        digits = max(t.precision - t.scale for t in types) + scale
+        joint = pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else pa.float64()
+    elif all(t in numbers or pa.types.is_decimal(t) for t in types):
         joint = pa.float64()
     elif types <= numbers | {pa.string()}:
         joint = pa.string()
@@ -235,21 +248,34 @@ def _unified(chunks: Sequence[pa.Array], where: str) -> pa.ChunkedArray:
     return pa.chunked_array([c.cast(joint, safe=False) for c in chunks], joint)
 
 
-def _writable(table: pa.Table, where: str) -> pa.Table:
-    """Return the table with only the four types that are written, NaN as null."""
+def _writable(table: pa.Table, where: str, is_plain: bool) -> pa.Table:
+    """Return the table with only types that are written, NaN as null.
+
+    A plain database has no decimals, dates and times: they become floats and ISO text.
+    """
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         kind = column.type
+        is_time = pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind)
         if pa.types.is_integer(kind):
             column = column.cast(pa.int64())
-        elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        elif pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and is_plain):
             numbers = column.cast(pa.float64()).to_numpy()
             column = pa.chunked_array([pa.array(numbers, from_pandas=True)])  # NaN to null
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
             column = column.cast(pa.string())
-        elif not pa.types.is_boolean(kind):
+        elif is_time:
+            if pa.types.is_timestamp(kind):
+                column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+            if is_plain:
+                texts = [None if v is None else str(v) for v in column.to_pylist()]
+                column = pa.chunked_array([pa.array(texts, pa.string())])
+        elif not (
+            pa.types.is_boolean(kind)
+            or ((pa.types.is_decimal(kind) or pa.types.is_duration(kind)) and not is_plain)
+        ):
             raise DataError(
                 f"{where}: column {name!r} of type {kind} cannot be written; convert it"
             )
@@ -257,11 +283,39 @@ def _writable(table: pa.Table, where: str) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
+def _sql_type(kind: pa.DataType) -> Any:
+    """Return the column type of a new table."""
+    from sqlalchemy import (
+        BigInteger,
+        Boolean,
+        Date,
+        DateTime,
+        Double,
+        Interval,
+        Numeric,
+        Text,
+        Time,
+    )
+
+    if pa.types.is_decimal(kind):
+        return Numeric(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return DateTime(timezone=kind.tz is not None)
+    if pa.types.is_date(kind):
+        return Date()
+    if pa.types.is_time(kind):
+        return Time()
+    if pa.types.is_duration(kind):
+        return Interval()
+    types = {pa.int64(): BigInteger, pa.float64(): Double, pa.bool_(): Boolean, pa.string(): Text}
+    return types[kind]()
+
+
 def _new_table(
     connection: Connection, source: DatabaseSource, name: str, table: pa.Table, schema: str | None
 ) -> Table:
     """Create an empty table."""
-    from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
+    from sqlalchemy import Column, MetaData, Table
 
     longest = connection.dialect.max_identifier_length
     for text in (name, *table.column_names):
@@ -270,8 +324,7 @@ def _new_table(
                 f"{source.label}: the name {text!r} must have 1 to {longest} bytes; shorten it"
             )
     _require_free(connection, source, name, schema)
-    types = {pa.int64(): BigInteger, pa.float64(): Double, pa.bool_(): Boolean, pa.string(): Text}
-    columns = [Column(f.name, types[f.type](), autoincrement=False) for f in table.schema]
+    columns = [Column(f.name, _sql_type(f.type), autoincrement=False) for f in table.schema]
     new_table = Table(name, MetaData(), *columns, schema=schema)
     new_table.create(connection, checkfirst=False)
     return new_table

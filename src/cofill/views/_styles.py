@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cofill.views._feature import Feature, Kind
 
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-_MOST_DECIMALS = 15
+MOST_DECIMALS = 15
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _TIMES = ("%H:%M:%S", "%H:%M")
 _PARTS = {"%Y": "{Y:04d}", "%m": "{m:02d}", "%d": "{d:02d}", "%H": "{H:02d}", "%M": "{M:02d}"}
@@ -247,7 +247,7 @@ def _with_digits(known: pa.Array, point: str, group: str) -> NumberStyle:
     after = pc.if_else(pc.equal(at, -1), 0, pc.subtract(pc.subtract(length, at), 1))
     decimals: int | None = pc.max(after).as_py()
     is_fixed = bool(decimals) and pc.min(after).as_py() == decimals
-    if (decimals or 0) > _MOST_DECIMALS or _any(known, "[eE]"):
+    if (decimals or 0) > MOST_DECIMALS or _any(known, "[eE]"):
         decimals = None
     is_padded = decimals == 0 and has_leading_zeros(known)
     is_even = pc.min(length).as_py() == pc.max(length).as_py()

@@ -21,7 +21,7 @@ from cofill.errors import DataError
 
 _MARK = "\ufeff".encode()
 _DELIMITERS = ",;\t|"
-_BLOCK = 2**24
+_BLOCK = 2**20
 _QUOTE, _RETURN = ord('"'), ord("\r")
 _WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _EDITS_AT_ONCE = 2**19
@@ -154,10 +154,12 @@ class TextTable:
         quotes = np.flatnonzero(data == _QUOTE)
         if len(quotes) % 2:
             return False
-        padded = np.concatenate([[newline], data, [newline]])
-        around = np.array([delimiter, newline, _QUOTE, _RETURN])
-        opened = np.isin(padded[quotes[::2]], around) | (quotes[::2] == self._begin)
-        return bool(opened.all() and np.isin(padded[quotes[1::2] + 2], around).all())
+        is_edge = np.zeros(256, dtype=bool)
+        is_edge[[delimiter, newline, _QUOTE, _RETURN]] = True
+        opens, closes = quotes[::2], quotes[1::2] + 1
+        is_opened = is_edge[data[opens - 1]] | (opens == self._begin)
+        is_closed = is_edge[data[np.minimum(closes, len(data) - 1)]] | (closes == len(data))
+        return bool(is_opened.all() and is_closed.all())
 
     def _separators_one_by_one(self, newline: int) -> np.ndarray:
         """Do the same for text with quotes inside unquoted fields, such as inches: slowly."""
