@@ -95,3 +95,62 @@ def test_values_stay_in_the_range_and_in_the_decimals_of_their_column():
 def test_an_unknown_effort_is_refused():
     with pytest.raises(SettingError, match="effort must be one of quick, normal, thorough"):
         PooledCompleter(effort="hard").fit(MultiView([View("t", [1, 2], [[1.0], [2.0]])]))
+
+
+def heteroscedastic(n, seed):
+    """y follows x with an error that grows with x; z tells little; holes at random."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 3, size=n)
+    y = 2 * x + rng.normal(size=n) * (0.1 + x**2 / 2)
+    cells = np.column_stack([x, y, y + 3 * rng.normal(size=n)])
+    hidden = rng.random(cells.shape) < 0.2
+    return cells, np.where(hidden, np.nan, cells), hidden
+
+
+def test_intervals_fit_the_case():
+    _, holed, _ = heteroscedastic(2500, 0)
+    fitted = quick(interval=0.9).fit(MultiView.from_arrays({"t": holed}))
+    cells, holed, hidden = heteroscedastic(12_000, 1)
+    views = MultiView.from_arrays({"t": holed})
+    done = fitted.complete(views)
+    low, high, guess = done.lower["t"], done.upper["t"], done.cells["t"]
+    hidden, cells = hidden[views.ids], cells[views.ids]
+    assert np.isnan(low[~hidden]).all()
+    for k in range(3):
+        gone = hidden[:, k]
+        inside = ((low <= cells) & (cells <= high))[gone, k]
+        edges = np.quantile(guess[gone, k], [0.2, 0.4, 0.6, 0.8])
+        fifths = np.searchsorted(edges, guess[gone, k])
+        coverage = [inside[fifths == p].mean() for p in range(5)]
+        assert min(coverage) > 0.84
+        assert max(coverage) < 0.96
+    width = (high - low)[:, 1]
+    low_x, high_x = cells[:, 0] < 0.6, cells[:, 0] > 2.4
+    known = ~hidden[:, 0] & hidden[:, 1]
+    assert width[known & high_x].mean() > 3 * width[known & low_x].mean()
+
+
+def test_draws_have_the_spread_that_predictions_lack():
+    cells, holed, hidden = heteroscedastic(800, 1)
+    views = MultiView.from_arrays({"t": holed})
+    fitted = quick().fit(views)
+    kept = ~np.isnan(holed).all(axis=1)
+    gone = hidden[kept][:, 1]
+    draws = [d.cells["t"] for d in fitted.draws(views, 4)]
+    single = fitted.complete(views).cells["t"]
+    truth = cells[kept][gone, 1].std()
+    assert single[gone, 1].std() < 0.93 * truth
+    assert np.mean([d[gone, 1].std() for d in draws]) == pytest.approx(truth, rel=0.12)
+    assert (draws[0][gone, 1] != draws[1][gone, 1]).mean() > 0.95
+    for drawn in draws:
+        known = ~hidden[kept]
+        np.testing.assert_array_equal(drawn[known], cells[kept][known])
+
+
+def test_matched_draws_are_values_that_were_observed():
+    _, holed, _ = heteroscedastic(200, 2)
+    views = MultiView.from_arrays({"t": np.round(holed, 1)})
+    (drawn,) = quick().fit(views).draws(views, 1, matched=True)
+    for k in range(3):
+        observed = views["t"].cells[:, k]
+        assert set(drawn.cells["t"][:, k]) <= set(observed[~np.isnan(observed)])

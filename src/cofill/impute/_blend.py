@@ -19,6 +19,7 @@ from cofill.impute._practice import (
 )
 from cofill.impute._table import Encoding
 
+_TEST_ROWS = 2_000
 _COMMON = 60.0  # cells that the columns' common weights count for, beside a column's own
 
 
@@ -33,6 +34,8 @@ class HeldOut:
     rows: np.ndarray
     actual: Float[np.ndarray, "n block"]
     guesses: Float[np.ndarray, "candidates n block"]
+    inputs: Float[np.ndarray, "n width"] | None = None
+    shown: Bool[np.ndarray, "n d"] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,8 @@ class Plan:
     refined
         Whether to refine.
     folds
-        Fifths of the rows that are left out in turn to weigh candidates.
+        Fifths of the rows that are left out in turn to weigh candidates, which are then fitted on
+        all; 0 leaves a tenth out for good and fits once.
     """
 
     first: tuple[AbstractCandidate, ...]
@@ -122,36 +126,62 @@ def fit_blend(
     """Return the blend: weights from rows left out, then every candidate fitted on all rows."""
     gaussian = fit_gaussian(matrix, encoding, rng)
     progress(0.1)
-    held_out = cross_predict(matrix, encoding, gaussian, plan, rng=rng, progress=progress)
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
+    if plan.folds == 0:
+        return _fit_once(matrix, encoding, gaussian, plan, names, rng)
+    held_out = cross_predict(matrix, encoding, gaussian, plan, rng=rng, progress=progress)
     weights = blend_weights(held_out, len(names))
     practice = make_practice(matrix, encoding, gaussian, rng)
     every = np.arange(len(matrix))
     ahead = 1 + len(plan.first)
     useful = weights.max(axis=0) > 0
-    refiner = None
-    kept = useful.copy()
-    kept[0] = True
-    if plan.refined and plan.first and useful[ahead:].any():
-        kept[1] = True
+    refines = plan.refined and len(plan.first) > 0 and bool(useful[ahead:].any())
     fitted = {
         c: candidate.fit(practice, every, rng)
         for c, candidate in enumerate(plan.first, start=1)
-        if kept[c]
+        if useful[c] or (refines and c == 1)
     }
-    first = Stage(encoding, tuple(fitted.values()), weights[:, [0, *fitted]])
-    if plan.refined and plan.first and useful[ahead:].any():
+    refiner = None
+    if refines:
         refiner = Stage(encoding, (fitted[1],), _refiner_weights(held_out))
         practice = refine(practice, refiner.predict)
     progress(0.85)
     later = {
         c: candidate.fit(practice, every, rng)
         for c, candidate in enumerate(plan.second, start=ahead)
-        if kept[c]
+        if useful[c]
     }
+    progress(1.0)
+    first = Stage(encoding, tuple(fitted.values()), weights[:, [0, *fitted]])
     silent = np.zeros((len(weights), 1))
     second = Stage(encoding, tuple(later.values()), np.hstack([silent, weights[:, [*later]]]))
-    progress(1.0)
+    return Blend(encoding, gaussian, names, weights, first, second, refiner, tuple(held_out))
+
+
+def _fit_once(
+    matrix: np.ndarray,
+    encoding: Encoding,
+    gaussian: Gaussian,
+    plan: Plan,
+    names: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Blend:
+    """Return the blend of candidates fitted once, on nine tenths of many rows."""
+    order = rng.permutation(len(matrix))
+    test, learn = np.split(order, [min(_TEST_ROWS, len(order) // 10)])
+    practice = make_practice(matrix, encoding, gaussian, rng)
+    fitted = tuple(candidate.fit(practice, learn, rng) for candidate in plan.first)
+    held_out = _held_out(practice, test, fitted, gaussian=True)
+    refiner = None
+    if plan.second and plan.refined and plan.first:
+        refiner = Stage(encoding, fitted[:1], _refiner_weights(held_out))
+        practice = refine(practice, refiner.predict)
+    later = tuple(candidate.fit(practice, learn, rng) for candidate in plan.second)
+    held_out = _beside(held_out, _held_out(practice, test, later))
+    weights = blend_weights(held_out, len(names))
+    ahead = 1 + len(fitted)
+    first = Stage(encoding, fitted, weights[:, :ahead])
+    second = Stage(encoding, later, np.hstack([np.zeros((len(weights), 1)), weights[:, ahead:]]))
     return Blend(encoding, gaussian, names, weights, first, second, refiner, tuple(held_out))
 
 
@@ -190,9 +220,18 @@ def cross_predict(
         later = [candidate.fit(finer, learn, rng) for candidate in plan.second]
         parts.append(_held_out(finer, test, later))
         progress(0.4 + 0.3 * (f + 1) / plan.folds)
+    return _beside(first, _join(parts))
+
+
+def _beside(
+    first: Sequence[HeldOut | None], second: Sequence[HeldOut | None]
+) -> list[HeldOut | None]:
+    """Return both stages' guesses of the same cells."""
     return [
         one and two and replace(one, guesses=np.concatenate([one.guesses, two.guesses]))
-        for one, two in zip(first, _join(parts), strict=True)
+        if two is not None and len(two.guesses)
+        else one
+        for one, two in zip(first, second, strict=True)
     ]
 
 
@@ -218,7 +257,10 @@ def _held_out(
         inputs, known = practice.inputs[k, rows], practice.shown[k, rows]
         guesses = [inputs[:, column.place].astype(np.float64)] if gaussian else []
         guesses += [model.predict(k, inputs, known) for model in models]
-        results.append(HeldOut(rows, practice.targets(k, rows), np.stack(guesses)))
+        if not guesses:
+            results.append(None)
+            continue
+        results.append(HeldOut(rows, practice.targets(k, rows), np.stack(guesses), inputs, known))
     return results
 
 
@@ -284,6 +326,8 @@ def _join(folds: Sequence[Sequence[HeldOut | None]]) -> list[HeldOut | None]:
                 np.concatenate([h.rows for h in held]),
                 np.concatenate([h.actual for h in held]),
                 np.concatenate([h.guesses for h in held], axis=1),
+                np.concatenate([h.inputs for h in held if h.inputs is not None]),
+                np.concatenate([h.shown for h in held if h.shown is not None]),
             )
             if held
             else None

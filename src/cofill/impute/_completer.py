@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
+from cofill.errors import SettingError
 from cofill.impute._model import TableModel, fit_table, require_effort
 from cofill.impute._pooled import side_by_side
 from cofill.views import MultiView, View
@@ -26,6 +27,8 @@ class PooledCompleter(AbstractCompleter):
     effort
         ``"quick"``, ``"normal"`` or ``"thorough"``: how much time candidates get. What was left
         out is in the result's notes.
+    interval
+        Level of the intervals that `complete` adds, such as 0.9, or None for none.
     seed
         Start of all randomness.
 
@@ -44,13 +47,16 @@ class PooledCompleter(AbstractCompleter):
     name: ClassVar[str] = "pooled"
 
     effort: str = "normal"
+    interval: float | None = None
     seed: int = 0
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         require_effort(self.effort)
+        if self.interval is not None and not 0 < self.interval < 1:
+            raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
         features = [f for view in views.values() for f in view.features]
         self.model_: TableModel = fit_table(
-            _table(views),
+            _table(views, views),
             features,
             effort=self.effort,
             seed=self.seed,
@@ -66,20 +72,51 @@ class PooledCompleter(AbstractCompleter):
             if name not in views
         ]
         if absent:
-            known = {**views, **{view.name: view for view in absent}}
-            order = [n for n in self.features_ if n in known]
-            views = MultiView([known[n] for n in [*order, *(n for n in views if n not in order)]])
-        return super().complete(views, progress=progress or silent)
+            views = MultiView([*views.values(), *absent]).select(list(self.features_))
+        done = super().complete(views, progress=progress or silent)
+        if self.interval is None or views.is_complete:
+            return done
+        lower, upper = self.model_.intervals(_table(views, self.features_), self.interval)
+        return Completed.merge(
+            views,
+            done.cells,
+            method=self.name,
+            lower=self._split(lower),
+            upper=self._split(upper),
+            notes=self.notes_,
+        )
+
+    def draws(
+        self, views: MultiView, count: int, *, matched: bool = False, seed: int = 0
+    ) -> list[Completed]:
+        """Return `count` completions with cells drawn at random, for multiple imputation.
+
+        `matched` takes only numbers that were observed (predictive mean matching).
+        """
+        self._check_schema(views)
+        table = _table(views, self.features_)
+        rngs = np.random.default_rng(seed).spawn(count)
+        return [
+            Completed.merge(
+                views,
+                self._split(self.model_.draw(table, rng, matched=matched)),
+                method=self.name,
+                notes=self.notes_,
+            )
+            for rng in rngs
+        ]
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
-        views = views.select(list(self.features_))
-        filled = self.model_.predict(_table(views))
+        return self._split(self.model_.predict(_table(views, self.features_)))
+
+    def _split(self, table: np.ndarray) -> dict[str, np.ndarray]:
+        """Return each view's columns of the table."""
         places = side_by_side([len(features) for features in self.features_.values()])
         return {
-            name: filled[:, start:stop]
+            name: table[:, start:stop]
             for name, (start, stop) in zip(self.features_, places, strict=True)
         }
 
 
-def _table(views: MultiView) -> np.ndarray:
-    return np.hstack([views.aligned(name) for name in views])
+def _table(views: MultiView, names: Iterable[str]) -> np.ndarray:
+    return np.hstack([views.aligned(name) for name in names])

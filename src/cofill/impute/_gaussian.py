@@ -49,6 +49,15 @@ class Gaussian:
             result[rows] = np.where(known, 0.0, spare)
         return result
 
+    def noise(
+        self, matrix: Float[np.ndarray, "n width"], rng: np.random.Generator
+    ) -> Float[np.ndarray, "n width"]:
+        """Return draws of the unknown cells around their conditional means (Matheron's rule)."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn = rng.standard_normal(matrix.shape) @ root.T + self.mean
+        return drawn - self.fill(np.where(np.isnan(matrix), np.nan, drawn))
+
     def fill_without_each(
         self, matrix: Float[np.ndarray, "n width"], encoding: Encoding
     ) -> Float[np.ndarray, "d n width"]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -11,13 +12,16 @@ from jaxtyping import Float
 from cofill.errors import SettingError
 from cofill.impute._blend import Blend, Plan, fit_blend, unheard
 from cofill.impute._neighbours import Neighbours
-from cofill.impute._table import Encoding
+from cofill.impute._spread import ColumnSpread, fit_spreads, trim
+from cofill.impute._table import Column, Encoding
 from cofill.impute._trees import BoostedTrees, Forest
 from cofill.views import Feature
 
 EFFORTS = ("quick", "normal", "thorough")
 _INPUT_BYTES = 256 * 2**20  # of the inputs of all columns: bounds the rows learned from
-_REFINED = {"quick": 0, "normal": 500_000, "thorough": 5_000_000}  # cells told to refine inputs
+_MANY = 100_000  # cells of a table beyond which candidates are fitted once
+_BOOSTED = 200  # rows below which boosting only repeats them
+_REFINED = {"quick": 0, "normal": 4_000_000, "thorough": 40_000_000}  # cells told to refine inputs
 _BLOCK = 100_000  # rows filled at once
 
 
@@ -28,18 +32,99 @@ class TableModel:
     encoding: Encoding
     blend: Blend
     notes: tuple[str, ...] = ()
+    seed: int = 0
+
+    @cached_property
+    def spreads(self) -> tuple[ColumnSpread | None, ...]:
+        """How far each numeric column's predictions may be off; learned when first asked for."""
+        return fit_spreads(self.blend, self.seed)
 
     def predict(self, cells: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """Return the table with every unknown cell filled; rows need not be those of the fit."""
         filled = np.array(cells, dtype=np.float64)
-        holes = np.flatnonzero(np.isnan(filled).any(axis=1))
+        for rows, matrix in self._blocks(filled):
+            blocks = self.blend.predict(matrix)
+            for column, k, gone in self._gone(filled, rows):
+                filled[rows[gone], k] = column.decode(blocks[gone, column.place])
+        return filled
+
+    def intervals(
+        self, cells: Float[np.ndarray, "n d"], level: float
+    ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
+        """Return ends that hold an unknown numeric cell with probability `level`, NaN elsewhere.
+
+        Where a column's errors say too little, they are the range of its known cells.
+        """
+        lower, upper = np.full(cells.shape, np.nan), np.full(cells.shape, np.nan)
+        cells = np.asarray(cells, dtype=np.float64)
+        for rows, matrix in self._blocks(cells):
+            for column, k, gone, guess, sizes in self._sized(cells, rows, matrix):
+                spread = self.spreads[k]
+                ends = np.full((2, len(guess)), [[-np.inf], [np.inf]])
+                if spread is not None and sizes is not None:
+                    ends = np.stack(spread.ends(guess, sizes, level))
+                units = np.clip(ends * column.spread + column.centre[0], column.low, column.high)
+                lower[rows[gone], k], upper[rows[gone], k] = units
+        return lower, upper
+
+    def draw(
+        self, cells: Float[np.ndarray, "n d"], rng: np.random.Generator, *, matched: bool = False
+    ) -> Float[np.ndarray, "n d"]:
+        """Return the table with unknown cells drawn at random, for multiple imputation.
+
+        `matched` takes for each drawn number the nearest one that was observed, so that
+        a column's shape is kept (predictive mean matching, Little 1988).
+        """
+        filled = np.array(cells, dtype=np.float64)
+        for rows, matrix in self._blocks(filled):
+            noise = self.blend.gaussian.noise(matrix, rng)
+            scale = np.sqrt(self.blend.gaussian.variances(matrix)) + 1e-12
+            for column, k, gone, guess, sizes in self._sized(filled, rows, matrix, coded=True):
+                places = _normal_share(noise[gone, column.start] / scale[gone, column.start])
+                spread = self.spreads[k]
+                if column.levels is not None:
+                    chances = np.cumsum(column.chances(guess), axis=1)
+                    draws = rng.random((len(chances), 1)) * chances[:, -1:]
+                    at = np.minimum((draws > chances).sum(axis=1), len(column.levels) - 1)
+                    filled[rows[gone], k] = column.levels[at]
+                    continue
+                drawn = guess
+                if spread is not None and sizes is not None:
+                    drawn = spread.draw(guess, sizes, places)
+                values = column.decode(drawn[:, None])
+                filled[rows[gone], k] = column.nearest(values) if matched else values
+        return filled
+
+    def _blocks(self, cells: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield rows with holes and their part of the matrix."""
+        holes = np.flatnonzero(np.isnan(cells).any(axis=1))
         for start in range(0, len(holes), _BLOCK):
             rows = holes[start : start + _BLOCK]
-            matrix = self.blend.predict(self.encoding.encode(filled[rows]))
-            for k, column in enumerate(self.encoding.columns):
-                gone = np.isnan(filled[rows, k])
-                filled[rows[gone], k] = column.decode(matrix[gone, column.place])
-        return filled
+            yield rows, self.encoding.encode(cells[rows])
+
+    def _gone(
+        self, cells: np.ndarray, rows: np.ndarray
+    ) -> Iterator[tuple[Column, int, np.ndarray]]:
+        for k, column in enumerate(self.encoding.columns):
+            gone = np.flatnonzero(np.isnan(cells[rows, k]))
+            if len(gone):
+                yield column, k, gone
+
+    def _sized(
+        self, cells: np.ndarray, rows: np.ndarray, matrix: np.ndarray, *, coded: bool = False
+    ) -> Iterator[tuple[Column, int, np.ndarray, np.ndarray, np.ndarray | None]]:
+        """Yield columns with the holes' predictions and the expected size of their errors."""
+        blocks, inputs = self.blend.predict(matrix), self.blend.gaussian.fill(matrix)
+        known = self.encoding.known(matrix)
+        for column, k, gone in self._gone(cells, rows):
+            spread = self.spreads[k]
+            if column.levels is not None:
+                if coded:
+                    yield column, k, gone, blocks[gone, column.place], None
+                continue
+            guess = blocks[gone, column.start]
+            sizes = None if spread is None else spread.sizes(inputs[gone], known[gone], guess)
+            yield column, k, gone, guess, sizes
 
 
 def fit_table(
@@ -63,36 +148,45 @@ def fit_table(
     matrix = encoding.encode(cells[known])
     plan, left_out = make_plan(matrix, encoding, effort)
     blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
-    return TableModel(encoding, blend, (*notes, *left_out))
+    blend = replace(blend, held_out=tuple(trim(blend.held_out, rng)))
+    return TableModel(encoding, blend, (*notes, *left_out), seed)
 
 
 def make_plan(matrix: np.ndarray, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]:
     """Return what is tried on a table of this size at this effort, and what is left out."""
     n, d = len(matrix), len(encoding.columns)
     notes = []
-    cells = int((~encoding.known(matrix)).sum()) * d
-    few = n * d <= 100_000
-    first = [Forest("forest", trees=40, leaf=3, features=0.5)]
-    second = [
+    refined = int((~encoding.known(matrix)).sum()) * d <= _REFINED[effort]
+    if n * d > _MANY:
+        first = (BoostedTrees("boosting", steps=60, rate=0.15, most_rows=10_000),)
+        second = (BoostedTrees("boosting of refined rows", steps=120, most_rows=50_000),)
+        if effort == "quick":
+            return Plan(first, (), refined=False, folds=0), ["quick: boosting alone"]
+        if effort == "thorough":
+            second = (*second, Forest("random forest", leaf=2, features=0.4, extreme=False))
+        else:
+            notes.append("averaged trees and neighbours were left out; 'thorough' tries trees")
+        return Plan(first, second, refined, folds=0), notes
+    first = (Forest("forest", trees=40, leaf=3, features=0.5), Neighbours())
+    if effort == "quick":
+        return Plan((replace(first[0], trees=20), first[1]), (), refined=False, folds=2), [
+            "quick: boosting and refined inputs were left out"
+        ]
+    second = (
         Forest("trees", trees=60, residual=True),
         Forest("random forest", trees=60, leaf=2, features=0.4, extreme=False),
-    ]
-    if not few:
-        second = []
-    if n >= 200:
-        second.append(BoostedTrees())
-    if n <= 20_000:
-        first.append(Neighbours())
-    refined = cells <= _REFINED[effort]
-    if effort == "quick":
-        second = []
-    folds = 5 if n * d < 5_000 else 3 if few else 1
-    if effort == "quick":
-        first, folds = [replace(first[0], trees=20), *first[1:]], min(folds, 2)
-    return Plan(tuple(first), tuple(second), refined, folds), notes
+        *([BoostedTrees("boosting")] if n >= _BOOSTED else []),
+    )
+    return Plan(first, second, refined, folds=5 if n * d < 5_000 else 3), notes
 
 
 def require_effort(effort: str) -> None:
     """Raise a `SettingError` unless there is such an effort."""
     if effort not in EFFORTS:
         raise SettingError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
+
+
+def _normal_share(values: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return ndtr(values)

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from cofill.views import Feature, Kind
 
+_MOST_VALUES = 1_000  # observed values kept for draws that must be one of them
 _MOST_LEVELS = 40  # categories that get a column of their own, the commonest first
 
 
@@ -30,6 +31,7 @@ class Column:
     low: float
     high: float
     levels: np.ndarray | None = None
+    values: np.ndarray | None = None
 
     @property
     def place(self) -> slice:
@@ -48,6 +50,14 @@ class Column:
         hot = (cells[:, None] == self.levels).astype(np.float64)
         hot[np.isnan(cells)] = np.nan
         return (hot - self.centre) / self.spread
+
+    def nearest(self, cells: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Return the observed value nearest to each cell."""
+        if self.values is None:
+            return cells
+        after = np.clip(np.searchsorted(self.values, cells), 1, len(self.values) - 1)
+        before, behind = self.values[after - 1], self.values[after]
+        return np.where(cells - before <= behind - cells, before, behind)
 
     def chances(self, block: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n width"]:
         """Return the probability of each of a coded column's `levels`."""
@@ -117,7 +127,12 @@ def _fit_column(feature: Feature, cells: np.ndarray, start: int) -> Column:
         scaled = known / unit
         centre, spread = float(scaled.mean()) * unit, float(scaled.std()) * unit
         spread = spread if high > low and spread > 0 else 1.0
-        return Column(feature, start, start + 1, np.array([centre]), spread, low, high)
+        values = np.unique(known)
+        if len(values) > _MOST_VALUES:
+            values = values[np.linspace(0, len(values) - 1, _MOST_VALUES).astype(int)]
+        values = values if len(values) > 1 else None
+        centres = np.array([centre])
+        return Column(feature, start, start + 1, centres, spread, low, high, values=values)
     levels, counts = np.unique(known, return_counts=True)
     if not len(levels):
         levels, counts = np.zeros(1), np.ones(1)

@@ -111,10 +111,10 @@ class Forest(AbstractCandidate):
 class BoostedTrees(AbstractCandidate):
     """Histogram boosting on filled rows, with the holes beside them."""
 
+    name: str
     steps: int = 150
     rate: float = 0.08
     most_rows: int = 50_000
-    name: str = "boosting"
 
     def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor

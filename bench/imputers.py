@@ -1,0 +1,127 @@
+"""Fill one table by another project's imputer, in whatever environment runs this file.
+
+    python bench/imputers.py METHOD IN.npz OUT.npz
+
+IN holds `cells` (floats, NaN where missing), `coded` (whether a column holds codes) and `seed`; OUT
+holds `cells` and `seconds`. Nothing of cofill is imported. REMASKER names a checkout of
+github.com/tydusky/remasker, which is no package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+
+import numpy as np
+
+
+def mean(cells, coded, seed):
+    return np.where(np.isnan(cells), np.nanmean(cells, axis=0), cells)
+
+
+def knn(cells, coded, seed):
+    from sklearn.impute import KNNImputer
+
+    return KNNImputer(n_neighbors=5).fit_transform(cells)
+
+
+def iterative(cells, coded, seed):
+    from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+    from sklearn.impute import IterativeImputer
+
+    return IterativeImputer(max_iter=20, random_state=seed).fit_transform(cells)
+
+
+def missforest(cells, coded, seed, rounds=5):
+    """Iterated extremely randomised trees, classification for codes, fewest holes first."""
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    holes = np.isnan(cells)
+    filled = np.where(holes, np.nanmean(cells, axis=0), cells)
+    for k in np.flatnonzero(coded):
+        values, counts = np.unique(cells[~holes[:, k], k], return_counts=True)
+        filled[holes[:, k], k] = values[counts.argmax()]
+    for _ in range(rounds):
+        for k in np.argsort(holes.sum(axis=0)):
+            gone = holes[:, k]
+            if gone.any():
+                kind = ExtraTreesClassifier if coded[k] else ExtraTreesRegressor
+                others = np.delete(filled, k, axis=1)
+                model = kind(100, random_state=seed, n_jobs=-1)
+                filled[gone, k] = model.fit(others[~gone], cells[~gone, k]).predict(others[gone])
+    return filled
+
+
+def boosted(cells, coded, seed):
+    """Histogram boosting of every column on the others with their holes."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    filled = cells.copy()
+    for k in range(cells.shape[1]):
+        gone = np.isnan(cells[:, k])
+        if gone.any():
+            kind = HistGradientBoostingClassifier if coded[k] else HistGradientBoostingRegressor
+            others = np.delete(cells, k, axis=1)
+            model = kind(random_state=seed).fit(others[~gone], cells[~gone, k])
+            filled[gone, k] = model.predict(others[gone])
+    return filled
+
+
+def hyperimpute(cells, coded, seed):
+    import pandas as pd
+    from hyperimpute.plugins.imputers import Imputers
+
+    table = pd.DataFrame(cells, columns=[f"c{k}" for k in range(cells.shape[1])])
+    return np.asarray(Imputers().get("hyperimpute", random_state=seed).fit_transform(table))
+
+
+def miceforest(cells, coded, seed):
+    import miceforest
+    import pandas as pd
+
+    table = pd.DataFrame(cells, columns=[f"c{k}" for k in range(cells.shape[1])])
+    for k in np.flatnonzero(coded):
+        table[f"c{k}"] = table[f"c{k}"].astype("category")
+    kernel = miceforest.ImputationKernel(
+        table, num_datasets=5, random_state=seed, mean_match_candidates=0
+    )
+    kernel.mice(5)
+    tables = np.stack([kernel.complete_data(i).to_numpy(dtype=float) for i in range(5)])
+    filled = tables.mean(axis=0)
+    for k in np.flatnonzero(coded):  # the commonest of the draws
+        filled[:, k] = [np.bincount(draws.astype(int)).argmax() for draws in tables[:, :, k].T]
+    return filled
+
+
+def remasker(cells, coded, seed):
+    import pandas as pd
+    import torch
+
+    sys.path.insert(0, os.environ["REMASKER"])
+    sys.argv = sys.argv[:1]
+    from remasker_impute import ReMasker
+
+    torch.manual_seed(seed)
+    return np.asarray(ReMasker().fit_transform(pd.DataFrame(cells)))
+
+
+METHODS = {
+    f.__name__: f
+    for f in (mean, knn, iterative, missforest, boosted, hyperimpute, miceforest, remasker)
+}
+
+
+def main() -> None:
+    method, source, out = sys.argv[1:4]
+    warnings.filterwarnings("ignore")
+    table = np.load(source)
+    cells, coded = table["cells"], given_table["coded"]
+    started = time.perf_counter()
+    filled = METHODS[method](cells, coded, int(table["seed"]))
+    np.savez(out, cells=filled, seconds=time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()
