@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cofill.impute._factors import analyse_factors
 from cofill.impute._gaussian import Gaussian, expectation_maximisation
 from cofill.impute._table import Encoding
 from cofill.views import Feature, Kind
@@ -78,3 +79,51 @@ def test_em_finds_a_covariance_through_holes():
     cells[RNG.random(cells.shape) < 0.3] = np.nan
     assert isinstance(expectation_maximisation(cells, 1.0), Gaussian)
     np.testing.assert_allclose(expectation_maximisation(cells, 1.0).covariance, S, atol=0.06)
+
+
+@pytest.fixture(scope="module")
+def few_factors():
+    rng = np.random.default_rng(3)
+    cells = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    cells[:, 5] = np.digitize(cells[:, 5], [-1, 1])
+    cells[rng.random(cells.shape) < 0.3] = np.nan
+    kinds = [Feature(f"c{k}") for k in range(8)]
+    kinds[5] = Feature("c5", Kind.CATEGORICAL, ("x", "y", "z"))
+    encoding = Encoding.fit(cells, kinds)
+    matrix = encoding.encode(cells)
+    model = analyse_factors(matrix, 3.0)
+    dense = Gaussian(model.mean, model.loadings @ model.loadings.T + np.diag(model.unique))
+    return encoding, matrix, model, dense
+
+
+def test_factors_are_a_gaussian_of_their_covariance(few_factors):
+    encoding, matrix, model, dense = few_factors
+    np.testing.assert_allclose(model.fill(matrix), dense.fill(matrix), atol=1e-8)
+    np.testing.assert_allclose(model.variances(matrix), dense.variances(matrix), atol=1e-8)
+    without = dense.fill_without_each(matrix, encoding)
+    np.testing.assert_allclose(model.fill_without_each(matrix, encoding), without, atol=1e-4)
+
+
+def test_factors_are_learned_through_holes(few_factors):
+    matrix = few_factors[1]
+    steps = [analyse_factors(matrix, 3.0, steps=s) for s in (1, 30)]
+    fits = []
+    for fitted in steps:
+        S = fitted.loadings @ fitted.loadings.T + np.diag(fitted.unique)
+        fit = 0.0
+        for row in matrix:
+            known = ~np.isnan(row)
+            gaps = row[known] - fitted.mean[known]
+            block = S[np.ix_(known, known)]
+            fit -= 0.5 * (np.linalg.slogdet(block)[1] + gaps @ np.linalg.solve(block, gaps))
+        fits.append(fit)
+    assert fits[1] > fits[0] + 50
+
+
+@pytest.mark.parametrize("name", ["gaussian", "factors"])
+def test_noise_has_the_conditional_variance(few_factors, name):
+    _, matrix, *models = few_factors
+    model = models[name == "gaussian"]
+    rows = np.repeat(matrix[:3], 4000, axis=0)
+    noise = model.noise(rows, np.random.default_rng(0)).reshape(3, 4000, -1)
+    np.testing.assert_allclose(noise.var(axis=1), model.variances(matrix[:3]), atol=0.06)

@@ -18,7 +18,6 @@ from cofill.impute._table import Encoding
 
 _CELLS_AT_ONCE = 4_000_000  # of the patterns' matrices: 32 MiB
 _STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-FIT_ROWS = 4_000  # a covariance of a hundred columns gains nothing from more
 _STEPS, _STILL = 40, 1e-3
 
 
@@ -123,8 +122,6 @@ def fit_gaussian(
     matrix: Float[np.ndarray, "n width"], encoding: Encoding, rng: np.random.Generator
 ) -> Gaussian:
     """Return the Gaussian of an encoded table, its prior chosen on rows left out."""
-    if len(matrix) > FIT_ROWS:
-        matrix = matrix[np.sort(rng.choice(len(matrix), FIT_ROWS, replace=False))]
     strength = choose_strength(matrix, encoding, rng)
     return expectation_maximisation(matrix, strength)
 

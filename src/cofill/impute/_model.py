@@ -20,6 +20,7 @@ from cofill.views import Feature
 EFFORTS = ("quick", "normal", "thorough")
 _INPUT_BYTES = 256 * 2**20  # of the inputs of all columns: bounds the rows learned from
 _MANY = 100_000  # cells of a table beyond which candidates are fitted once
+_WIDE = {"quick": 2_500, "normal": 12_000, "thorough": 60_000}  # inputs of all columns' trees
 _BOOSTED = 200  # rows below which boosting only repeats them
 _REFINED = {"quick": 0, "normal": 4_000_000, "thorough": 40_000_000}  # cells told to refine inputs
 _BLOCK = 100_000  # rows filled at once
@@ -141,7 +142,7 @@ def fit_table(
     encoding = Encoding.fit(cells, features)
     known = np.flatnonzero(~np.isnan(cells).all(axis=1))
     notes = []
-    most = max(1_000, _INPUT_BYTES // (4 * len(features) * encoding.width))
+    most = max(2_000, _INPUT_BYTES // (4 * len(features) * encoding.width))
     if len(known) > most:
         notes.append(f"learned from {most:,} of {len(known):,} rows, drawn at random")
         known = np.sort(rng.choice(known, most, replace=False))
@@ -156,6 +157,8 @@ def make_plan(matrix: np.ndarray, encoding: Encoding, effort: str) -> tuple[Plan
     """Return what is tried on a table of this size at this effort, and what is left out."""
     n, d = len(matrix), len(encoding.columns)
     notes = []
+    if encoding.width * d > _WIDE[effort]:
+        return Plan(()), [f"trees were left out: the table has {d} columns"]
     refined = int((~encoding.known(matrix)).sum()) * d <= _REFINED[effort]
     if n * d > _MANY:
         first = (BoostedTrees("boosting", steps=60, rate=0.15, most_rows=10_000),)

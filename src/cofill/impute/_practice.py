@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.impute._factors import Factors
 from cofill.impute._gaussian import Gaussian
 from cofill.impute._holes import companions
 from cofill.impute._table import Encoding
@@ -58,7 +59,7 @@ class AbstractCandidate(ABC):
 def make_practice(
     matrix: Float[np.ndarray, "n width"],
     encoding: Encoding,
-    gaussian: Gaussian,
+    gaussian: Gaussian | Factors,
     rng: np.random.Generator,
 ) -> Practice:
     """Return every column's inputs, with companions hidden as the data's own holes look."""
