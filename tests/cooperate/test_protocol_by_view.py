@@ -10,7 +10,7 @@ import pytest
 from cofill.cooperate import fit_many
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import COMPLETE
-from cofill.cooperate._secret import AGREE, OFFER, common_secret
+from cofill.cooperate._align import AGREE, OFFER, common_secret
 from cofill.errors import DataError, SettingError
 from cofill.privacy import BlindedIds, Codes, CodeSpec, Gate, Release, blind
 from cofill.protocol import Federation, Step, run_steps

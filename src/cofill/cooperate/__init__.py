@@ -1,7 +1,7 @@
 """Split by view: autoencoder codes → links → masks or a fusion (paper CRS)."""
 
 from cofill.cooperate._defence import CodeDefence
-from cofill.cooperate._encode import encode_rows, make_codes
+from cofill.cooperate._encode import encode_rows
 from cofill.cooperate._estimator import CooperativeReconstruction, fit_many
 from cofill.cooperate._masks import (
     MaskStatistics,
@@ -12,12 +12,7 @@ from cofill.cooperate._masks import (
     masks_in_closed_form,
 )
 from cofill.cooperate._protocol import CooperativeProtocol
-from cofill.cooperate._settings import (
-    ARCHITECTURES,
-    Architecture,
-    CooperativeSettings,
-    settings_from_json,
-)
+from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeSettings
 from cofill.cooperate._site import CooperativeSite
 
 __all__ = [
@@ -32,10 +27,8 @@ __all__ = [
     "encode_rows",
     "equal_masks",
     "fit_many",
-    "make_codes",
     "masks_by_gradient",
     "masks_by_iteration",
     "masks_for_patterns",
     "masks_in_closed_form",
-    "settings_from_json",
 ]

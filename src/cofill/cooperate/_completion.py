@@ -1,44 +1,39 @@
-"""What a site makes of reconstructed rows: cells in the user's units, notes, intervals, draws.
+"""What a site makes of reconstructed rows and of its model: cells, notes, intervals, draws, tables.
 
 The same functions end a run between organisations and `CooperativeReconstruction.complete`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+import pyarrow as pa
+from jaxtyping import Float
 
 from cofill.completion import Completed, conformal_radius
+from cofill.cooperate._predict import masks_of
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
-from cofill.cooperate._tables import feature_r2
 from cofill.errors import SettingError
-from cofill.privacy import no_tokens, rows_of
-from cofill.views import Kind, MultiView
+from cofill.privacy import no_tokens, require_one_of, rows_of
+from cofill.views import Kind, MultiView, Scaler, to_frame
 
-_CHOICES = ("flag", "fill", "leave")
+Cells = Float[np.ndarray, "individuals features"]
 
 
 @dataclass(frozen=True)
 class CompletionPolicy:
-    """What is done with features that cannot be reconstructed, and the level of intervals.
-
-    See `CooperativeReconstruction` for the parameters.
-    """
+    """What is done with features that cannot be reconstructed, and the level of intervals."""
 
     on_unreconstructable: str = "flag"
     threshold: float = 0.05
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        if self.on_unreconstructable not in _CHOICES:
-            raise SettingError(
-                f"on_unreconstructable must be one of {', '.join(_CHOICES)}, "
-                f"got {self.on_unreconstructable!r}"
-            )
+        choices = ("flag", "fill", "leave")
+        require_one_of("on_unreconstructable", self.on_unreconstructable, choices)
         if self.interval is not None and not 0 < self.interval < 1:
             raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
 
@@ -51,10 +46,7 @@ def completed_views(
     policy: CompletionPolicy,
     method: str,
 ) -> Completed:
-    """Return views in which each site has filled its gaps with the rows it reconstructed.
-
-    ``tokens`` are the blinded ids of the views' individuals.
-    """
+    """Return views whose gaps each site has filled; tokens are the individuals' blinded ids."""
     cells, lower, upper = {}, {}, {}
     for name, site in sites.items():
         cells[name] = apply_policy(site, decode_rows(site, rows[name], tokens), policy)
@@ -71,9 +63,7 @@ def reconstructed_rows(site: CooperativeSite) -> ReconstructedRows:
     return site.reconstructed or ReconstructedRows(no_tokens(), nothing)
 
 
-def unreconstructable(
-    site: CooperativeSite, policy: CompletionPolicy
-) -> Bool[np.ndarray, " features"]:
+def unreconstructable(site: CooperativeSite, policy: CompletionPolicy) -> np.ndarray:
     """Return which features of a site's view have an R² below the threshold."""
     return feature_r2(site) < policy.threshold
 
@@ -91,12 +81,9 @@ def site_notes(sites: Mapping[str, CooperativeSite], policy: CompletionPolicy) -
     return tuple(notes)
 
 
-def decode_rows(
-    site: CooperativeSite, rows: ReconstructedRows, tokens: np.ndarray
-) -> Float[np.ndarray, "individuals features"]:
+def decode_rows(site: CooperativeSite, rows: ReconstructedRows, tokens: np.ndarray) -> Cells:
     """Return cells in the user's units for tokens, NaN for those without a reconstructed row."""
-    scaler = site.fitted_scaler
-    return _by_token(rows, tokens, scaler.decode(rows.expected, clip=True))
+    return _by_token(rows, tokens, site.fitted_scaler.decode(rows.expected, clip=True))
 
 
 def _by_token(rows: ReconstructedRows, tokens: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -108,11 +95,7 @@ def _by_token(rows: ReconstructedRows, tokens: np.ndarray, values: np.ndarray) -
     return ordered
 
 
-def apply_policy(
-    site: CooperativeSite,
-    cells: Float[np.ndarray, "individuals features"],
-    policy: CompletionPolicy,
-) -> Float[np.ndarray, "individuals features"]:
+def apply_policy(site: CooperativeSite, cells: Cells, policy: CompletionPolicy) -> Cells:
     """Empty the features that cannot be reconstructed, or fill every cell when asked to."""
     if policy.on_unreconstructable != "fill":
         return np.where(unreconstructable(site, policy), np.nan, cells)
@@ -121,9 +104,6 @@ def apply_policy(
     is_whole = np.array([feature.is_integer for feature in site.fitted_scaler.features])
     typical = np.where(is_whole, np.rint(site.typical), site.typical)
     return np.where(np.isnan(cells), typical, cells)
-
-
-# --- how sure a site is ---------------------------------------------------------------------------
 
 
 def interval_ends(
@@ -137,12 +117,12 @@ def interval_ends(
     residuals and tokens without a reconstructed row have none (NaN).
     """
     scaler, residuals = site.fitted_scaler, site.model.residuals
-    expected = np.asarray(rows.expected, dtype=np.float64)
     columns = [(b.feature, b.start) for b in scaler.blocks if b.kind is Kind.NUMERIC]
     if residuals is None or not columns:
         nothing = np.full((len(tokens), len(scaler.features)), np.nan)
         return nothing, nothing.copy()
     features, starts = (np.array(c) for c in zip(*columns, strict=True))
+    expected = np.asarray(rows.expected, dtype=np.float64)
     radius = conformal_radius(np.abs(residuals.ordered)[:, starts], level)
     is_whole = np.array([scaler.features[k].is_integer for k in features])
     ends = []
@@ -179,3 +159,62 @@ def draw_rows(
             drawn = (generator.random((len(expected), 1)) * ends[:, -1:] > ends).sum(axis=1)
             expected[:, part] = np.eye(block.stop - block.start)[drawn]
     return replace(rows, expected=expected)
+
+
+# --- what was learned -----------------------------------------------------------------------------
+
+
+def masks_table(sites: Iterable[CooperativeSite]) -> Any:
+    """Return a data frame with the weight of each source in each feature of each view."""
+    rows: list[tuple[Any, ...]] = []
+    for site in sites:
+        if site.model.statistics is not None:
+            names = _column_names(site.fitted_scaler)
+            masks = masks_of(site.model.statistics, site.settings)
+            for source, weights in zip(site.model.links, masks.tolist(), strict=True):
+                pairs = zip(names, weights, strict=True)
+                rows += [(site.name, source, feature, weight) for feature, weight in pairs]
+    return _frame(("view", "source", "feature", "weight"), rows)
+
+
+def reconstructability_table(sites: Iterable[CooperativeSite]) -> Any:
+    """Return a data frame with the R² of each feature, by all sources and by each alone."""
+    rows: list[tuple[Any, ...]] = []
+    for site in sites:
+        scaler = site.fitted_scaler
+        scores = {"all": feature_r2(site)}
+        for source, residuals in site.model.link_residuals.items():
+            scores[source] = _per_feature(scaler, residuals.r2)
+        for source, values in scores.items():
+            pairs = zip(scaler.features, values.tolist(), strict=True)
+            rows += [(site.name, feature.name, source, value) for feature, value in pairs]
+    return _frame(("view", "feature", "source", "r2"), rows)
+
+
+def feature_r2(site: CooperativeSite) -> Float[np.ndarray, " features"]:
+    """Return the R² of each feature by what predicts it; 0 where nothing does."""
+    if site.model.residuals is None:
+        return np.zeros(len(site.fitted_scaler.features))
+    return _per_feature(site.fitted_scaler, site.model.residuals.r2)
+
+
+def _column_names(scaler: Scaler) -> list[str]:
+    """Name each encoded column; a categorical feature's columns name their category too."""
+    names = []
+    for block in scaler.blocks:
+        feature = scaler.features[block.feature]
+        if block.stop - block.start == 1:
+            names.append(feature.name)
+        else:
+            names += [f"{feature.name}={value}" for value in feature.categories]
+    return names
+
+
+def _per_feature(scaler: Scaler, columns: np.ndarray) -> np.ndarray:
+    """Average encoded columns to one value per feature."""
+    return np.array([columns[block.start : block.stop].mean() for block in scaler.blocks])
+
+
+def _frame(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return to_frame(pa.table({n: list(c) for n, c in zip(names, columns, strict=True)}))

@@ -39,9 +39,10 @@ from cofill.privacy import (
     require_whole,
 )
 
+Rows = Float[np.ndarray, "rows width"]
+
 _UNBOUNDED = 3.0  # codes that no function bounds have about unit variance: three deviations
 _MOST_BITS = 16
-_PRICE = 0.5
 _ASSUMED = (
     "the encoder is given (its training and the scaler's on the same rows are not covered), the "
     "clipping norm was not taken from the rows, and nobody knows the seed of the noise"
@@ -59,10 +60,10 @@ class CodeDefence:
         Numbers in a code: a whole number, or a share of the view's encoded columns (a float of at
         most 1). With `pilot` the most numbers.
     pilot
-        So many shared individuals' full codes are sent first. From those every receiver finds out
-        which directions of the code it needs and returns them (model weights, no rows); the sender
-        then sends of everybody only directions that are worth their leak. 0 for no such round. The
-        pilot's people are as exposed as without a defence.
+        So many shared individuals' full codes are sent first; every receiver returns which
+        directions of the code it needs (model weights, no rows); the sender then sends of everybody
+        only directions that are worth their leak. 0 for no such round. The pilot's people are as
+        exposed as without a defence.
     price
         What a unit of leak (share of the row's variance that a code explains) costs against a unit
         of what the receivers need (share of their rows' variance). Higher prices leak less. 0.5
@@ -85,8 +86,6 @@ class CodeDefence:
 
     Examples
     --------
-    >>> CodeDefence(width=0.5).code_width(9), CodeDefence(width=4).code_width(9)
-    (5, 4)
     >>> defence = CodeDefence(epsilon=10.0)
     >>> round(defence.guarantee(4).epsilon, 3), round(defence.scale(4), 2)
     (10.0, 2.0)
@@ -103,22 +102,6 @@ class CodeDefence:
     bits: int | None = None
 
     def __post_init__(self) -> None:
-        self._check_content()
-        require_one_of("noise", self.noise, get_args(NoiseKind))
-        if self.epsilon is None:
-            if self.clip is not None:
-                raise SettingError(f"clip goes with epsilon, got a clip of {self.clip} alone")
-        else:
-            require_positive("epsilon", self.epsilon)
-            require_delta(self.delta, zero=self.noise == "laplace")
-        if self.clip is not None:
-            require_positive("clip", self.clip)
-        if self.bits is not None:
-            require_whole("bits", self.bits, 1)
-            if self.bits > _MOST_BITS:
-                raise SettingError(f"bits must be at most {_MOST_BITS}, got {self.bits}")
-
-    def _check_content(self) -> None:
         width = self.width
         is_count = isinstance(width, int) and not isinstance(width, bool) and width >= 1
         is_share = isinstance(width, float) and 0 < width <= 1
@@ -135,11 +118,23 @@ class CodeDefence:
                 raise SettingError(
                     f"price goes with pilot or adversary, got a price of {self.price} alone"
                 )
+        require_one_of("noise", self.noise, get_args(NoiseKind))
+        if self.epsilon is not None:
+            require_positive("epsilon", self.epsilon)
+            require_delta(self.delta, zero=self.noise == "laplace")
+        if self.clip is not None:
+            require_positive("clip", self.clip)
+            if self.epsilon is None:
+                raise SettingError(f"clip goes with epsilon, got a clip of {self.clip} alone")
+        if self.bits is not None:
+            require_whole("bits", self.bits, 1)
+            if self.bits > _MOST_BITS:
+                raise SettingError(f"bits must be at most {_MOST_BITS}, got {self.bits}")
 
     @property
     def cost_of_leak(self) -> float:
         """The price, or its default."""
-        return _PRICE if self.price is None else float(self.price)
+        return 0.5 if self.price is None else float(self.price)
 
     def code_width(self, columns: int) -> int | None:
         """Return how many numbers a code of a view with so many columns has; None if not set."""
@@ -147,16 +142,8 @@ class CodeDefence:
             return self.width
         return max(1, math.ceil(self.width * columns - 1e-9))
 
-    # --- noise ----------------------------------------------------------------------------------
-
     def norm(self, width: int) -> float:
-        """Return the norm to which codes of a width are clipped before noise.
-
-        Examples
-        --------
-        >>> CodeDefence(epsilon=1.0).norm(16), CodeDefence(epsilon=1.0, noise="laplace").norm(16)
-        (4.0, 16.0)
-        """
+        """Return the norm to which codes of a width are clipped before noise."""
         if self.clip is not None:
             return float(self.clip)
         return float(width if self.noise == "laplace" else math.sqrt(width))
@@ -199,9 +186,7 @@ class CodeDefence:
         delta = 0.0 if self.noise == "laplace" else self.delta
         return guarantee(event, delta, how, assumes=_ASSUMED)
 
-    def add_noise(
-        self, codes: Float[np.ndarray, "rows width"], rng: np.random.Generator
-    ) -> Float[np.ndarray, "rows width"]:
+    def add_noise(self, codes: Rows, rng: np.random.Generator) -> Rows:
         """Return codes, each clipped and with its own noise, on a grid that hides their last bits.
 
         Examples
@@ -211,35 +196,22 @@ class CodeDefence:
         True
         """
         rows, width = codes.shape
-        scale = self.scale(width)
-        step = noise_step(scale, 0.0)
-        # Rounding to the grid can move two codes apart by one step in every number.
-        order = 1 if self.noise == "laplace" else 2
-        wider = scale * (1 + width ** (1 / order) * step / (2 * self.norm(width)))
-        inside = np.rint(self._clip(codes) / step).astype(np.int64)
-        noise = draw_noise(self.noise, np.full(rows * width, wider / step), rng)
-        return (inside + noise.reshape(rows, width)) * step
-
-    def _clip(self, codes: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "rows width"]:
         order = 1 if self.noise == "laplace" else 2
         values = np.asarray(codes, np.float64)
         length = np.linalg.norm(values, ord=order, axis=1, keepdims=True)
-        most = self.norm(codes.shape[1]) * (1 - 1e-12)  # so that rounding does not lift it above
-        return values * np.minimum(1.0, most / np.maximum(length, 1e-300))
+        most = self.norm(width) * (1 - 1e-12)  # so that rounding does not lift it above
+        clipped = values * np.minimum(1.0, most / np.maximum(length, 1e-300))
+        scale = self.scale(width)
+        step = noise_step(scale, 0.0)
+        # Rounding to the grid can move two codes apart by one step in every number.
+        wider = scale * (1 + width ** (1 / order) * step / (2 * self.norm(width)))
+        noise = draw_noise(self.noise, np.full(rows * width, wider / step), rng)
+        return (np.rint(clipped / step).astype(np.int64) + noise.reshape(rows, width)) * step
 
-    # --- levels ---------------------------------------------------------------------------------
-
-    def round_codes(
-        self, codes: Float[np.ndarray, "rows width"], *, bounded: bool
-    ) -> Float[np.ndarray, "rows width"]:
+    def round_codes(self, codes: Rows, *, bounded: bool) -> Rows:
         """Return codes rounded to the levels; as they are without `bits`.
 
-        Parameters
-        ----------
-        codes
-            Codes, noisy or not.
-        bounded
-            Whether the encoder bounds codes by 1.
+        ``bounded`` tells whether the encoder bounds codes by 1.
 
         Examples
         --------

@@ -1,14 +1,15 @@
 """The first steps: each site trains its autoencoder, announces its individuals, and sends codes.
 
 Paper CRS, sections IV-A and IV-B: one autoencoder per view, trained by the mean squared error
-(Eq. 3); architectures and code lengths may differ between views. Codes leave through `make_codes`
-only, which applies the defence.
+(Eq. 3); architectures and code lengths may differ between views. An encoder may also be trained
+against a decoder that plays the attacker. Codes leave through `make_codes` only, which applies the
+defence.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +17,21 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from cofill.cooperate._opposed import opposed_task, remove_opponent
 from cofill.cooperate._site import (
     CooperativeSite,
+    Report,
+    Rows,
     ViewEncoder,
     fit_in_groups,
     named_seed,
 )
 from cofill.errors import SettingError
 from cofill.nets import (
+    MLP,
     Autoencoder,
+    Block,
     CellLoss,
+    OpposedEncoder,
     SquaredError,
     Task,
     TrainSettings,
@@ -42,22 +47,21 @@ from cofill.views import Kind, Scaler
 _ROWS_AT_ONCE = 65_536  # bounds the memory that encoding a large view takes
 
 
-# --- training -----------------------------------------------------------------------------------
-
-
 def _encode(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[Inbox],
-    report_progress: Callable[[float], None],
+    sites: Sequence[CooperativeSite], inboxes: Sequence[Inbox], report_progress: Report
 ) -> list[tuple[CooperativeSite, Outbox]]:
     """Train the autoencoders of the sites that have none."""
-    scaled = [site if site.scaler is not None else _with_scaler(site) for site in sites]
+    scaled = list(sites)
+    for position, site in enumerate(sites):
+        if site.scaler is None:
+            scaler = Scaler.fit(site.view, method=site.settings.scale)
+            scaled[position] = site.with_(scaler=scaler, typical=site.view.typical())
     alike: dict[Any, list[int]] = {}
     for position, site in enumerate(scaled):
         if site.encoder is None:
             alike.setdefault(_encoder_key(site), []).append(position)
 
-    def fit(items: list[Any], key: Any, report: Callable[[float], None]) -> Sequence[Any]:
+    def fit(items: list[Any], key: Any, report: Report) -> Sequence[Any]:
         tasks = [task for task, *_ in items]
         return train(tasks, *key, progress=lambda step, steps, _: report(step / steps)).networks
 
@@ -66,15 +70,9 @@ def _encode(
     networks = fit_in_groups(items, lambda item: item[1:], fit, report_progress)
     for positions, network in zip(alike.values(), networks, strict=True):
         for position in positions:
-            site = scaled[position]
-            encoder = view_encoder(site, network)
-            scaled[position] = site.with_(encoder=encoder).count_trained(encoders=1)
+            encoder = view_encoder(scaled[position], network)
+            scaled[position] = scaled[position].with_(encoder=encoder).count_trained(encoders=1)
     return [(site, []) for site in scaled]
-
-
-def _with_scaler(site: CooperativeSite) -> CooperativeSite:
-    scaler = Scaler.fit(site.view, method=site.settings.scale)
-    return site.with_(scaler=scaler, typical=site.view.typical())
 
 
 def _encoder_key(site: CooperativeSite) -> Any:
@@ -92,24 +90,20 @@ def _is_opposed(site: CooperativeSite) -> bool:
 
 
 def _task_and_loss(site: CooperativeSite) -> tuple[Task, Any]:
-    """Return the training of a site's autoencoder, and its loss.
-
-    The loss is the paper's squared error, or the losses of the cells' kinds where they differ.
-    """
+    """Return the training of a site's autoencoder, and its loss: the paper's, or the cells'."""
     if _is_opposed(site):
         return opposed_task(site)
+    is_faithful = site.settings.is_faithful
     rows = site.encoded().astype(np.float32)
     widths = (rows.shape[1], *site.settings.widths(rows.shape[1]).encoder)
-    activation = "relu" if site.settings.is_faithful else "tanh"
     task = Task(
-        recipe(Autoencoder, widths, activation=activation),
+        recipe(Autoencoder, widths, activation="relu" if is_faithful else "tanh"),
         np.nan_to_num(rows),
         rows,
         key=jax.random.key(named_seed(site.seed, "encoder", site.name)),
         name=f"autoencoder of {site.name!r}",
     )
-    kinds = {feature.kind for feature in site.view.features}
-    if site.settings.is_faithful or kinds == {Kind.NUMERIC}:
+    if is_faithful or all(feature.kind is Kind.NUMERIC for feature in site.view.features):
         return task, SquaredError()
     return task, CellLoss(loss_blocks(site.fitted_scaler.blocks))
 
@@ -122,14 +116,14 @@ def encoder_training(site: CooperativeSite) -> TrainSettings:
     # Powers of two, so that sites of about the same size share one compiled program.
     rows = 2 ** int(np.ceil(np.log2(max(len(site.view), 16))))
     batch = int(np.clip(rows // 16, training.batch_size or 32, 512))
-    steps = training.epochs * 16
-    epochs = int(np.clip(steps * batch // rows, 5, training.epochs))
-    return TrainSettings(**{**vars(training), "batch_size": batch, "epochs": epochs})
+    epochs = int(np.clip(16 * training.epochs * batch // rows, 5, training.epochs))
+    return replace(training, batch_size=batch, epochs=epochs)
 
 
 def view_encoder(site: CooperativeSite, network: Any, *, is_narrowed: bool = False) -> ViewEncoder:
     """Return a trained network as the site's encoder; with a pilot it awaits needs at first."""
-    network = remove_opponent(network)
+    if isinstance(network, OpposedEncoder):
+        network = join_networks(network.encoder, network.opponent)
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(network.encoder):
         digest.update(np.asarray(leaf).tobytes())
@@ -140,12 +134,57 @@ def view_encoder(site: CooperativeSite, network: Any, *, is_narrowed: bool = Fal
     return ViewEncoder(network, spec, awaits_needs)
 
 
-# --- codes --------------------------------------------------------------------------------------
+def opposed_task(
+    site: CooperativeSite,
+    wanted: Float[np.ndarray, "rows wanted"] | None = None,
+    width: int | None = None,
+) -> tuple[Task, CellLoss]:
+    """Return the training of a site's encoder against an opponent, and its loss.
+
+    ``wanted`` is what the code should carry of each row; the opponent then decodes the whole row.
+    A site that knows nothing of its receivers (None) keeps the leading components, and the opponent
+    decodes what they leave. ``width`` is that of the code; None for the settings'.
+
+    The loss has squared errors of the wanted columns and the mean squared error of the row. Coded
+    cells count by their squared errors too: an attacker is no worse for it.
+    """
+    rows = site.encoded()
+    filled = np.nan_to_num(rows)
+    widths = (rows.shape[1], *site.settings.widths(rows.shape[1]).encoder)
+    if width is not None:
+        widths = (*widths[:-1], width)
+    opposed = rows
+    if wanted is None:
+        # The leading components, by their share of the variance, and what they leave.
+        centred = filled - filled.mean(axis=0)
+        leading = np.linalg.svd(centred, full_matrices=False)[2][: widths[-1]]
+        components = centred @ leading.T
+        wanted = np.asarray(components / np.sqrt(rows.shape[1]))
+        opposed = rows - components @ leading
+    outputs = (wanted.shape[1], rows.shape[1])
+    strength = site.settings.defence.cost_of_leak
+    task = Task(
+        recipe(OpposedEncoder, widths, outputs, strength=strength),
+        filled.astype(np.float32),
+        np.hstack([wanted, opposed]).astype(np.float32),
+        key=jax.random.key(named_seed(site.seed, "opposed encoder", site.name)),
+        name=f"opposed encoder of {site.name!r}",
+    )
+    wanted_block = Block("squared", 0, outputs[0])
+    row_block = Block("squared", outputs[0], sum(outputs), weight=1.0 / outputs[1])
+    return task, CellLoss((wanted_block, row_block))
 
 
-def encode_rows(
-    site: CooperativeSite, rows: Int[np.ndarray, " rows"]
-) -> Float[np.ndarray, "rows width"]:
+def join_networks(encoder: MLP, decoder: MLP) -> Autoencoder:
+    """Return an encoder and a decoder as one autoencoder."""
+    widths = (encoder.weights[0].shape[1], *(b.shape[0] for b in encoder.biases))
+    network = Autoencoder(widths, key=jax.random.key(0), activation=encoder.activation)
+    object.__setattr__(network, "encoder", encoder)
+    object.__setattr__(network, "decoder", decoder)
+    return network
+
+
+def encode_rows(site: CooperativeSite, rows: Int[np.ndarray, " rows"]) -> Rows:
     """Return the codes of some of the site's rows (positions in its view), undefended."""
     network = site.fitted_encoder.network.encoder
     starts = range(0, max(len(rows), 1), _ROWS_AT_ONCE)
@@ -172,27 +211,21 @@ def make_codes(
         return site, replace(release, codes=defence.round_codes(plain, bounded=is_bounded))
     drawn = site.noisy_codes
     if drawn is None or drawn.spec != encoder.spec:
-        drawn = replace(
-            release,
-            receiver=site.name,
-            tokens=no_tokens(),
-            codes=np.zeros((0, encoder.spec.width)),
-            event=event,
-            table=_table_name(site, encoder.spec),
-        )
+        nothing = np.zeros((0, encoder.spec.width))
+        drawn = replace(release, receiver=site.name, tokens=no_tokens(), codes=nothing)
+        # One table of noisy codes for an encoder and a noise key.
+        named = f"{encoder.spec.view}\n{encoder.spec.version}".encode()
+        table = hashlib.blake2b(named, key=site.noise_key, digest_size=16).hexdigest()
+        drawn = replace(drawn, event=event, table=table)
     is_new = rows_of(drawn.tokens, tokens) < 0
     if is_new.any():
         generator = _noise_generator(site, encoder.spec, tokens[is_new], plain[is_new])
         noisy = defence.round_codes(defence.add_noise(plain[is_new], generator), bounded=is_bounded)
-        drawn = replace(
-            drawn,
-            tokens=np.concatenate([drawn.tokens, tokens[is_new]]),
-            codes=np.concatenate([drawn.codes, noisy]),
-        )
+        all_tokens = np.concatenate([drawn.tokens, tokens[is_new]])
+        drawn = replace(drawn, tokens=all_tokens, codes=np.concatenate([drawn.codes, noisy]))
     codes = drawn.codes[rows_of(drawn.tokens, tokens)]
-    return site.with_(noisy_codes=drawn), replace(
-        drawn, receiver=receiver, tokens=tokens, codes=codes
-    )
+    release = replace(drawn, receiver=receiver, tokens=tokens, codes=codes)
+    return site.with_(noisy_codes=drawn), release
 
 
 def _noise_generator(
@@ -203,15 +236,6 @@ def _noise_generator(
     digest.update(tokens.tobytes())
     digest.update(np.ascontiguousarray(codes).tobytes())
     return np.random.default_rng(np.frombuffer(digest.digest(), np.uint32))
-
-
-def _table_name(site: CooperativeSite, spec: CodeSpec) -> str:
-    """Return the name of a site's table of noisy codes: one for an encoder and a noise key."""
-    named = f"{spec.view}\n{spec.version}".encode()
-    return hashlib.blake2b(named, key=site.noise_key, digest_size=16).hexdigest()
-
-
-# --- announcing and sending ---------------------------------------------------------------------
 
 
 def announced_tokens(inbox: Inbox) -> dict[str, np.ndarray]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +18,8 @@ from cofill.cooperate._completion import (
     decode_rows,
     draw_rows,
     interval_ends,
+    masks_table,
+    reconstructability_table,
     reconstructed_rows,
     site_notes,
 )
@@ -25,11 +28,10 @@ from cofill.cooperate._protocol import CooperativeProtocol
 from cofill.cooperate._settings import Architecture
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
 from cofill.cooperate._store import load_sites, save_sites
-from cofill.cooperate._tables import masks_table, reconstructability_table
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import Budget, Ledger, blind
-from cofill.protocol import Federation, LocalData, Membership, Step, run_protocol
+from cofill.protocol import Federation, LocalData, Membership, run_protocol
 from cofill.views import MultiView, View
 
 
@@ -44,7 +46,8 @@ class CooperativeReconstruction(AbstractCompleter):
     Parameters
     ----------
     method
-        ``"auto"`` (masked links or a fusion, by cross-validation inside each site), ``"masked"``,
+        ``"auto"`` (masked links or a fusion, by cross-validation inside each site), ``"masked"``
+        (links that blend networks and ridge regression, masks from out-of-fold outputs),
         ``"fused"`` or ``"faithful"`` (the paper's links and masks).
     masks
         ``"closed"``, ``"gradient"`` (Eq. 6–7), ``"iteration"`` (Eq. 8) or ``"equal"``.
@@ -53,22 +56,18 @@ class CooperativeReconstruction(AbstractCompleter):
         of which is another training of every link; 0 for the paper's masks.
     architecture
         A name of the paper's Table I, an `Architecture`, or None to choose by the data.
-    on_unreconstructable
+    on_unreconstructable, threshold
         Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
         their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway,
         and individuals whom no other site knows with the mean or the commonest value.
-    threshold
-        See above; also where `reconstructability_` draws the line.
-    min_overlap
-        A link needs so many shared individuals.
-    scale
-        ``"standard"``, or ``"robust"`` for heavy tails.
+    min_overlap, scale
+        How many shared individuals a link needs; ``"standard"``, ``"robust"`` for heavy tails, or
+        ``"none"``.
     interval
         Level of the intervals that `complete` adds, or None for none.
-    fusion, encoder_training, link_training
-        How networks are trained; sensible defaults when left out.
-    defence
-        What is done to codes before they leave (`CodeDefence`); nothing when left out.
+    fusion, encoder_training, link_training, defence
+        How networks are trained, and what is done to codes before they leave (`CodeDefence`:
+        nothing when left out).
     budget
         What each site may spend on its people; a release beyond it is refused. Only noisy codes
         cost something, the others have no guarantee.
@@ -78,14 +77,8 @@ class CooperativeReconstruction(AbstractCompleter):
 
     Attributes
     ----------
-    masks_
-        Data frame: view, source, feature, weight.
-    reconstructability_
-        Data frame: view, feature, source (``"all"`` or a view), r2.
-    ledger_
-        What crossed a border, when and how much.
-    notes_
-        Links left out and features that cannot be reconstructed.
+    ledger_, notes_
+        What crossed a border; links left out and features that cannot be reconstructed.
 
     Examples
     --------
@@ -118,8 +111,6 @@ class CooperativeReconstruction(AbstractCompleter):
     budget: Budget | None = None
     seed: int = 0
 
-    # --- learning -----------------------------------------------------------------------------
-
     def protocol(self, view_names: Iterable[str]) -> CooperativeProtocol:
         """Return the protocol that these parameters describe, with one site per view."""
         parameters = self.get_params(deep=False)
@@ -144,10 +135,7 @@ class CooperativeReconstruction(AbstractCompleter):
         return self._federation(sites, protocol.learning.start)
 
     def _federation(
-        self,
-        sites: dict[str, CooperativeSite],
-        next_step: int = 0,
-        ledger: Ledger | None = None,
+        self, sites: dict[str, CooperativeSite], next_step: int = 0, ledger: Ledger | None = None
     ) -> Federation[CooperativeSite]:
         """Return sites that stand before a step, each with the budget."""
         budgets = {} if self.budget is None else dict.fromkeys(sites, self.budget)
@@ -159,12 +147,15 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _learn_again(
         self, sites: dict[str, CooperativeSite], progress: Progress | None = None
-    ) -> Federation[CooperativeSite]:
-        """Return the federation of fitted sites that have changed, after learning."""
+    ) -> Self:
+        """Let fitted sites that have changed learn, and keep them."""
         protocol = self.protocol(sites)
         federation = self._federation(sites, protocol.learning.start, self.ledger_)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
-        return federation
+        for name, site in federation.sites.items():
+            federation.sites[name] = site.with_(is_refining=False)
+        self._take_over(federation)
+        return self
 
     def _take_over(self, federation: Federation[CooperativeSite]) -> None:
         """Keep a federation that has learned."""
@@ -185,15 +176,12 @@ class CooperativeReconstruction(AbstractCompleter):
     @property
     def trained_(self) -> dict[str, int]:
         """How many encoders, links and fusions the present sites have trained so far."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for site in self.sites_.values():
-            for kind, number in site.trained.items():
-                counts[kind] = counts.get(kind, 0) + number
-        return counts
+            counts.update(site.trained)
+        return dict(counts)
 
-    def partial_fit(
-        self, views: MultiView, *, progress: Progress | None = None
-    ) -> CooperativeReconstruction:
+    def partial_fit(self, views: MultiView, *, progress: Progress | None = None) -> Self:
         """Learn from more rows of the same views; only the new individuals' codes are sent.
 
         Encoders and scalers stay, links and fusions take a few steps over all rows, masks and
@@ -207,54 +195,42 @@ class CooperativeReconstruction(AbstractCompleter):
             raise DataError("this model was loaded without its rows; fit it before partial_fit")
         sites = {}
         for name, site in self.sites_.items():
-            new = views[name].take(site.view.positions(views[name].ids) < 0)
-            ids = np.concatenate([site.view.ids, new.ids]) if len(new) else site.view.ids
-            cells = np.concatenate([site.view.cells, new.cells])
-            sites[name] = site.with_(view=site.view.with_rows(ids, cells), is_refining=True)
-        federation = self._learn_again(sites, progress)
-        for name, site in federation.sites.items():
-            federation.sites[name] = site.with_(is_refining=False)
-        self._take_over(federation)
-        return self
+            old, new = site.view, views[name].take(site.view.positions(views[name].ids) < 0)
+            ids = np.concatenate([old.ids, new.ids]) if len(new) else old.ids
+            cells = np.concatenate([old.cells, new.cells])
+            sites[name] = site.with_(view=old.with_rows(ids, cells), is_refining=True)
+        return self._learn_again(sites, progress)
 
-    def add_view(
-        self, view: View, *, progress: Progress | None = None
-    ) -> CooperativeReconstruction:
+    def add_view(self, view: View, *, progress: Progress | None = None) -> Self:
         """Let a site join: learns its autoencoder, the links from and to it, masks and fusions."""
         check_is_fitted(self)
         if view.name in self.sites_:
             raise DataError(f"there is a view {view.name!r} already; remove it first")
         require_rows(MultiView([*(site.view for site in self.sites_.values()), view]))
         any_site = next(iter(self.sites_.values()))
-        protocol = replace(
-            self.protocol([*self.sites_, view.name]), settings=any_site.settings, seed=any_site.seed
-        )
+        protocol = self.protocol([*self.sites_, view.name])
+        protocol = replace(protocol, settings=any_site.settings, seed=any_site.seed)
         (joining,) = protocol.start_site(LocalData(view.name, {view.name: view})).values()
-        sites = {
-            name: site.with_(peers=(*site.peers, view.name)) for name, site in self.sites_.items()
-        }
+        old = self.sites_.items()
+        sites = {name: site.with_(peers=(*site.peers, view.name)) for name, site in old}
         sites[view.name] = joining.with_(secret=any_site.secret)
-        self._take_over(self._learn_again(sites, progress))
-        return self
+        return self._learn_again(sites, progress)
 
-    def remove_view(self, name: str) -> CooperativeReconstruction:
+    def remove_view(self, name: str) -> Self:
         """Let a site leave: no network is trained but the fusions that used its codes."""
         check_is_fitted(self)
         if name not in self.sites_:
             raise SettingError(f"there is no view {name!r}; there is {', '.join(self.sites_)}")
         if len(self.sites_) < 3:
             raise DataError("two views are left; one alone cannot be reconstructed")
-        sites = {
-            other: site.with_(
-                peers=tuple(peer for peer in site.peers if peer != name),
-                peer_codes={p: codes for p, codes in site.peer_codes.items() if p != name},
-                peer_tokens={p: tokens for p, tokens in site.peer_tokens.items() if p != name},
-            )
-            for other, site in self.sites_.items()
-            if other != name
-        }
-        self._take_over(self._learn_again(sites))
-        return self
+        sites = {}
+        for other, site in self.sites_.items():
+            if other != name:
+                codes = {peer: c for peer, c in site.peer_codes.items() if peer != name}
+                tokens = {peer: t for peer, t in site.peer_tokens.items() if peer != name}
+                peers = tuple(peer for peer in site.peers if peer != name)
+                sites[other] = site.with_(peers=peers, peer_codes=codes, peer_tokens=tokens)
+        return self._learn_again(sites)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file (safetensors and JSON); it holds no one's row."""
@@ -262,14 +238,12 @@ class CooperativeReconstruction(AbstractCompleter):
         save_sites(path, self.sites_, self.get_params(deep=False))
 
     @classmethod
-    def load(cls, path: str | Path) -> CooperativeReconstruction:
+    def load(cls, path: str | Path) -> Self:
         """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
         sites, parameters = load_sites(path)
         estimator = cls(**parameters)
         estimator._take_over(estimator._federation(sites))
         return estimator
-
-    # --- completing ---------------------------------------------------------------------------
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
         """Fill what is missing in `views`; individuals need not be those of `fit`."""
@@ -292,8 +266,7 @@ class CooperativeReconstruction(AbstractCompleter):
         self._check_views(views)
         if n_draws < 1:
             raise SettingError(f"n_draws must be at least 1, got {n_draws}")
-        expected = self._ask(views)
-        generator = np.random.default_rng(key)
+        expected, generator = self._ask(views), np.random.default_rng(key)
         draws = []
         for _ in range(n_draws):
             rows = {n: draw_rows(self.sites_[n], expected[n], generator) for n in views}
@@ -301,16 +274,12 @@ class CooperativeReconstruction(AbstractCompleter):
         return draws
 
     def _completed(
-        self,
-        views: MultiView,
-        rows: Mapping[str, ReconstructedRows],
-        interval: float | None = None,
+        self, views: MultiView, rows: Mapping[str, ReconstructedRows], interval: float | None = None
     ) -> Completed:
         """Return views whose gaps are filled with reconstructed rows."""
         policy = replace(self.protocol(self.sites_).policy, interval=interval)
         sites = {name: self.sites_[name] for name in views}
-        tokens = self._tokens(views)
-        return completed_views(views, tokens, sites, rows, policy, self.name)
+        return completed_views(views, self._tokens(views), sites, rows, policy, self.name)
 
     def reconstruct(
         self, views: MultiView, name: str, *, masks: str | None = None
@@ -378,8 +347,6 @@ class CooperativeReconstruction(AbstractCompleter):
                 self.federation_.sites[name] = site.with_(noisy_codes=noisy_codes)
         return {name: reconstructed_rows(site) for name, site in federation.sites.items()}
 
-    # --- what was learned ---------------------------------------------------------------------
-
     @property
     def masks_(self) -> Any:
         """Weight of each source view in each feature: view, source, feature, weight."""
@@ -399,10 +366,9 @@ def fit_many(
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
-    """Fit each estimator on its views; the networks of all of them train as one batch.
+    """Fit each estimator on its views, all networks in one batch: repeats over seeds cost little.
 
-    The results are those of ``estimator.fit(views)`` one by one; repeats over seeds are nearly
-    free this way.
+    The results are those of ``estimator.fit(views)`` one by one.
     """
     if len(estimators) != len(views):
         raise SettingError(
@@ -412,14 +378,11 @@ def fit_many(
         require_rows(multi_view)
     federations = [e.start(v) for e, v in zip(estimators, views, strict=True)]
     # Federations with a pilot take other steps than those without.
-    by_steps: dict[tuple[Step[Any], ...], list[Federation[CooperativeSite]]] = {}
-    protocols = {}
+    by_steps: dict[Any, tuple[CooperativeProtocol, list[Federation[CooperativeSite]]]] = {}
     for estimator, federation in zip(estimators, federations, strict=True):
         protocol = estimator.protocol(federation.sites)
-        by_steps.setdefault(protocol.steps, []).append(federation)
-        protocols[protocol.steps] = protocol
-    for steps, alike in by_steps.items():
-        end = protocols[steps].learning.stop
-        run_protocol(protocols[steps], alike, progress=progress, until=end)
+        by_steps.setdefault(protocol.steps, (protocol, []))[1].append(federation)
+    for protocol, alike in by_steps.values():
+        run_protocol(protocol, alike, progress=progress, until=protocol.learning.stop)
     for estimator, federation in zip(estimators, federations, strict=True):
         estimator._take_over(federation)

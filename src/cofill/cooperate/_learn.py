@@ -1,39 +1,55 @@
 """The receiver learns: links from foreign codes to local cells, masks over them, or a fusion.
 
-Beside the paper's method (`_faithful.py`) the best we know under the same constraint. A link that
-exists for the same encoder is kept; so a new view costs its own links only.
+The paper's method (CRS, sections IV-C and IV-D: one network per peer, then Eq. 4–8), and beside it
+the best we know under the same constraint. A link that exists for the same encoder is kept; so a
+new view costs its own links only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float, Int
 
-from cofill.cooperate._faithful import learn_faithful
 from cofill.cooperate._link_data import LinkData, link_data, receive_codes
 from cofill.cooperate._masks import MaskStatistics
-from cofill.cooperate._predict import masked_sum
+from cofill.cooperate._predict import link_output, masked_sum
 from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._site import CooperativeSite, ViewModel, fit_in_groups
-from cofill.nets import Fusion, FusionProblem, FusionSettings, fit_fusions, refine_fusions
+from cofill.cooperate._site import CooperativeSite, Link, Report, Rows, ViewModel, fit_in_groups
+from cofill.nets import (
+    MLP,
+    Fusion,
+    FusionSettings,
+    SquaredError,
+    Task,
+    TrainSettings,
+    fit_fusions,
+    recipe,
+    refine_fusions,
+    train,
+)
 from cofill.protocol import Inbox, Outbox, Step
 
-_REFINING_STEPS = 200  # new rows move networks that are trained already only a little
+# New rows move networks that are trained already only a little.
+_REFINING_STEPS = 200  # of fusions
+_REFINING_EPOCHS = 10  # of the paper's links
 
 
 def _learn(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[Inbox],
-    report_progress: Callable[[float], None],
+    sites: Sequence[CooperativeSite], inboxes: Sequence[Inbox], report_progress: Report
 ) -> list[tuple[CooperativeSite, Outbox]]:
     received = [receive_codes(site, inbox) for site, inbox in zip(sites, inboxes, strict=True)]
     all_data = [link_data(site) for site in received]
-    learned: dict[int, CooperativeSite] = {}
-    for learn in (_refine, learn_faithful, _learn_best):
-        chosen = [data for data in all_data if _way_to_learn(data.site) is learn]
+    ways: dict[Any, list[LinkData]] = {_refine: [], _learn_faithful: [], _learn_best: []}
+    for data in all_data:
+        best = _refine if data.site.is_refining else _learn_best
+        ways[_learn_faithful if data.site.settings.is_faithful else best].append(data)
+    learned = {}
+    for learn, chosen in ways.items():
         for data, site in zip(chosen, learn(chosen, report_progress), strict=True):
             learned[id(data)] = site
     return [(learned[id(data)], []) for data in all_data]
@@ -42,87 +58,50 @@ def _learn(
 LEARN = Step("train links", _learn)
 
 
-def _way_to_learn(site: CooperativeSite) -> Callable[..., list[CooperativeSite]]:
-    if site.settings.is_faithful:
-        return learn_faithful
-    return _refine if site.is_refining else _learn_best
-
-
-def _learn_best(
-    all_data: Sequence[LinkData], report_progress: Callable[[float], None]
-) -> list[CooperativeSite]:
+def _learn_best(all_data: Sequence[LinkData], report_progress: Report) -> list[CooperativeSite]:
     """Return the sites with links and fusions, whichever is better in cross-validation."""
     linked = [data for data in all_data if data.links]
     masked = [d for d in linked if d.site.settings.method in ("masked", "auto")]
     fused = [d for d in linked if d.site.settings.method in ("fused", "auto")]
-    unfitted = [
-        (data, peer)
-        for data in masked
-        for peer, link in data.links.items()
-        if data.is_unfitted(link)
-    ]
+    unfitted = [(data, peer) for data in masked for peer in data.unfitted_peers]
     items = [(data, data.fusion_problem(peer)) for data, peer in unfitted]
     items += [(data, data.fusion_problem()) for data in fused]
-    fitted = iter(fit_in_groups(items, _fusion_settings, _fit_problems, report_progress))
+
+    def fit(items: list[Any], settings: FusionSettings, report: Report) -> Sequence[Fusion]:
+        return fit_fusions([problem for _, problem in items], settings, progress=report)
+
+    fitted = iter(fit_in_groups(items, _fusion_settings, fit, report_progress))
     for data, peer in unfitted:
         fusion = next(fitted)
         link = data.links[peer]
         data.links[peer] = replace(link, fusion=fusion, out_of_fold=fusion.out_of_fold)
     fusions = {id(data): next(fitted) for data in fused}
     counts = [sum(other is data for other, _ in unfitted) for data in all_data]
-    return [
-        _choose_model(data, fusions.get(id(data)), count)
-        for data, count in zip(all_data, counts, strict=True)
-    ]
+    pairs = zip(all_data, counts, strict=True)
+    return [_choose_model(data, fusions.get(id(data)), count) for data, count in pairs]
 
 
 def _fusion_settings(item: tuple[LinkData, *tuple[Any, ...]]) -> FusionSettings:
     return item[0].site.settings.fusion
 
 
-def _fit_problems(
-    items: Sequence[tuple[LinkData, FusionProblem]],
-    settings: FusionSettings,
-    report_progress: Callable[[float], None],
-) -> Sequence[Fusion]:
-    problems = [problem for _, problem in items]
-    return fit_fusions(problems, settings, progress=report_progress)
-
-
 def _choose_model(data: LinkData, fusion: Fusion | None, new_links: int) -> CooperativeSite:
     """Return the site with its model: masked links or the fusion, by their held-out errors."""
     site, targets = data.site, data.targets[data.is_linked]
-    statistics = masked = None
-    link_residuals = {}
+    model, masked = ViewModel(links=data.links, seen=site.tokens), None
     if data.links and all(link.fusion is not None for link in data.links.values()):
-        outputs = data.held_out_outputs()
-        statistics = MaskStatistics.of(outputs, data.targets, data.present)
-        masked = masked_sum(outputs, statistics, data.present, site.settings)[data.is_linked]
-        link_residuals = data.link_residuals(outputs)
-    fused = None if fusion is None else fusion.out_of_fold
-    use_fusion = fused is not None and (
-        masked is None or _mean_error(fused, targets) <= _mean_error(masked, targets)
-    )
-    best = fused if use_fusion else masked
-    model = ViewModel(
-        links=data.links,
-        statistics=statistics,
-        fusion=fusion,
-        use_fusion=use_fusion,
-        residuals=None if best is None else Residuals.of(best, targets),
-        link_residuals=link_residuals,
-        seen=site.tokens,
-    )
+        model, masked = _weigh_links(data, data.held_out_outputs())
+    if fusion is not None:
+        fused = fusion.out_of_fold
+        if masked is None or (
+            np.nanmean((fused - targets) ** 2) <= np.nanmean((masked - targets) ** 2)
+        ):
+            model = replace(model, use_fusion=True, residuals=Residuals.of(fused, targets))
+        model = replace(model, fusion=fusion)
     return site.with_(model=model).count_trained(links=new_links, fusions=int(fusion is not None))
 
 
-def _mean_error(predicted: np.ndarray, targets: np.ndarray) -> float:
-    return float(np.nanmean((predicted - targets) ** 2))
-
-
-def _refine(
-    all_data: Sequence[LinkData], report_progress: Callable[[float], None]
-) -> list[CooperativeSite]:
+def _refine(all_data: Sequence[LinkData], report_progress: Report) -> list[CooperativeSite]:
     """Return the sites after learning from new rows: sums exactly, networks by a few steps.
 
     What the old model predicts of the new rows is out of sample, so that mask statistics and
@@ -133,16 +112,19 @@ def _refine(
         for peer, link in data.links.items():
             if link.fusion is not None:
                 items.append((data, data.fusion_problem(peer), link.fusion, peer))
-        if data.site.model.fusion is not None:
-            fusion = data.site.model.fusion
+        if (fusion := data.site.model.fusion) is not None:
             items.append((data, data.fusion_problem(), fusion, ""))
     grown = [data.grown_model() for data in all_data]  # before links are replaced
-    refined = fit_in_groups(items, _fusion_settings, _refine_fusions, report_progress)
+
+    def fit(items: list[Any], settings: FusionSettings, report: Report) -> Sequence[Fusion]:
+        _, problems, fusions, _ = zip(*items, strict=True)
+        return refine_fusions(fusions, problems, settings, steps=_REFINING_STEPS)
+
+    refined = fit_in_groups(items, _fusion_settings, fit, report_progress)
     fusions: dict[int, Fusion] = {}
     for (data, _, _, peer), fusion in zip(items, refined, strict=True):
         if peer:
-            link = data.links[peer]
-            data.links[peer] = replace(link, fusion=fusion, out_of_fold=None)
+            data.links[peer] = replace(data.links[peer], fusion=fusion, out_of_fold=None)
         else:
             fusions[id(data)] = fusion
     return [
@@ -151,10 +133,113 @@ def _refine(
     ]
 
 
-def _refine_fusions(
-    items: Sequence[tuple[LinkData, FusionProblem, Fusion, str]],
-    settings: FusionSettings,
-    report_progress: Callable[[float], None],
-) -> Sequence[Fusion]:
-    _, problems, fusions, _ = zip(*items, strict=True)
-    return refine_fusions(fusions, problems, settings, steps=_REFINING_STEPS)
+# --- the paper's links and masks ------------------------------------------------------------------
+
+
+def _learn_faithful(all_data: Sequence[LinkData], report_progress: Report) -> list[CooperativeSite]:
+    """Return the sites with the paper's links and masks; links of all sites train together."""
+    unfitted = [
+        (data, peer)
+        for data in all_data
+        for peer in (data.links if data.site.is_refining else data.unfitted_peers)
+    ]
+    # Before links are replaced: what the old ones predict of new rows is out of sample.
+    grown = {
+        id(d): d.grown_model() for d in all_data if d.site.is_refining and d.uses_held_out_rows
+    }
+    links = fit_in_groups(unfitted, _link_training, _fit_links, report_progress)
+    for (data, peer), link in zip(unfitted, links, strict=True):
+        data.links[peer] = link
+    sites = []
+    for data in all_data:
+        if id(data) in grown:
+            model = replace(grown[id(data)], links=data.links)
+        else:
+            outputs = data.held_out_outputs() if data.uses_held_out_rows else data.link_outputs()
+            model, _ = _weigh_links(data, outputs)
+        count = sum(fitted is data for fitted, _ in unfitted)
+        sites.append(data.site.with_(model=model).count_trained(links=count))
+    return sites
+
+
+def _link_training(item: tuple[LinkData, str]) -> TrainSettings:
+    site = item[0].site
+    training = site.settings.link_training
+    return replace(training, epochs=_REFINING_EPOCHS) if site.is_refining else training
+
+
+def _fit_links(
+    items: Sequence[tuple[LinkData, str]], training: TrainSettings, report_progress: Report
+) -> list[Link]:
+    tasks = [_link_tasks(data, peer) for data, peer in items]
+    trained = train(
+        [task for link_tasks in tasks for task in link_tasks],
+        SquaredError(),
+        training,
+        progress=lambda step, steps, _: report_progress(step / steps),
+    )
+    networks = iter(trained.networks)
+    links = []
+    for (data, peer), link_tasks in zip(items, tasks, strict=True):
+        network, *fold_networks = (next(networks) for _ in link_tasks)
+        links.append(_fitted_link(data, peer, network, fold_networks))
+    return links
+
+
+def _link_tasks(data: LinkData, peer: str) -> list[Task]:
+    """Return the training of a link and, for held-out outputs, one training without each fold."""
+    rows = data.is_shared(peer)
+    codes, targets = data.codes[peer][rows], data.targets[rows]
+    hidden = data.site.settings.widths(targets.shape[1]).link
+    network = data.links[peer].network if data.site.is_refining else None
+    key = jax.random.key(data.seed(peer))
+    task = Task(
+        network or recipe(MLP, (codes.shape[1], *hidden, targets.shape[1])),
+        codes.astype(np.float32, copy=False),
+        targets.astype(np.float32),
+        key=key,
+        name=f"link {peer!r} → {data.site.name!r}",
+    )
+    if data.site.is_refining or not data.uses_held_out_rows:
+        return [task]
+    folds = _folds(data, peer)
+    tasks = [task]
+    for fold in range(data.site.settings.mask_folds):
+        inputs, targets = task.inputs[folds != fold], task.targets[folds != fold]
+        fold_key = jax.random.fold_in(key, fold)
+        tasks.append(replace(task, inputs=inputs, targets=targets, key=fold_key))
+    return tasks
+
+
+def _folds(data: LinkData, peer: str) -> Int[np.ndarray, " shared"]:
+    """Return the fold of each row that the link learns from."""
+    n_shared = int(data.is_shared(peer).sum())
+    generator = np.random.default_rng(data.seed(peer, "folds"))
+    return generator.permutation(n_shared) % data.site.settings.mask_folds
+
+
+def _fitted_link(data: LinkData, peer: str, network: Any, fold_networks: Sequence[Any]) -> Link:
+    """Return the link with its network and what those without a fold predict of that fold."""
+    link = replace(data.links[peer], network=network, out_of_fold=None)
+    if not fold_networks:
+        return link
+    codes = data.codes[peer][data.is_shared(peer)]
+    folds, outputs = _folds(data, peer), np.empty((len(codes), data.targets.shape[1]))
+    for fold, fold_network in enumerate(fold_networks):
+        rows = folds == fold
+        outputs[rows] = link_output(replace(link, network=fold_network), codes[rows])
+    return replace(link, out_of_fold=outputs)
+
+
+def _weigh_links(
+    data: LinkData, outputs: Float[np.ndarray, "peers rows width"]
+) -> tuple[ViewModel, Rows | None]:
+    """Return the model whose masks weigh links by these outputs, and its linked rows."""
+    residuals = data.link_residuals(outputs)
+    model = ViewModel(links=data.links, link_residuals=residuals, seen=data.site.tokens)
+    if not data.links:
+        return model, None
+    statistics = MaskStatistics.of(outputs, data.targets, data.present)
+    predicted = masked_sum(outputs, statistics, data.present, data.site.settings)[data.is_linked]
+    wrong = Residuals.of(predicted, data.targets[data.is_linked])
+    return replace(model, statistics=statistics, residuals=wrong), predicted

@@ -8,15 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.cooperate._masks import MaskStatistics
-from cofill.cooperate._predict import link_output, masked_sum
+from cofill.cooperate._predict import link_outputs, masked_sum
 from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._site import (
-    CooperativeSite,
-    Link,
-    ViewModel,
-    gather_codes,
-    named_seed,
-)
+from cofill.cooperate._site import CooperativeSite, Link, ViewModel, gather_codes, named_seed
 from cofill.errors import DataError
 from cofill.nets import FusionProblem, loss_blocks, side_by_side
 from cofill.privacy import Codes, rows_of, union
@@ -29,18 +23,14 @@ class LinkData:
 
     Parameters
     ----------
-    site
-        The site, with notes on peers that are left out.
-    targets
-        Its encoded rows.
-    links
-        A link per usable peer, fitted or not.
-    codes
-        By usable peer, standardised codes in the order of the rows, zero where there is none.
-    present
-        Which peer sent a code of which row.
-    needed
-        Which peers have a row of each individual whom this site lacks.
+    site, targets
+        The site, with notes on peers that are left out, and its encoded rows.
+    links, codes
+        By usable peer, a link, fitted or not, and standardised codes in the order of the rows, zero
+        where there is none.
+    present, needed
+        Which peer sent a code of which row, and which peers have a row of each individual whom this
+        site lacks.
     """
 
     site: CooperativeSite
@@ -65,11 +55,8 @@ class LinkData:
 
     def link_outputs(self) -> Float[np.ndarray, "peers rows width"]:
         """Return each link's prediction of each row, zero where the peer sent no code."""
-        outputs = np.zeros((len(self.links), *self.targets.shape))
-        for number, (peer, link) in enumerate(self.links.items()):
-            rows = self.present[:, number]
-            outputs[number, rows] = link_output(link, self.codes[peer][rows])
-        return outputs
+        codes = list(self.codes.values())
+        return link_outputs(self.links.values(), codes, self.present, self.targets.shape[1])
 
     def held_out_outputs(self) -> Float[np.ndarray, "peers rows width"]:
         """Return each link's prediction of each row by a link that had not learned from it."""
@@ -78,9 +65,7 @@ class LinkData:
             outputs[number, self.present[:, number]] = link.out_of_fold
         return outputs
 
-    def link_residuals(
-        self, outputs: Float[np.ndarray, "peers rows width"]
-    ) -> dict[str, Residuals]:
+    def link_residuals(self, outputs: np.ndarray) -> dict[str, Residuals]:
         """Return how far each link alone is from the truth, over the rows it predicts."""
         return {
             peer: Residuals.of(outputs[number, rows], self.targets[rows])
@@ -93,13 +78,15 @@ class LinkData:
         settings = self.site.settings
         return settings.mask_folds > 0 or not settings.is_faithful
 
-    def is_unfitted(self, link: Link) -> bool:
-        """Return whether a link has nothing that masks can be fitted on.
+    @property
+    def unfitted_peers(self) -> list[str]:
+        """Peers whose links have nothing that masks can be fitted on.
 
         Refining links by more rows makes no new held-out outputs, so that such links are learned
         from the start when masks are wanted next.
         """
-        return link.out_of_fold is None if self.uses_held_out_rows else link.network is None
+        fitted = "out_of_fold" if self.uses_held_out_rows else "network"
+        return [peer for peer, link in self.links.items() if getattr(link, fitted) is None]
 
     def grown_model(self) -> ViewModel:
         """Return the site's model with the new rows in its mask statistics and residuals.
@@ -160,11 +147,8 @@ def _merge_codes(old: Codes | None, new: Codes) -> Codes:
     if old is None or old.spec != new.spec:
         return new
     is_new = rows_of(old.tokens, new.tokens) < 0
-    return replace(
-        old,
-        tokens=np.concatenate([old.tokens, new.tokens[is_new]]),
-        codes=np.concatenate([old.codes, new.codes[is_new]]),
-    )
+    tokens = np.concatenate([old.tokens, new.tokens[is_new]])
+    return replace(old, tokens=tokens, codes=np.concatenate([old.codes, new.codes[is_new]]))
 
 
 def link_data(site: CooperativeSite) -> LinkData:
@@ -209,9 +193,6 @@ def _new_link(site: CooperativeSite, received: Codes) -> Link:
     width = received.spec.width
     if site.settings.is_faithful:
         return Link(received.spec, np.zeros(width), np.ones(width))
+    mean = received.codes.mean(axis=0, dtype=np.float64)
     spread = received.codes.std(axis=0, dtype=np.float64)
-    return Link(
-        received.spec,
-        received.codes.mean(axis=0, dtype=np.float64),
-        np.where(spread > 1e-6, spread, 1.0),
-    )
+    return Link(received.spec, mean, np.where(spread > 1e-6, spread, 1.0))

@@ -19,6 +19,8 @@ from jaxtyping import Bool, Float
 from cofill.codec import storable
 from cofill.errors import SettingError
 
+Masks = Float[np.ndarray, "sources features"]
+
 _PULL = 1e-9  # to equal weights; only decides where several masks are equally good
 _LEAST_EIGENVALUE = 0.02  # of correlations from different rows
 _PATTERNS_AT_ONCE = 256
@@ -40,12 +42,9 @@ class MaskStatistics:
 
     Parameters
     ----------
-    products
-        Per feature, sum of ``x_j x_l`` over the rows that have both sources.
-    squares
-        Per feature, sum of ``x_j²`` over the rows that have both j and l.
-    pairs
-        How many rows these are.
+    products, squares, pairs
+        Per feature, sums of ``x_j x_l`` and of ``x_j²`` over the rows that have both sources j and
+        l, and how many rows these are.
     cross, truths
         Per feature, sums of ``x_j y`` and of ``y²`` over the rows that have the source.
     power, rows
@@ -91,23 +90,16 @@ class MaskStatistics:
 
     def __add__(self, other: MaskStatistics) -> MaskStatistics:
         """Return the statistics of the rows of both."""
-        return MaskStatistics(
-            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
-        )
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return MaskStatistics(*(mine + theirs for mine, theirs in pairs))
 
     def only(self, sources: Bool[np.ndarray, " sources"] | np.ndarray) -> MaskStatistics:
         """Return the statistics of some of the sources (a mask or positions)."""
         at = np.flatnonzero(sources) if np.asarray(sources).dtype == bool else np.asarray(sources)
         square = np.ix_(np.arange(len(self.pairs)), at, at)
-        return MaskStatistics(
-            self.products[square],
-            self.squares[square],
-            self.pairs[square],
-            self.cross[:, at],
-            self.truths[:, at],
-            self.power,
-            self.rows,
-        )
+        products, squares, pairs = self.products[square], self.squares[square], self.pairs[square]
+        cross, truths = self.cross[:, at], self.truths[:, at]
+        return MaskStatistics(products, squares, pairs, cross, truths, self.power, self.rows)
 
     @property
     def gram(self) -> Float[np.ndarray, "features sources sources"]:
@@ -148,28 +140,20 @@ class MaskStatistics:
 
 def _shrink(correlations: np.ndarray) -> np.ndarray:
     """Return correlations pulled towards none until no eigenvalue is too small."""
-    sources = correlations.shape[-1]
-    unit = np.eye(sources)
+    unit = np.eye(correlations.shape[-1])
     correlations = np.where(unit > 0, 1.0, correlations)
-    least = np.linalg.eigvalsh(correlations)[:, 0]
-    share = np.clip(
-        (_LEAST_EIGENVALUE - least) / np.maximum(1.0 - least, _LEAST_EIGENVALUE), 0.0, 1.0
-    )[:, None, None]
+    least = np.linalg.eigvalsh(correlations)[:, :1, None]
+    share = (_LEAST_EIGENVALUE - least) / np.maximum(1.0 - least, _LEAST_EIGENVALUE)
+    share = np.clip(share, 0.0, 1.0)
     return (1 - share) * correlations + share * unit
 
 
-def equal_masks(sources: int, features: int) -> Float[np.ndarray, "sources features"]:
-    """Return the weights to start from: 1/(N − 1) each, for N − 1 sources.
-
-    Examples
-    --------
-    >>> equal_masks(2, 1).ravel()
-    array([0.5, 0.5])
-    """
+def equal_masks(sources: int, features: int) -> Masks:
+    """Return the weights to start from: 1/(N − 1) each, for N − 1 sources."""
     return np.full((sources, features), 1.0 / max(sources, 1))
 
 
-def masks_in_closed_form(statistics: MaskStatistics) -> Float[np.ndarray, "sources features"]:
+def masks_in_closed_form(statistics: MaskStatistics) -> Masks:
     """Return the weights of least error, those of least norm where several are as good.
 
     Examples
@@ -212,20 +196,12 @@ def masks_by_gradient(
     learning_rate: float | None = None,
     threshold: float = 1e-6,
     max_iterations: int = 100_000,
-) -> tuple[Float[np.ndarray, "sources features"], int]:
+) -> tuple[Masks, int]:
     """Return the masks to which descent from equal weights leads (Eq. 6–7), and its iterations.
 
-    Parameters
-    ----------
-    statistics
-        Of the sources to weigh.
-    learning_rate
-        ε of Eq. 7; half the inverse of each feature's largest eigenvalue when left out, which
-        always converges.
-    threshold
-        Stop when the norm of the update of every feature is below it.
-    max_iterations
-        Stop at the latest after so many updates.
+    ``learning_rate`` is ε of Eq. 7; when left out, half the inverse of each feature's largest
+    eigenvalue, which always converges. Descent stops when the norm of the update of every feature
+    is below ``threshold``, at the latest after ``max_iterations``.
     """
     if learning_rate is not None and learning_rate <= 0:
         raise SettingError(f"learning_rate must be above 0, got {learning_rate}")
@@ -250,18 +226,14 @@ def masks_by_gradient(
     return weights, max_iterations
 
 
-def _error_gradient(
-    gram: Float[np.ndarray, "features sources sources"],
-    right: Float[np.ndarray, "features sources"],
-    weights: Float[np.ndarray, "sources features"],
-) -> Float[np.ndarray, "sources features"]:
+def _error_gradient(gram: np.ndarray, right: np.ndarray, weights: Masks) -> Masks:
     """Return the derivative of the error in each weight, Eq. 6."""
     return 2 * (np.einsum("fjl,lf->jf", gram, weights) - right.T)
 
 
 def masks_by_iteration(
     statistics: MaskStatistics, *, threshold: float = 1e-8, max_iterations: int = 100_000
-) -> tuple[Float[np.ndarray, "sources features"], int]:
+) -> tuple[Masks, int]:
     """Return the masks when no weight moves given the others (Eq. 8), and the iterations.
 
     The paper takes all other weights from the last round, which need not converge when three or

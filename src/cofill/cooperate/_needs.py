@@ -17,7 +17,7 @@ how the receiver's features depend on the sender's, over the pilot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -29,15 +29,16 @@ from cofill.cooperate._encode import (
     announced_tokens,
     encode_rows,
     encoder_training,
+    join_networks,
     make_codes,
+    opposed_task,
     view_encoder,
 )
 from cofill.cooperate._link_data import link_data, receive_codes
-from cofill.cooperate._opposed import join_networks, opposed_task
-from cofill.cooperate._site import CooperativeSite, ViewEncoder
+from cofill.cooperate._site import CooperativeSite, Report, ViewEncoder
 from cofill.errors import DataError
 from cofill.nets import MLP, FusionSettings, fit_fusions, train
-from cofill.privacy import Needs, in_order, rows_of
+from cofill.privacy import CodeSpec, Needs, in_order, rows_of
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 _LEAST_VARIANCE = 1e-9  # of the largest: directions below are rounding
@@ -80,15 +81,13 @@ def _state_needs(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, 
 
 
 def _narrow(
-    sites: Sequence[CooperativeSite],
-    inboxes: Sequence[Inbox],
-    report_progress: Callable[[float], None],
+    sites: Sequence[CooperativeSite], inboxes: Sequence[Inbox], report_progress: Report
 ) -> list[tuple[CooperativeSite, Outbox]]:
     """Keep of each site's codes what is worth its leak, in closed form or against an opponent."""
     results: list[tuple[CooperativeSite, Outbox]] = []
     for number, (site, inbox) in enumerate(zip(sites, inboxes, strict=True)):
         if site.encoder is not None and site.encoder.awaits_needs:
-            site = _narrow_site(site, _received_needs(site.encoder, site.name, inbox))
+            site = _narrow_site(site, _received_needs(site.encoder.spec, site.name, inbox))
         results.append((site, []))
         report_progress((number + 1) / len(sites))
     return results
@@ -98,13 +97,8 @@ def _narrow_site(site: CooperativeSite, needs: Float[np.ndarray, "width needs"])
     codes = encode_rows(site, np.arange(len(site.view))).astype(np.float64)
     rows = np.nan_to_num(site.encoded())
     defence = site.settings.defence
-    directions, centre = best_directions(
-        codes,
-        rows,
-        needs,
-        price=defence.cost_of_leak,
-        most=defence.code_width(rows.shape[1]),
-    )
+    price, most = defence.cost_of_leak, defence.code_width(rows.shape[1])
+    directions, centre = best_directions(codes, rows, needs, price=price, most=most)
     if not defence.adversary:
         return site.with_(encoder=_projected_encoder(site, directions, centre, codes, rows))
     wanted = (codes - centre) @ _condense(needs) if needs.size else codes - centre
@@ -128,23 +122,11 @@ def best_directions(
     price: float,
     most: int | None = None,
 ) -> tuple[Float[np.ndarray, "width directions"], Float[np.ndarray, " width"]]:
-    """Return the directions of codes that are worth their leak, and the codes' mean.
+    """Return the directions of codes that are worth their leak, and the codes' mean (centre).
 
-    Parameters
-    ----------
-    codes, rows
-        Of the sender's people, rows standardised.
-    needs
-        The receivers' directions side by side.
-    price
-        Of a unit of leak against a unit of need.
-    most
-        Directions to keep at most; at least one is kept.
-
-    Returns
-    -------
-    directions, centre
-        ``(codes - centre) @ directions`` has uncorrelated columns of unit variance.
+    ``rows`` are standardised, ``needs`` the receivers' directions side by side, ``price`` that of
+    a unit of leak against a unit of need, ``most`` the directions to keep at most; one is kept at
+    least. ``(codes - centre) @ directions`` has uncorrelated columns of unit variance.
 
     Examples
     --------
@@ -170,11 +152,8 @@ def best_directions(
     return whiten @ axes[:, chosen], centre
 
 
-def _received_needs(
-    encoder: ViewEncoder, name: str, inbox: Inbox
-) -> Float[np.ndarray, "width needs"]:
+def _received_needs(spec: CodeSpec, name: str, inbox: Inbox) -> Float[np.ndarray, "width needs"]:
     """Return all receivers' directions side by side, checked."""
-    spec = encoder.spec
     parts = [np.zeros((spec.width, 0))]
     for release in inbox:
         if isinstance(release, Needs):
@@ -203,17 +182,18 @@ def _projected_encoder(
     rows: Float[np.ndarray, "people columns"],
 ) -> ViewEncoder:
     """Return an encoder that ends in a projection, with the best linear decoder."""
-    full: MLP = site.fitted_encoder.network.encoder
-    widths = (full.weights[0].shape[1], *(b.shape[0] for b in full.biases), directions.shape[1])
-    encoder = MLP(widths, key=jax.random.key(0), activation=full.activation)
-    _set_layers(encoder, (*full.weights, directions.T), (*full.biases, -centre @ directions))
-    decoder = MLP((directions.shape[1], rows.shape[1]), key=jax.random.key(0))
-    mean = rows.mean(axis=0)
+    full, mean = site.fitted_encoder.network.encoder, rows.mean(axis=0)
+    weights, biases = (*full.weights, directions.T), (*full.biases, -centre @ directions)
     decoding = np.linalg.lstsq((codes - centre) @ directions, rows - mean, rcond=None)[0]
-    _set_layers(decoder, (decoding.T,), (mean,))
-    return view_encoder(site, join_networks(encoder, decoder), is_narrowed=True)
+    decoder = _network((decoding.T,), (mean,), "relu")
+    network = join_networks(_network(weights, biases, full.activation), decoder)
+    return view_encoder(site, network, is_narrowed=True)
 
 
-def _set_layers(network: MLP, weights: tuple[Any, ...], biases: tuple[Any, ...]) -> None:
+def _network(weights: tuple[Any, ...], biases: tuple[Any, ...], activation: str) -> MLP:
+    """Return the perceptron with these layers."""
+    widths = (weights[0].shape[1], *(len(b) for b in biases))
+    network = MLP(widths, key=jax.random.key(0), activation=activation)
     for name, parts in (("weights", weights), ("biases", biases)):
         object.__setattr__(network, name, tuple(jnp.asarray(p, jnp.float32) for p in parts))
+    return network

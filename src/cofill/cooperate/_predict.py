@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,7 @@ from cofill.cooperate._masks import (
     masks_in_closed_form,
 )
 from cofill.cooperate._settings import CooperativeSettings
-from cofill.cooperate._site import (
-    CooperativeSite,
-    Link,
-    ReconstructedRows,
-    gather_codes,
-)
+from cofill.cooperate._site import CooperativeSite, Link, ReconstructedRows, Rows, gather_codes
 from cofill.errors import DataError
 from cofill.nets import forward, patterns_of
 from cofill.privacy import BlindedIds, Codes, in_order, no_tokens, rows_of, union
@@ -79,32 +74,35 @@ COMPLETE = Step("complete", one_by_one(_complete))
 
 def reconstruct_rows(site: CooperativeSite, codes: Mapping[str, Codes]) -> ReconstructedRows:
     """Return expected cells of everyone for whom some peer sent a code."""
-    tokens = union(release.tokens for release in codes.values())
+    tokens, model = union(release.tokens for release in codes.values()), site.model
     width = site.scaler.width if site.scaler is not None else 0
     if not len(tokens):
         return ReconstructedRows(tokens, np.zeros((0, width)))
-    model = site.model
-    parts, is_sent = [], []
-    for peer, link in model.links.items():
-        peer_codes, is_sent_by_peer = gather_codes(codes.get(peer), link, tokens)
-        parts.append(peer_codes)
-        is_sent.append(is_sent_by_peer)
-    present = np.stack(is_sent, axis=1)
+    sent = [gather_codes(codes.get(peer), link, tokens) for peer, link in model.links.items()]
+    parts, present = [part for part, _ in sent], np.stack([known for _, known in sent], axis=1)
     if model.use_fusion and model.fusion is not None:
         return ReconstructedRows(tokens, model.fusion.predict(np.hstack(parts), present))
     if model.statistics is None:
         return ReconstructedRows(tokens, np.full((len(tokens), width), np.nan))
-    outputs = np.zeros((len(parts), len(tokens), width))
-    for number, (link, peer_codes) in enumerate(zip(model.links.values(), parts, strict=True)):
+    outputs = link_outputs(model.links.values(), parts, present, width)
+    return ReconstructedRows(tokens, masked_sum(outputs, model.statistics, present, site.settings))
+
+
+def link_outputs(
+    links: Collection[Link],
+    codes: Sequence[np.ndarray],
+    present: Bool[np.ndarray, "rows links"],
+    width: int,
+) -> Float[np.ndarray, "links rows width"]:
+    """Return each link's prediction of each row, zero where the peer sent no code."""
+    outputs = np.zeros((len(links), len(present), width))
+    for number, (link, peer_codes) in enumerate(zip(links, codes, strict=True)):
         rows = present[:, number]
         outputs[number, rows] = link_output(link, peer_codes[rows])
-    expected = masked_sum(outputs, model.statistics, present, site.settings)
-    return ReconstructedRows(tokens, expected)
+    return outputs
 
 
-def link_output(
-    link: Link, codes: Float[np.ndarray, "rows code"]
-) -> Float[np.ndarray, "rows width"]:
+def link_output(link: Link, codes: Float[np.ndarray, "rows code"]) -> Rows:
     """Return the cells that a link predicts from standardised codes."""
     if link.fusion is not None:
         return link.fusion.predict(codes, np.ones((len(codes), 1), bool))
@@ -115,13 +113,12 @@ def masks_of(
     statistics: MaskStatistics, settings: CooperativeSettings
 ) -> Float[np.ndarray, "sources features"]:
     """Return the masks of all sources by the method that the settings name."""
-    if settings.masks == "gradient":
-        return masks_by_gradient(statistics)[0]
-    if settings.masks == "iteration":
-        return masks_by_iteration(statistics)[0]
     if settings.masks == "equal":
         return equal_masks(statistics.cross.shape[1], len(statistics.cross))
-    return masks_in_closed_form(statistics)
+    if settings.masks == "closed":
+        return masks_in_closed_form(statistics)
+    descend = masks_by_gradient if settings.masks == "gradient" else masks_by_iteration
+    return descend(statistics)[0]
 
 
 def masked_sum(

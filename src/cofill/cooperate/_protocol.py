@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from cofill.cooperate._align import AGREE, INTERSECT, OFFER, new_psi_state
 from cofill.cooperate._completion import (
     CompletionPolicy,
     apply_policy,
     completed_views,
     decode_rows,
+    feature_r2,
     reconstructed_rows,
     unreconstructable,
 )
@@ -21,25 +23,13 @@ from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
-from cofill.cooperate._psi import INTERSECT, new_psi_state
-from cofill.cooperate._secret import AGREE, OFFER
 from cofill.cooperate._settings import CooperativeSettings, settings_from_json
 from cofill.cooperate._site import CooperativeSite
-from cofill.cooperate._tables import feature_r2
 from cofill.errors import SettingError, StoreError
-from cofill.privacy import RunFigures, blind, rows_of
-from cofill.protocol import (
-    COORDINATOR,
-    AbstractProtocol,
-    LocalData,
-    Membership,
-    SiteResult,
-    Step,
-)
+from cofill.privacy import RunFigures, blind, require_one_of, rows_of
+from cofill.protocol import COORDINATOR, AbstractProtocol, LocalData, Membership, SiteResult, Step
 from cofill.registry import require_settings
 from cofill.views import MultiView, View, to_table
-
-ALIGNMENTS = ("hash", "psi")
 
 # Read from the site's own files, or made from the order, when a run goes on.
 _NOT_IN_STATE = ("name", "view", "settings", "people")
@@ -55,16 +45,12 @@ class CooperativeProtocol(AbstractProtocol):
 
     Parameters
     ----------
-    members
-        The site of each view; a party is a view.
-    settings
-        What all sites do alike.
-    policy
-        What a site does with features that cannot be reconstructed.
-    seed
-        Start of the randomness in training.
-    alignment
-        ``"hash"`` (blinded ids), or ``"psi"`` (private set intersection first).
+    members, settings, policy
+        The site of each view (a party is a view), what all sites do alike, and what a site does
+        with features that cannot be reconstructed.
+    seed, alignment
+        Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
+        intersection first).
     is_reproducible
         Whether secrets and noise keys follow from the seed, for repeatable results in one process.
         Between organisations they must not: whoever knows the seed could take the noise off.
@@ -73,8 +59,8 @@ class CooperativeProtocol(AbstractProtocol):
     name = "cooperate"
 
     members: Membership
-    settings: CooperativeSettings = field(default_factory=CooperativeSettings)
-    policy: CompletionPolicy = field(default_factory=CompletionPolicy)
+    settings: CooperativeSettings = CooperativeSettings()
+    policy: CompletionPolicy = CompletionPolicy()
     seed: int = 0
     alignment: str = "hash"
     is_reproducible: bool = False
@@ -85,10 +71,7 @@ class CooperativeProtocol(AbstractProtocol):
                 "cooperate needs sites that hold a view of their own each, and federation.toml "
                 "has sites with none; run federate, cluster or mean"
             )
-        if self.alignment not in ALIGNMENTS:
-            raise SettingError(
-                f"alignment must be one of {', '.join(ALIGNMENTS)}, got {self.alignment!r}"
-            )
+        require_one_of("alignment", self.alignment, ("hash", "psi"))
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> CooperativeProtocol:
@@ -112,8 +95,6 @@ class CooperativeProtocol(AbstractProtocol):
                 "the settings of cooperate must have the types of CooperativeReconstruction's "
                 f"parameters; got {', '.join(settings)}"
             ) from None
-
-    # --- steps ----------------------------------------------------------------------------------
 
     @property
     def steps(self) -> tuple[Step[Any], ...]:
@@ -140,8 +121,6 @@ class CooperativeProtocol(AbstractProtocol):
         """Numbers of the steps from announcing individuals to completing rows."""
         return range(self.learning.stop, len(self.steps))
 
-    # --- parties --------------------------------------------------------------------------------
-
     @property
     def party_sites(self) -> Mapping[str, str]:
         """The site of each view."""
@@ -154,8 +133,8 @@ class CooperativeProtocol(AbstractProtocol):
 
     def start_site(self, data: LocalData) -> dict[str, CooperativeSite]:
         """Return a party for each view that the site holds."""
-        names = [name for name in data.views if name in self.members.view_sites]
-        return {name: self._start_party(name, data) for name in names}
+        views = self.members.view_sites
+        return {name: self._start_party(name, data) for name in data.views if name in views}
 
     def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
         secret, noise_key = os.urandom(32), os.urandom(32)
@@ -180,9 +159,8 @@ class CooperativeProtocol(AbstractProtocol):
 
     def state_of(self, party: CooperativeSite) -> dict[str, Any]:
         """Return what a party has learned and received, without the rows it can read again."""
-        return {
-            f.name: getattr(party, f.name) for f in fields(party) if f.name not in _NOT_IN_STATE
-        }
+        stored = [f.name for f in fields(party) if f.name not in _NOT_IN_STATE]
+        return {name: getattr(party, name) for name in stored}
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> CooperativeSite:
         """Return the party of a view with a state."""
@@ -192,8 +170,6 @@ class CooperativeProtocol(AbstractProtocol):
         return CooperativeSite(
             name=name, view=view, settings=self.settings, people=data.people, **state
         )
-
-    # --- results --------------------------------------------------------------------------------
 
     def finish(self, party: CooperativeSite, data: LocalData) -> SiteResult:
         """Return the completed view, the origin of its cells, and rows that the site cannot name.
@@ -207,32 +183,24 @@ class CooperativeProtocol(AbstractProtocol):
             # A second view only makes these people known by their ids.
             views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
         source = MultiView(views)
-        tokens = blind(source.ids, party.secret)
-        rows = reconstructed_rows(party)
-        done = completed_views(
-            source, tokens, {name: party}, {name: rows}, policy, method="cooperative"
-        )
-        tables: dict[str, Any] = {
-            name: done.filled(name),
-            f"{name}_origin": done.origin_table(name),
-        }
+        tokens, rows = blind(source.ids, party.secret), reconstructed_rows(party)
+        done = completed_views(source, tokens, {name: party}, {name: rows}, policy, "cooperative")
+        tables: dict[str, Any] = {name: done.filled(name)}
+        tables[f"{name}_origin"] = done.origin_table(name)
         unnamed = rows.tokens[rows_of(tokens, rows.tokens) < 0]
         if len(unnamed):
             cells = apply_policy(party, decode_rows(party, rows, unnamed), policy)
             unnamed_view = View(name, unnamed.astype(str), cells, view.features, id_name="token")
             tables[f"{name}_unnamed"] = to_table(unnamed_view)
         counts = done.counts(name)
-        figures = RunFigures(
-            sender=name,
-            receiver=COORDINATOR,
-            rows=counts["observed_rows"],
-            figures={
-                **{key: int(count) for key, count in counts.items()},
-                "unnamed_rows": len(unnamed),
-                "reconstructable_features": int((~unreconstructable(party, policy)).sum()),
-                "links": len(party.model.links),
-                "mean_r2": float(np.mean(np.clip(feature_r2(party), 0.0, 1.0))),
-            },
-        )
+        figures = {
+            **{key: int(count) for key, count in counts.items()},
+            "unnamed_rows": len(unnamed),
+            "reconstructable_features": int((~unreconstructable(party, policy)).sum()),
+            "links": len(party.model.links),
+            "mean_r2": float(np.mean(np.clip(feature_r2(party), 0.0, 1.0))),
+        }
         notes = "".join(f"{note}\n" for note in done.notes)
-        return SiteResult(tables, {f"{name}_notes.txt": notes}, figures)
+        rows_shown = counts["observed_rows"]
+        summary = RunFigures(sender=name, receiver=COORDINATOR, rows=rows_shown, figures=figures)
+        return SiteResult(tables, {f"{name}_notes.txt": notes}, summary)

@@ -23,15 +23,10 @@ _MOST_ROWS = 1 << 17  # a sample of so many tells the distribution, and sorts in
 class Residuals:
     """Residuals of out-of-sample predictions, per encoded column.
 
-    Parameters
-    ----------
-    ordered
-        Truth minus prediction, each column sorted on its own, NaN (not known) last.
-    correlation
-        Of the residuals of two columns in a row.
-    count, total, square, wrong
-        Per column over known cells: how many, sum and sum of squares of the truth, sum of squared
-        residuals.
+    ``ordered`` holds truth minus prediction, each column sorted on its own, NaN (not known) last;
+    ``correlation`` is of the residuals of two columns in a row. Per column over known cells,
+    ``count`` is how many, ``total`` and ``square`` the sum and sum of squares of the truth,
+    ``wrong`` the sum of squared residuals.
     """
 
     ordered: Float[np.ndarray, "rows width"]
@@ -96,7 +91,7 @@ class Residuals:
         return np.where(known > 0, np.take_along_axis(self.ordered, positions, axis=0), 0.0)
 
 
-def _sample(rows: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "some width"]:
+def _sample(rows: np.ndarray) -> np.ndarray:
     if len(rows) <= _MOST_ROWS:
         return rows
     return rows[np.random.default_rng(len(rows)).choice(len(rows), _MOST_ROWS, replace=False)]
@@ -109,7 +104,7 @@ def _thin(ordered: np.ndarray) -> np.ndarray:
     return ordered[np.linspace(0, len(ordered) - 1, _MOST_RANKS).round().astype(int)]
 
 
-def _correlation(residuals: Float[np.ndarray, "rows width"]) -> Float[np.ndarray, "width width"]:
+def _correlation(residuals: np.ndarray) -> np.ndarray:
     filled = residuals
     if len(residuals):
         filled = np.nan_to_num(residuals - np.nanmean(residuals, axis=0))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cofill.codec import storable
 from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
 from cofill.nets import DPSettings, FusionSettings, TrainSettings
-from cofill.privacy import Budget
+from cofill.privacy import Budget, require_one_of
 from cofill.protocol import tuples_in
 
 METHODS = ("auto", "masked", "fused", "faithful")
@@ -45,12 +45,7 @@ ARCHITECTURES = {
 @storable
 @dataclass(frozen=True)
 class CooperativeSettings:
-    """What all sites do alike; `CooperativeReconstruction` documents the parameters.
-
-    ``"masked"`` links blend networks and ridge regression and have masks from out-of-fold outputs;
-    only the paper's method weighs outputs for rows that its links have learned from, unless
-    `mask_folds` is set.
-    """
+    """What all sites do alike; `CooperativeReconstruction` documents the parameters."""
 
     method: str = "auto"
     masks: str = "closed"
@@ -58,25 +53,16 @@ class CooperativeSettings:
     architecture: str | Architecture | None = None
     scale: str = "standard"
     min_overlap: int = 20
-    encoder_training: TrainSettings = field(
-        default_factory=lambda: TrainSettings(
-            epochs=300, learning_rate=3e-3, schedule="cosine", batch_size=32
-        )
+    encoder_training: TrainSettings = TrainSettings(
+        epochs=300, learning_rate=3e-3, schedule="cosine"
     )
-    link_training: TrainSettings = field(
-        default_factory=lambda: TrainSettings(
-            epochs=200, learning_rate=1e-3, batch_size=32, validation_fraction=0.1, patience=15
-        )
-    )
-    fusion: FusionSettings = field(default_factory=FusionSettings)
-    defence: CodeDefence = field(default_factory=CodeDefence)
+    link_training: TrainSettings = TrainSettings(epochs=200, validation_fraction=0.1, patience=15)
+    fusion: FusionSettings = FusionSettings()
+    defence: CodeDefence = CodeDefence()
 
     def __post_init__(self) -> None:
         for name, allowed in (("method", METHODS), ("masks", MASKS), ("scale", SCALES)):
-            if getattr(self, name) not in allowed:
-                raise SettingError(
-                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-                )
+            require_one_of(name, getattr(self, name), allowed)
         if isinstance(self.architecture, str) and self.architecture not in ARCHITECTURES:
             raise SettingError(
                 f"architecture must be one of {', '.join(ARCHITECTURES)}, an Architecture or None, "
@@ -110,21 +96,18 @@ class CooperativeSettings:
 
         A defence's width is that of the code. A pilot starts from codes of the usual width.
         """
-        widths = self._undefended_widths(features)
+        widths = self.architecture
+        if isinstance(widths, str):
+            widths = ARCHITECTURES[widths]
+        elif widths is None and self.is_faithful:
+            wide = min(features + (features + 1) // 2, 200)
+            widths = Architecture((wide,), (wide,))
+        elif widths is None:
+            widths = Architecture((min(max(features, 4), 128),), ())
         code_width = None if self.defence.pilot else self.defence.code_width(features)
         if code_width is None:
             return widths
         return Architecture((*widths.encoder[:-1], code_width), widths.link)
-
-    def _undefended_widths(self, features: int) -> Architecture:
-        if isinstance(self.architecture, str):
-            return ARCHITECTURES[self.architecture]
-        if self.architecture is not None:
-            return self.architecture
-        if self.is_faithful:
-            wide = min(features + (features + 1) // 2, 200)
-            return Architecture((wide,), (wide,))
-        return Architecture((min(max(features, 4), 128),), ())
 
 
 _SETTING_TYPES: Mapping[str, Any] = {

@@ -20,6 +20,9 @@ from cofill.nets import Fusion
 from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
 from cofill.views import Scaler, View
 
+Rows = Float[np.ndarray, "rows width"]
+Report = Callable[[float], None]  # called with the share of a step that is done
+
 # A view never changes, and hashing a million ids takes seconds: each view is blinded once.
 _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 
@@ -27,10 +30,7 @@ _TOKENS: WeakKeyDictionary[View, dict[bytes, np.ndarray]] = WeakKeyDictionary()
 @storable
 @dataclass(frozen=True, eq=False)
 class ViewEncoder:
-    """A site's autoencoder, and what receivers need to know of its codes.
-
-    ``awaits_needs`` until a pilot has shown which directions of the code its receivers need.
-    """
+    """A site's autoencoder; it awaits needs until a pilot has shown what its receivers need."""
 
     network: Any
     spec: CodeSpec
@@ -42,8 +42,7 @@ class ViewEncoder:
 class Link:
     """A model from one peer's codes to local cells: the paper's network, or a one-group fusion.
 
-    ``out_of_fold`` holds predictions for the rows it was learned from, by models fitted without
-    those rows.
+    ``out_of_fold`` predicts the rows it was learned from by models fitted without those rows.
     """
 
     spec: CodeSpec
@@ -53,9 +52,7 @@ class Link:
     fusion: Fusion | None = None
     out_of_fold: Float[np.ndarray, "rows cells"] | None = None
 
-    def standardise(
-        self, codes: Float[np.ndarray, "rows width"]
-    ) -> Float[np.ndarray, "rows width"]:
+    def standardise(self, codes: Rows) -> Rows:
         """Return codes as the link was trained on them."""
         # The paper's links take codes as they are; skipping the arithmetic keeps them float32.
         if not self.center.any() and (self.scale == 1).all():
@@ -75,16 +72,12 @@ class ViewModel:
     statistics
         Of the links' outputs, from which masks for any pattern of peers are made; sources in the
         order of `links`. None when nothing can be reconstructed or only a fusion was learned.
-    fusion
-        One fusion over all codes, or None.
-    use_fusion
-        Whether the fusion, not the masked links, predicts.
-    residuals
+    fusion, use_fusion
+        One fusion over all codes, and whether it, not the masked links, predicts.
+    residuals, link_residuals
         Of predictions for the site's linked rows by a model that had not seen them (in-sample for
-        the paper's method without `mask_folds`, which has no others). None when nothing can be
-        reconstructed.
-    link_residuals
-        The same for each link alone.
+        the paper's method without `mask_folds`, which has no others), and of each link alone. None
+        when nothing can be reconstructed.
     seen
         Tokens of the rows that the model was learned from.
     """
@@ -101,13 +94,10 @@ class ViewModel:
 @storable
 @dataclass(frozen=True, eq=False)
 class ReconstructedRows:
-    """A row for every individual of whom some peer sent a code.
-
-    ``expected`` holds encoded cells: numbers, and probabilities of coded cells.
-    """
+    """Encoded cells (numbers, probabilities of coded cells) of whom some peer sent a code."""
 
     tokens: np.ndarray
-    expected: Float[np.ndarray, "rows width"]
+    expected: Rows
 
 
 @storable
@@ -133,14 +123,11 @@ class CooperativeSite:
         Ids that the site may name although its view has no row of them, or None.
     psi
         State of the private set intersection; None where ids are aligned by hashes alone.
-    sent_tokens
-        By peer, whose codes it has already.
-    noise_key
-        Starts the noise on codes and never leaves the site.
-    noisy_codes
-        Every noisy code drawn so far, which is sent again when it is asked for again.
-    trained
-        How many networks of each kind were trained.
+    sent_tokens, trained
+        By peer, whose codes it has already, and by kind, how many networks were trained.
+    noise_key, noisy_codes
+        Starts the noise on codes and never leaves the site; and every noisy code drawn so far,
+        which is sent again when it is asked for again.
     """
 
     name: str
@@ -187,13 +174,8 @@ class CooperativeSite:
             raise DataError(f"site {self.name!r} has no encoder; fit it first")
         return self.encoder
 
-    def encoded(
-        self, rows: Int[np.ndarray, " rows"] | None = None
-    ) -> Float[np.ndarray, "rows width"]:
-        """Return the view's rows as the networks see them, NaN where a cell is not known.
-
-        With `rows`, positions in the view, only these.
-        """
+    def encoded(self, rows: Int[np.ndarray, " rows"] | None = None) -> Rows:
+        """Return the view's rows, or those at some positions, as networks see them; NaN unknown."""
         return self.fitted_scaler.encode_view(self.view, rows=rows)[0]
 
     def with_(self, **changes: Any) -> CooperativeSite:
@@ -214,14 +196,12 @@ def named_seed(seed: int, *names: str) -> int:
 
 def gather_codes(
     codes: Codes | None, link: Link, tokens: np.ndarray
-) -> tuple[Float[np.ndarray, "rows width"], Bool[np.ndarray, " rows"]]:
+) -> tuple[Rows, Bool[np.ndarray, " rows"]]:
     """Return standardised codes for tokens, zero where the peer sent none, and which it sent."""
     if codes is None:
         return np.zeros((len(tokens), link.spec.width)), np.zeros(len(tokens), bool)
     positions = rows_of(codes.tokens, tokens)
     is_sent = positions >= 0
-    if is_sent.all():
-        return link.standardise(codes.codes[positions]), is_sent
     sent = link.standardise(codes.codes[positions[is_sent]])
     rows = np.zeros((len(tokens), link.spec.width), sent.dtype)
     rows[is_sent] = sent
@@ -231,13 +211,12 @@ def gather_codes(
 def fit_in_groups(
     items: Sequence[Any],
     key: Callable[[Any], Hashable],
-    fit: Callable[[list[Any], Any, Callable[[float], None]], Sequence[Any]],
-    report_progress: Callable[[float], None],
+    fit: Callable[[list[Any], Any, Report], Sequence[Any]],
+    report_progress: Report,
 ) -> list[Any]:
     """Return what `fit` makes of each item; items with equal keys are fitted in one call.
 
-    Networks with equal training settings train as one program, which is what makes sites and
-    repeats cheap.
+    Networks with equal settings train as one program, which makes sites and repeats cheap.
     """
     groups: dict[Any, list[int]] = {}
     for position, item in enumerate(items):

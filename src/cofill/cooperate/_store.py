@@ -59,13 +59,12 @@ def _site(name: str, id_name: str, **fields: Any) -> CooperativeSite:
 
 def _without_rows(model: ViewModel) -> ViewModel:
     """Return a model without tokens and without predictions for the rows it learned from."""
+
+    def cleared(fusion: Fusion | None) -> Fusion | None:
+        return fusion and replace(fusion, out_of_fold=fusion.out_of_fold[:0])
+
     links = {
-        peer: replace(link, out_of_fold=None, fusion=_without_predictions(link.fusion))
+        peer: replace(link, out_of_fold=None, fusion=cleared(link.fusion))
         for peer, link in model.links.items()
     }
-    fusion = _without_predictions(model.fusion)
-    return replace(model, links=links, fusion=fusion, seen=no_tokens())
-
-
-def _without_predictions(fusion: Fusion | None) -> Fusion | None:
-    return fusion and replace(fusion, out_of_fold=fusion.out_of_fold[:0])
+    return replace(model, links=links, fusion=cleared(model.fusion), seen=no_tokens())

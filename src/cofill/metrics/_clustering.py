@@ -23,7 +23,9 @@ def purity(truth: Labels, groups: Labels) -> float:
     >>> purity(np.array([0, 0, 1, 1]), np.array(["a", "a", "a", "b"]))
     0.75
     """
-    table = _contingency(truth, groups)
+    from sklearn.metrics.cluster import contingency_matrix
+
+    table = np.asarray(contingency_matrix(*_coded(truth, groups)))
     return float(table.max(axis=0).sum() / table.sum())
 
 
@@ -39,8 +41,9 @@ def clustering_accuracy(truth: Labels, groups: Labels) -> float:
     0.8
     """
     from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
 
-    table = _contingency(truth, groups)
+    table = np.asarray(contingency_matrix(*_coded(truth, groups)))
     matched = linear_sum_assignment(table, maximize=True)
     return float(table[matched].sum() / table.sum())
 
@@ -67,13 +70,6 @@ def nmi(truth: Labels, groups: Labels) -> float:
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(*_coded(truth, groups)))
-
-
-def _contingency(truth: Labels, groups: Labels) -> np.ndarray:
-    """Return how many rows of each class are in each group."""
-    from sklearn.metrics.cluster import contingency_matrix
-
-    return np.asarray(contingency_matrix(*_coded(truth, groups)))
 
 
 def _coded(truth: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

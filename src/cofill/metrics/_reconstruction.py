@@ -138,7 +138,7 @@ def require_same_shape(truth: np.ndarray, guess: np.ndarray, second: str = "gues
 def is_missing(cells: Shaped[np.ndarray, "*s"]) -> Bool[np.ndarray, "*s"]:
     """Return which cells hold NaN or None."""
     missing = np.asarray(cells != cells)  # NaN is the one value that differs from itself
-    return missing | np.equal(cells, None) if cells.dtype.kind == "O" else missing
+    return missing | np.asarray(cells == None) if cells.dtype.kind == "O" else missing  # noqa: E711
 
 
 def _pair(truth: np.ndarray, guess: np.ndarray) -> tuple[Table, Table, Chosen]:

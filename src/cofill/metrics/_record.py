@@ -94,7 +94,7 @@ class ResultRecord:
 
     def per_seed(self, method: str, metric: str, where: str = ALL) -> Float[np.ndarray, " seeds"]:
         """Values of one figure in the order of the seeds, NaN where not computed."""
-        key = result_key(method, metric, where)
+        key = checked_key(f"{method}/{metric}/{where}")
         known = _with_all(self.values)
         if key not in known:
             raise SettingError(f"the record {self.name!r} has no value for {key!r}.")
@@ -149,11 +149,6 @@ class ResultRecord:
                 f"{name} is not a result record: it is not text but bytes of another kind."
             ) from error
         return cls.from_json(text, name)
-
-
-def result_key(method: str, metric: str, where: str) -> str:
-    """Return a figure's name from its three parts, each neither empty nor with a "/" inside."""
-    return checked_key("/".join((method, metric, where)))
 
 
 def checked_key(key: str) -> str:

@@ -16,10 +16,10 @@ from cofill.errors import SettingError
 from cofill.metrics._json import plain
 from cofill.metrics._record import (
     ResultRecord,
+    checked_key,
     checked_seeds,
     checked_series,
     checked_value,
-    result_key,
 )
 
 _PACKAGES = ("cofill", "numpy", "scipy", "scikit-learn", "jax", "jaxlib", "equinox", "optax")
@@ -76,7 +76,7 @@ class Recorder:
         seed: int | np.integer | None = None,
     ) -> None:
         """Add a figure: a value for every seed, in their order, or the value of one `seed`."""
-        key = result_key(method, metric, where)
+        key = checked_key(f"{method}/{metric}/{where}")
         several = isinstance(value, Sequence | np.ndarray)
         if several == (seed is not None):
             raise SettingError(

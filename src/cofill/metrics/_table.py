@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cofill.errors import SettingError
-from cofill.metrics._record import ALL, ResultRecord, checked_key, result_key
+from cofill.metrics._record import ALL, ResultRecord, checked_key
 
 Published = int | float | tuple[int | float, int | float] | str
 
@@ -88,14 +88,14 @@ def table(
         row: dict[str, Any] = {"method": method, "where": where}
         line = [method, where]
         for metric in shown:
-            key = result_key(method, metric, where)
+            key = checked_key(f"{method}/{metric}/{where}")
             figure = summary.get(key, {"mean": None, "std": None, "n": 0})
             mean, std, n = figure["mean"], figure["std"], figure["n"]
             row |= {metric: mean, f"{metric}_std": std, f"{metric}_n": n}
             line.append(_show(mean, std if n > 1 else None))
             if metric in beside:
                 row[f"{metric}_published"] = published.get(key)
-                line.append(_show_published(published.get(key)))
+                line.append(_show(published.get(key)))
         rows.append(row)
         cells.append(line)
     return ResultTable(rows, header, cells)
@@ -108,16 +108,12 @@ def _ordered(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(m, w) for m in methods for w in parts if (m, w) in set(pairs)]
 
 
-def _show_published(figure: Published | None) -> str:
-    if isinstance(figure, str):
-        return figure
-    if isinstance(figure, tuple):
-        return _show(*figure)
-    return _show(figure, None)
-
-
-def _show(mean: int | float | None, std: int | float | None) -> str:
+def _show(mean: Published | None, std: int | float | None = None) -> str:
     """Return mean ± std to two digits of the spread, or the mean alone to four digits."""
+    if isinstance(mean, str):
+        return mean
+    if isinstance(mean, tuple):
+        mean, std = mean
     if mean is None or math.isnan(mean):
         return "–"
     if math.isinf(mean):

@@ -25,6 +25,7 @@ from cofill.nets._settings import DPSettings
 
 PACKED_ROWS = 1 << 16  # more rows would leave fewer than 15 random bits beside the row number
 
+Optimizer = optax.GradientTransformation
 Loss = Callable[[PyTree, PyTree, PyTree, Any], tuple[Array, tuple[PyTree, Any]]]
 
 
@@ -72,7 +73,7 @@ class Trainer:
     """
 
     loss: Loss
-    optimizer: optax.GradientTransformation
+    optimizer: Optimizer
     draw: Callable[[Array], Batch]
     active: Callable[[Array, PyTree], Array] | None = None
     dp: DPSettings | None = None
@@ -105,16 +106,12 @@ def advance(trainer: Trainer, state: State, steps: Int[Array, ""] | int) -> tupl
     return lax.scan(step, state, jnp.arange(steps))
 
 
-def start_training(
-    optimizer: optax.GradientTransformation, weights: PyTree, memory: PyTree = ()
-) -> State:
+def start_training(optimizer: Optimizer, weights: PyTree, memory: PyTree = ()) -> State:
     """Return the state before the first step."""
     return State(weights, optimizer.init(weights), memory)
 
 
-def descend(
-    optimizer: optax.GradientTransformation, state: State, gradient: PyTree, rate: Any
-) -> State:
+def descend(optimizer: Optimizer, state: State, gradient: PyTree, rate: Any) -> State:
     """Return the state after one move against the gradient."""
     move, moments = optimizer.update(gradient, state.moments, state.weights)
     weights = jax.tree.map(lambda old, change: old - rate * change, state.weights, move)
@@ -172,7 +169,7 @@ def make_optimizer(
     momentum: float = 0.0,
     first_moment: float = 0.9,
     decoupled_decay: Any = None,
-) -> optax.GradientTransformation:
+) -> Optimizer:
     """Return an optimiser of unit step size and without sign; `descend` scales its moves.
 
     Parameters
@@ -187,7 +184,7 @@ def make_optimizer(
     momentum, first_moment
         Of sgd, and Adam's β₁.
     """
-    chain: list[optax.GradientTransformation] = []
+    chain: list[Optimizer] = []
     if clip is not None:
         chain.append(optax.clip_by_global_norm(clip))
     if decay:

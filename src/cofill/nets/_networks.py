@@ -101,15 +101,12 @@ class MLP(AbstractNetwork):
     key
         Random key of the initial weights, uniform: He's where the layer ends in a rectifier
         (relu, gelu, elu, silu), Glorot's elsewhere; biases start at zero.
-    activation
-        Of the hidden layers: elu, gelu, linear, relu, sigmoid, silu, softplus or tanh.
-    output
-        Of the last layer, from the same list. Losses for binary and categorical cells expect
-        ``"linear"`` outputs (logits).
-    dropout
-        Share of the hidden units switched off when the network is called with a key.
-    residual
-        Whether a linear map from the inputs is added to the last layer.
+    activation, output
+        Of the hidden layers and of the last: elu, gelu, linear, relu, sigmoid, silu, softplus or
+        tanh. Losses for binary and categorical cells expect ``"linear"`` outputs (logits).
+    dropout, residual
+        Share of the hidden units switched off when the network is called with a key, and whether a
+        linear map from the inputs is added to the last layer.
 
     Examples
     --------
@@ -151,17 +148,15 @@ class MLP(AbstractNetwork):
 
     def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
         hidden = x
-        last = len(self.weights) - 1
-        for layer, (weights, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            total = product(weights, hidden) + bias[:, None]
-            if layer == last:
-                if self.skip is not None:
-                    total = total + product(self.skip, x)
-                return ACTIVATIONS[self.output](total)
-            hidden = ACTIVATIONS[self.activation](total)
+        *inner, (last, last_bias) = zip(self.weights, self.biases, strict=True)
+        for layer, (weights, bias) in enumerate(inner):
+            hidden = ACTIVATIONS[self.activation](product(weights, hidden) + bias[:, None])
             if keys is not None and self.dropout > 0:
                 hidden = _drop(hidden, keys, layer, self.dropout)
-        return hidden
+        total = product(last, hidden) + last_bias[:, None]
+        if self.skip is not None:
+            total = total + product(self.skip, x)
+        return ACTIVATIONS[self.output](total)
 
 
 @storable
@@ -171,12 +166,6 @@ class Autoencoder(AbstractNetwork):
     ``widths`` are the units of the encoder, inputs first and code last: ``(10, 15)`` is the paper's
     one layer. The decoder mirrors it. The rest is as for `MLP`: the code takes ``activation``, the
     reconstruction takes ``output``.
-
-    Examples
-    --------
-    >>> network = Autoencoder((10, 15), key=jax.random.key(0))
-    >>> network.encoder(jnp.ones(10)).shape, network(jnp.ones(10)).shape
-    ((15,), (10,))
     """
 
     encoder: MLP
@@ -215,9 +204,7 @@ def reverse_gradient(values: Array, strength: float) -> Array:
     return values
 
 
-reverse_gradient.defvjp(
-    lambda values, _: (values, None), lambda strength, _, slope: (-strength * slope,)
-)
+reverse_gradient.defvjp(lambda values, _: (values, None), lambda by, _, slope: (-by * slope,))
 
 
 class OpposedEncoder(AbstractNetwork):
@@ -311,12 +298,10 @@ def apply_rows(network: Callable[..., Any], rows: PyTree, *, key: PRNGKey | None
         return flip(network.columns(flip(jnp.asarray(leaves[0])), keys=keys))
     if keys is None:
         return jax.vmap(network)(rows)
-    return jax.vmap(lambda row, row_key: network(row, key=row_key))(rows, keys)
+    return jax.vmap(lambda row, key: network(row, key=key))(rows, keys)
 
 
-def forward(
-    network: MLP, rows: Float[np.ndarray, "rows inputs"]
-) -> Float[np.ndarray, "rows outputs"]:
+def forward(network: MLP, rows: Float[np.ndarray, "rows inputs"]) -> np.ndarray:
     """Return the network's outputs in float32, as `apply_rows` does, without compiling anything.
 
     A compiled program serves one number of rows; links and fusions meet another number with every

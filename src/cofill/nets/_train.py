@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
@@ -126,13 +126,9 @@ def _run(
         for group in groups:
             # A group's first block compiles its program; its other chunks wait for that instead of
             # doing the same.
-            compiling = threading.Lock()
-            futures.append(
-                [
-                    pool.submit(_train_chunk, group, chunk, compiling, reports, stop)
-                    for chunk in _cut(group, settings, workers)
-                ]
-            )
+            run = partial(_train_chunk, group, threading.Lock(), reports, stop)
+            chunks = _cut(group, settings, workers)
+            futures.append([pool.submit(run, chunk) for chunk in chunks])
         try:
             _follow([*chain(*futures)], reports, settings, tasks, progress)
         except BaseException:
@@ -166,10 +162,10 @@ def _follow(
 
 def _train_chunk(
     group: Group,
-    chunk: np.ndarray,
     compiling: threading.Lock,
     reports: Reports,
     stop: threading.Event,
+    chunk: np.ndarray,
 ) -> TaskState:
     data = jax.device_put(jax.tree.map(lambda leaf: leaf[chunk], group.data))
     positions = [group.positions[index] for index in dict.fromkeys(chunk.tolist())]
@@ -264,4 +260,5 @@ def _collect(
             f"smaller steps: {names}; use a learning_rate below {settings.learning_rate} or scale "
             "the inputs."
         )
-    return Trained(tuple(parameters), tuple(forms), *history, epochs, restarts, steps)
+    curves = history[0], history[1]
+    return Trained(tuple(parameters), tuple(forms), *curves, epochs, restarts, steps)

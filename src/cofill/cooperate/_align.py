@@ -1,24 +1,71 @@
-"""Private set intersection before alignment: a site hears only of people whom it can name.
+"""How sites align their individuals: a secret that blinds ids, and the private set intersection.
 
-With keyed hashing a site learns the tokens of everybody at its peers and could test any id it can
-think of. Here each site first finds, by openmined-psi (Diffie–Hellman, semi-honest), which of its
-individuals a peer can name: those in the peer's view or on its list of people. It learns nothing of
-the peer's other people but their number, and announces only the common ones. A token then tells its
-receiver nothing that the intersection did not, and codes are only asked for people it can name.
+Every site draws 32 bytes, sends them to each peer, and hashes everybody's together: the secret is
+random as long as one site's bytes were. They travel sealed, so the coordinator learns nothing, and
+with a new secret each run the tokens of two runs cannot be joined.
+
+With keyed hashing alone a site learns the tokens of everybody at its peers and could test any id it
+can think of. With the intersection each site first finds, by openmined-psi (Diffie–Hellman,
+semi-honest), which of its individuals a peer can name: those in the peer's view or on its list of
+people. It learns nothing of the peer's other people but their number, and announces only the common
+ones. A token then tells its receiver nothing that the intersection did not, and codes are only
+asked for people it can name.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from cofill.cooperate._site import CooperativeSite, PsiState
 from cofill.errors import DataError, SettingError
-from cofill.privacy import EncryptedIds
+from cofill.privacy import BlindingPart, EncryptedIds
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
 
 _FALSE_POSITIVES = 1e-9
+
+
+def _offer(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
+    return site, [
+        BlindingPart(sender=site.name, receiver=peer, part=site.secret) for peer in site.peers
+    ]
+
+
+def _agree(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
+    received = {r.sender: r.part for r in inbox if isinstance(r, BlindingPart)}
+    parts = {site.name: site.secret} | {peer: received.get(peer, b"") for peer in site.peers}
+    for peer, part in parts.items():
+        if len(part) != 32:
+            raise DataError(
+                f"site {peer!r} must offer 32 bytes to site {site.name!r} for the secret, got "
+                f"{len(part)}; refused"
+            )
+    return site.with_(secret=common_secret(parts)), []
+
+
+def common_secret(parts: Mapping[str, bytes]) -> bytes:
+    """Return the secret that each site's 32 bytes make, whatever their order.
+
+    Examples
+    --------
+    >>> a, b = {"x": bytes(32), "y": b"1" * 32}, {"y": b"1" * 32, "x": bytes(32)}
+    >>> common_secret(a) == common_secret(b)
+    True
+    """
+    digest = hashlib.blake2b(digest_size=32, person=b"cofill blinding")
+    for name in sorted(parts):
+        digest.update(len(name.encode()).to_bytes(4, "little") + name.encode() + parts[name])
+    return digest.digest()
+
+
+OFFER = Step("offer", one_by_one(_offer))
+AGREE = Step("agree", one_by_one(_agree))
+
+
+# --- private set intersection, after the agreement on the secret ----------------------------------
 
 
 def new_psi_state() -> PsiState:
@@ -68,8 +115,7 @@ def _request(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outb
 
 def _reply(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Encrypt the requested ids once more, and the ids that this site can name."""
-    library = _library()
-    ids = site.view.ids
+    library, ids = _library(), site.view.ids
     if site.people is not None and len(site.people):
         ids = np.union1d(ids, site.people)
     replies = []
@@ -128,4 +174,3 @@ INTERSECT = (
     Step("answer with common ids", one_by_one(_reply)),
     Step("find common ids", one_by_one(_intersect)),
 )
-"""The steps that follow the agreement on the secret."""
