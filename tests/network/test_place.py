@@ -378,7 +378,7 @@ def test_a_step_that_is_none_is_refused(here, number):
     ("settings", "words"),
     [
         ({"speed": 3}, "no setting 'speed'"),
-        ({"alignment": "guess"}, "alignment must be one of hash, psi"),
+        ({"alignment": "guess"}, "alignment must be one of 'hash', 'psi'"),
         ({"method": "magic"}, "method must be one of"),
         ({"encoder_training": {"epochs": "many"}}, "must"),
         ({"encoder_training": {"nonsense": 1}}, "settings of cooperate must have"),

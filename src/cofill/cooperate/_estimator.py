@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -147,7 +147,7 @@ class CooperativeReconstruction(AbstractCompleter):
 
     def _learn_again(
         self, sites: dict[str, CooperativeSite], progress: Progress | None = None
-    ) -> Self:
+    ) -> CooperativeReconstruction:
         """Let fitted sites that have changed learn, and keep them."""
         protocol = self.protocol(sites)
         federation = self._federation(sites, protocol.learning.start, self.ledger_)
@@ -181,7 +181,9 @@ class CooperativeReconstruction(AbstractCompleter):
             counts.update(site.trained)
         return dict(counts)
 
-    def partial_fit(self, views: MultiView, *, progress: Progress | None = None) -> Self:
+    def partial_fit(
+        self, views: MultiView, *, progress: Progress | None = None
+    ) -> CooperativeReconstruction:
         """Learn from more rows of the same views; only the new individuals' codes are sent.
 
         Encoders and scalers stay, links and fusions take a few steps over all rows, masks and
@@ -201,7 +203,9 @@ class CooperativeReconstruction(AbstractCompleter):
             sites[name] = site.with_(view=old.with_rows(ids, cells), is_refining=True)
         return self._learn_again(sites, progress)
 
-    def add_view(self, view: View, *, progress: Progress | None = None) -> Self:
+    def add_view(
+        self, view: View, *, progress: Progress | None = None
+    ) -> CooperativeReconstruction:
         """Let a site join: learns its autoencoder, the links from and to it, masks and fusions."""
         check_is_fitted(self)
         if view.name in self.sites_:
@@ -216,7 +220,7 @@ class CooperativeReconstruction(AbstractCompleter):
         sites[view.name] = joining.with_(secret=any_site.secret)
         return self._learn_again(sites, progress)
 
-    def remove_view(self, name: str) -> Self:
+    def remove_view(self, name: str) -> CooperativeReconstruction:
         """Let a site leave: no network is trained but the fusions that used its codes."""
         check_is_fitted(self)
         if name not in self.sites_:
@@ -238,7 +242,7 @@ class CooperativeReconstruction(AbstractCompleter):
         save_sites(path, self.sites_, self.get_params(deep=False))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> CooperativeReconstruction:
         """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
         sites, parameters = load_sites(path)
         estimator = cls(**parameters)

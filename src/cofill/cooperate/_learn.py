@@ -13,13 +13,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from cofill.cooperate._link_data import LinkData, link_data, receive_codes
 from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._predict import link_output, masked_sum
 from cofill.cooperate._residuals import Residuals
-from cofill.cooperate._site import CooperativeSite, Link, Report, Rows, ViewModel, fit_in_groups
+from cofill.cooperate._site import CooperativeSite, Link, Report, ViewModel, fit_in_groups
 from cofill.nets import (
     MLP,
     Fusion,
@@ -231,9 +231,7 @@ def _fitted_link(data: LinkData, peer: str, network: Any, fold_networks: Sequenc
     return replace(link, out_of_fold=outputs)
 
 
-def _weigh_links(
-    data: LinkData, outputs: Float[np.ndarray, "peers rows width"]
-) -> tuple[ViewModel, Rows | None]:
+def _weigh_links(data: LinkData, outputs: np.ndarray) -> tuple[ViewModel, np.ndarray | None]:
     """Return the model whose masks weigh links by these outputs, and its linked rows."""
     residuals = data.link_residuals(outputs)
     model = ViewModel(links=data.links, link_residuals=residuals, seen=data.site.tokens)
