@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cofill.cooperate import fit_many
+from cofill.cooperate._align import AGREE, OFFER, common_secret
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._predict import COMPLETE
-from cofill.cooperate._align import AGREE, OFFER, common_secret
 from cofill.errors import DataError, SettingError
 from cofill.privacy import BlindedIds, Codes, CodeSpec, Gate, Release, blind
 from cofill.protocol import Federation, Step, run_steps
