@@ -1,0 +1,247 @@
+"""Arithmetic of two computing sites on shares, with triples from a dealer.
+
+A *masked* matrix is X = E + U: both computing sites know E, each knows a share of U, the dealer
+knows U and never sees E. Its owner sends E; a value that was computed is masked by opening its
+shares less a fresh U. The product of two masked matrices needs no message,
+
+    X Y = E F + E V + U F + U V,
+
+because the dealer has handed out shares of U V beforehand: site 0 draws its share from a key, site
+1 gets the rest as words. Dividing by a power of two (`truncate`) opens a value under a uniform mask
+r whose quotient the dealer has shared; it is exact but for one unit in the last place as long as
+the value is below 2^62, and fails with no probability.
+
+A computation is written once, as a generator over a `Computer`: it yields the shares to open in
+each round and gets the opened values back. The two computing sites run it on values; the dealer
+runs it on masks, where it draws every triple that they will need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import UInt64
+
+from cofill.errors import DataError
+from cofill.shares._random import derive, random_rotation, random_words
+from cofill.shares._ring import multiply, to_words
+
+Words = UInt64[np.ndarray, "..."]
+Named = dict[str, Words]
+Result = TypeVar("Result")
+Rounds = Generator[Named, Named, Result]
+"""A computation: yields shares by label, receives the opened values of the same labels."""
+
+_HALF = np.uint64(2**62)  # moves values of either sign into the lower half of the ring
+_TOP = np.uint64(63)
+_LOW = np.uint64(2**63 - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """A matrix whose mask the dealer knows: E, and this party's part of U (the dealer's is U)."""
+
+    public: Words
+    mask: Words
+
+    @property
+    def T(self) -> Masked:  # noqa: N802  as NumPy calls it
+        """The transposed matrix."""
+        return Masked(self.public.T, self.mask.T)
+
+    def __getitem__(self, index: object) -> Masked:
+        return Masked(self.public[index], self.mask[index])  # pyright: ignore[reportArgumentType]
+
+    @staticmethod
+    def beside(parts: list[Masked]) -> Masked:
+        """Return matrices side by side."""
+        return Masked(
+            np.hstack([part.public for part in parts]), np.hstack([part.mask for part in parts])
+        )
+
+
+class Computer(ABC):
+    """One party of a computation: a computing site, or the dealer."""
+
+    @abstractmethod
+    def input(self, owner: str, label: str, public: Words) -> Masked:
+        """Return an input that its owner has masked (`mask_input`)."""
+
+    @abstractmethod
+    def rotation(self, label: str, size: int, bits: int) -> Masked:
+        """Return an orthogonal matrix that the dealer has drawn and the computing sites know not."""
+
+    @abstractmethod
+    def product(self, label: str, left: Masked, right: Masked) -> Words:
+        """Return shares of a matrix product."""
+
+    @abstractmethod
+    def times(self, label: str, left: Masked, right: Masked) -> Words:
+        """Return shares of a product cell by cell."""
+
+    @abstractmethod
+    def mask(self, shares: Named) -> Rounds[dict[str, Masked]]:
+        """Open shares under fresh masks."""
+
+    @abstractmethod
+    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+        """Return shares of values divided by 2^bits, off by less than one unit."""
+
+    @abstractmethod
+    def open(self, shares: Named) -> Rounds[Named]:
+        """Return the values of shares, for both computing sites to see."""
+
+    @abstractmethod
+    def scaled(self, matrix: Words, share: Words) -> Words:
+        """Return shares of a product with a matrix that both computing sites know."""
+
+
+@dataclass(frozen=True, eq=False)
+class ComputingSite(Computer):
+    """A computing site: number 0 or 1, its key from the dealer, and the words dealt to it."""
+
+    number: int
+    key: bytes = field(repr=False)
+    dealt: Mapping[str, Words] = field(default_factory=dict, repr=False)
+
+    def input(self, owner: str, label: str, public: Words) -> Masked:
+        return Masked(public, random_words(derive(self.key, owner), label, public.shape))
+
+    def rotation(self, label: str, size: int, bits: int) -> Masked:
+        public = self._dealt(f"{label}/rotation", (size, size))
+        return Masked(public, random_words(self.key, f"{label}/mask", (size, size)))
+
+    def product(self, label: str, left: Masked, right: Masked) -> Words:
+        others = right.mask + right.public if self.number == 0 else right.mask
+        cross = multiply(left.public, others) + multiply(left.mask, right.public)
+        return cross + self._triple(label, cross.shape)
+
+    def times(self, label: str, left: Masked, right: Masked) -> Words:
+        others = right.mask + right.public if self.number == 0 else right.mask
+        cross = left.public * others + left.mask * right.public
+        return cross + self._triple(label, cross.shape)
+
+    def mask(self, shares: Named) -> Rounds[dict[str, Masked]]:
+        masks = {k: random_words(self.key, f"{k}/mask", s.shape) for k, s in shares.items()}
+        opened = yield {k: share - masks[k] for k, share in shares.items()}
+        return {k: Masked(opened[k], masks[k]) for k in shares}
+
+    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+        first = np.uint64(self.number == 0)
+        opened = yield {
+            k: share + random_words(self.key, f"{k}/pad", share.shape) + first * _HALF
+            for k, share in shares.items()
+        }
+        unit = np.uint64(2 ** (63 - bits))
+        quotients = {}
+        for k, value in opened.items():
+            top = value >> _TOP
+            known = ((value & _LOW) >> np.uint64(bits)) + top * unit - (_HALF >> np.uint64(bits))
+            above = self._share(f"{k}/upper", value.shape)
+            carry = self._share(f"{k}/top", value.shape)
+            flip = np.uint64(1) - np.uint64(2) * top  # 1 − 2 top, modulo 2^64
+            quotients[k] = first * known - above + flip * carry * unit
+        return quotients
+
+    def open(self, shares: Named) -> Rounds[Named]:
+        return (yield shares)
+
+    def scaled(self, matrix: Words, share: Words) -> Words:
+        return multiply(matrix, share)
+
+    def _triple(self, label: str, shape: tuple[int, ...]) -> Words:
+        return self._share(f"{label}/triple", shape)
+
+    def _share(self, label: str, shape: tuple[int, ...]) -> Words:
+        if self.number == 0:
+            return random_words(self.key, label, shape)
+        return self._dealt(label, shape)
+
+    def _dealt(self, label: str, shape: tuple[int, ...]) -> Words:
+        words = self.dealt.get(label)
+        if words is None or words.shape != shape:
+            raise DataError(
+                f"the dealer's words for {label!r} must have the shape {shape}, got "
+                f"{None if words is None else words.shape}; start a new run"
+            )
+        return words
+
+
+@dataclass(frozen=True, eq=False)
+class Dealer(Computer):
+    """The dealer: both computing sites' keys, a key of its own, and the words it has to hand out.
+
+    Shares are zeros here: it knows masks and no value.
+    """
+
+    keys: tuple[bytes, bytes] = field(repr=False)
+    own_key: bytes = field(repr=False)
+    dealt: tuple[Named, Named] = field(default_factory=lambda: ({}, {}), repr=False)
+
+    def input(self, owner: str, label: str, public: Words) -> Masked:
+        keys = input_keys(self.keys, owner)
+        return Masked(public, _sum_of(keys, label, public.shape))
+
+    def rotation(self, label: str, size: int, bits: int) -> Masked:
+        mask = _sum_of(self.keys, f"{label}/mask", (size, size))
+        public = to_words(random_rotation(self.own_key, label, size), bits) - mask
+        for words in self.dealt:
+            words[f"{label}/rotation"] = public
+        return Masked(np.zeros_like(mask), mask)
+
+    def product(self, label: str, left: Masked, right: Masked) -> Words:
+        return self._deal(f"{label}/triple", multiply(left.mask, right.mask))
+
+    def times(self, label: str, left: Masked, right: Masked) -> Words:
+        return self._deal(f"{label}/triple", left.mask * right.mask)
+
+    def mask(self, shares: Named) -> Rounds[dict[str, Masked]]:
+        yield shares
+        return {k: Masked(s, _sum_of(self.keys, f"{k}/mask", s.shape)) for k, s in shares.items()}
+
+    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+        yield shares
+        for k, share in shares.items():
+            pad = _sum_of(self.keys, f"{k}/pad", share.shape)
+            self._deal(f"{k}/upper", (pad & _LOW) >> np.uint64(bits))
+            self._deal(f"{k}/top", pad >> _TOP)
+        return shares
+
+    def open(self, shares: Named) -> Rounds[Named]:
+        yield shares
+        return shares
+
+    def scaled(self, matrix: Words, share: Words) -> Words:
+        return np.zeros((len(matrix), share.shape[1]), np.uint64)
+
+    def _deal(self, label: str, value: Words) -> Words:
+        self.dealt[1][label] = value - random_words(self.keys[0], label, value.shape)
+        return np.zeros(value.shape, np.uint64)
+
+
+def input_keys(keys: tuple[bytes, bytes], owner: str) -> tuple[bytes, bytes]:
+    """Return the keys of an owner's masks, which the dealer tells it."""
+    return derive(keys[0], owner), derive(keys[1], owner)
+
+
+def mask_input(keys: tuple[bytes, bytes], label: str, words: Words) -> Words:
+    """Return E of an input: its words less a mask that no computing site knows."""
+    return words - _sum_of(keys, label, words.shape)
+
+
+def _sum_of(keys: tuple[bytes, bytes], label: str, shape: tuple[int, ...]) -> Words:
+    return random_words(keys[0], label, shape) + random_words(keys[1], label, shape)
+
+
+def run_as_dealer(computation: Rounds[Result]) -> None:
+    """Run a computation on masks, so that the dealer has all it must hand out."""
+    shares = next(computation, None)
+    while shares is not None:
+        try:
+            shares = computation.send(shares)
+        except StopIteration:
+            return

@@ -1,0 +1,120 @@
+"""Arithmetic on shares against plain arithmetic, and what each party's words look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+from cofill.errors import DataError
+from cofill.shares import (
+    ComputingSite,
+    Dealer,
+    from_words,
+    input_keys,
+    mask_input,
+    multiply,
+    run_as_dealer,
+    to_words,
+)
+
+_KEYS = (b"0" * 32, b"1" * 32)
+_BITS = 20
+
+
+def run(program, inputs):
+    """Run a computation of two sites and their dealer; return results and all words each saw."""
+    dealer = Dealer(_KEYS, b"d" * 32)
+    zeros = {label: np.zeros(words.shape, np.uint64) for label, words in inputs.items()}
+    run_as_dealer(program(dealer, zeros))
+    masked = {k: mask_input(input_keys(_KEYS, "owner"), k, words) for k, words in inputs.items()}
+    sites = [ComputingSite(k, _KEYS[k], dealer.dealt[k]) for k in (0, 1)]
+    programs = [program(site, masked) for site in sites]
+    seen = [*masked.values(), *dealer.dealt[1].values()]
+    shares = [next(p) for p in programs]
+    while True:
+        seen += [words for share in shares for words in share.values()]
+        opened = {k: shares[0][k] + shares[1][k] for k in shares[0]}
+        results = []
+        for k, p in enumerate(programs):
+            try:
+                shares[k] = p.send(opened)
+            except StopIteration as stop:
+                results.append(stop.value)
+        if results:
+            return results[0] + results[1], seen
+
+
+def products(computer, inputs):
+    """(X Y ∘ X Y) / 2^40: a matrix product, a truncation, a product of cells, another one."""
+    x, y = (computer.input("owner", k, inputs[k]) for k in ("x", "y"))
+    share = computer.product("xy", x, y)
+    share = (yield from computer.truncate({"t": share}, _BITS))["t"]
+    xy = (yield from computer.mask({"m": share}))["m"]
+    square = computer.times("square", xy, xy)
+    return (yield from computer.truncate({"s": square}, _BITS))["s"]
+
+
+@given(seed=st.integers(0, 2**32), inner=st.integers(1, 9))
+@settings(max_examples=25, deadline=None)
+def test_products_on_shares_are_plain_products(seed, inner):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(0, 3, (4, inner)), rng.normal(0, 3, (inner, 5))
+    result, _ = run(products, {"x": to_words(x, _BITS), "y": to_words(y, _BITS)})
+    assert from_words(result, _BITS) == pytest.approx((x @ y) ** 2, abs=1e-2, rel=1e-4)
+
+
+@given(
+    values=st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=20),
+    bits=st.integers(1, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_truncation_is_exact_but_for_one_unit_up_to_the_largest_value(values, bits):
+    def program(computer, inputs):
+        x = computer.input("owner", "x", inputs["x"])
+        one = to_words(np.array([1.0]), 0)
+        share = computer.times("one", x, computer.input("owner", "one", inputs["one"]))
+        return (yield from computer.truncate({"x": share}, bits))["x"]
+
+    words = np.array(values, np.int64).view(np.uint64)
+    ones = np.ones(len(values), np.uint64)
+    result, _ = run(program, {"x": words, "one": ones})
+    errors = [
+        int(quotient) - (value >> bits)
+        for quotient, value in zip(result.view(np.int64), values, strict=True)
+    ]
+    assert set(errors) <= {-1, 0, 1}
+
+
+@given(seed=st.integers(0, 2**32), shape=st.tuples(*[st.integers(1, 6)] * 3))
+@settings(max_examples=30, deadline=None)
+def test_products_of_words_are_numpys(seed, shape):
+    rng = np.random.default_rng(seed)
+    rows, inner, columns = shape
+    left = rng.integers(0, 2**64, (rows, 700 * inner), dtype=np.uint64)
+    right = rng.integers(0, 2**64, (700 * inner, columns), dtype=np.uint64)
+    assert (multiply(left, right) == left @ right).all()
+
+
+def test_every_word_that_a_party_sees_is_uniform_whatever_the_data():
+    for scale in (0.0, 1.0, 1000.0):
+        x = scale * np.ones((40, 30))
+        _, seen = run(products, {"x": to_words(x, _BITS), "y": to_words(x.T, _BITS)})
+        for words in seen:
+            if words.size > 200 and words.max() > 1:
+                top = words.ravel().astype(np.float64) / 2.0**64
+                assert kstest(top, "uniform").pvalue > 1e-4
+
+
+def test_numbers_too_large_for_fixed_point_are_refused():
+    with pytest.raises(DataError, match="below 2\\^42"):
+        to_words(np.array([2.0**43]), 20)
+
+
+def test_dealt_words_of_a_wrong_shape_are_refused():
+    site = ComputingSite(1, _KEYS[1], {"xy/triple": np.zeros((2, 2), np.uint64)})
+    x = site.input("owner", "x", np.zeros((3, 3), np.uint64))
+    with pytest.raises(DataError, match="must have the shape"):
+        site.product("xy", x, x)
