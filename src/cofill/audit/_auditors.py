@@ -88,6 +88,7 @@ for _kind, _function in {
 }.items():
     AUDITORS.add(_kind, f"cofill.audit.{_function}")
 
+_UNIFORM = "uniform words to whoever receives them, whatever the data; not attacked"
 for _kind, _words, _reason in (
     (
         "masked-vector",
@@ -132,11 +133,44 @@ for _kind, _words, _reason in (
         "names, kinds and categories of columns",
         "categories are values that somebody has, and say of nobody who",
     ),
+    ("masked-rows", "rows under masks", _UNIFORM),
+    ("opened-shares", "shares under fresh masks, and rotated covariances", _UNIFORM),
+    ("score-shares", "shares of errors in cross-validation", _UNIFORM),
+    ("padded-cells", "predicted cells under pads", _UNIFORM),
+    (
+        "blinded-points",
+        "ids as points times secret numbers",
+        "a guess can be tested by nobody who lacks one site's secret number; breaking the curve "
+        "was not tried",
+    ),
+    (
+        "row-flags",
+        "who has a row and who is asked, in a shuffled order",
+        "the coordinator learns how many people which views share, and cannot tell who they are",
+    ),
+    (
+        "slot-plan",
+        "a site's places in the common order, and counts of people",
+        "places were drawn at random; counts by set of views are what all sites agreed to tell",
+    ),
+    (
+        "chosen-penalties",
+        "penalties chosen by cross-validation",
+        "a few bits a column, chosen by errors over all shared people; not attacked",
+    ),
+    (
+        "selected-cells",
+        "the completed cells that a site asked for, in shares",
+        "these are the cells themselves, the price of completion: their owner's policy limits "
+        "whose and how many",
+    ),
 ):
     AUDITORS.add(_kind, not_attacked(_words, _reason), _reason)
 
 _RANDOM = "drawn at random and made from nobody's record"
 for _kind, _words, _reason in (
+    ("dealt-words", "random words of the dealer", _RANDOM),
+    ("pad-key", "a key for pads", _RANDOM),
     ("blinding-part", "a part of the secret of hashes", _RANDOM),
     ("public-keys", "public keys of a round", _RANDOM),
     ("roster", "everybody's public keys", _RANDOM),

@@ -22,6 +22,12 @@ METHODS.add(
     pools_rows=False,
 )
 METHODS.add(
+    "private",
+    "cofill.cooperate:PrivateCompletion",
+    "regression on secret shares: no row and no code leaves a site",
+    pools_rows=False,
+)
+METHODS.add(
     "federated",
     "cofill.federate:FederatedCompletion",
     "one model that sites with other individuals train together (only updates cross a border)",

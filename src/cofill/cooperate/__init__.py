@@ -1,4 +1,4 @@
-"""Split by view: autoencoder codes → links → masks or a fusion (paper CRS)."""
+"""Split by view: codes → links → masks or a fusion (paper CRS), or cells on secret shares."""
 
 from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._encode import encode_rows
@@ -11,6 +11,8 @@ from cofill.cooperate._masks import (
     masks_for_patterns,
     masks_in_closed_form,
 )
+from cofill.cooperate._private_estimator import PrivateCompletion
+from cofill.cooperate._private_protocol import PrivateProtocol
 from cofill.cooperate._protocol import CooperativeProtocol
 from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeSettings
 from cofill.cooperate._site import CooperativeSite
@@ -24,6 +26,8 @@ __all__ = [
     "CooperativeSettings",
     "CooperativeSite",
     "MaskStatistics",
+    "PrivateCompletion",
+    "PrivateProtocol",
     "encode_rows",
     "equal_masks",
     "fit_many",

@@ -23,7 +23,7 @@ from cofill.shares._engine import (
     mask_input,
     run_as_dealer,
 )
-from cofill.shares._random import random_words
+from cofill.shares._random import derive, random_words
 from cofill.shares._ring import from_words, multiply, to_words
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Masked",
     "Rounds",
     "Words",
+    "derive",
     "from_words",
     "input_keys",
     "mask_input",

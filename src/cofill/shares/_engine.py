@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import UInt64
+from jaxtyping import Float, UInt64
 
 from cofill.errors import DataError
 from cofill.shares._random import derive, random_rotation, random_words
-from cofill.shares._ring import multiply, to_words
+from cofill.shares._ring import from_words, multiply, to_words
 
 Words = UInt64[np.ndarray, "..."]
 Named = dict[str, Words]
@@ -99,6 +99,42 @@ class Computer(ABC):
     def scaled(self, matrix: Words, share: Words) -> Words:
         """Return shares of a product with a matrix that both computing sites know."""
 
+    @abstractmethod
+    def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
+        """Return shares of sums over rows of squared cells, rows weighted as the dealer knows.
+
+        Σ w (E + U)² = Σ w E² + 2 Σ E w U + Σ w U²: the dealer hands out shares of w, w U and Σ w U².
+        """
+
+    @abstractmethod
+    def share(self, value: Masked) -> Words:
+        """Return shares of a masked matrix."""
+
+    def constant(self, values: Float[np.ndarray, "..."], bits: int) -> Masked:
+        """Return a matrix that everybody knows."""
+        words = self.encode(values, bits)
+        return Masked(words, np.zeros_like(words))
+
+    def multiple(self, factor: int, share: Words) -> Words:
+        """Return shares times a whole number that both computing sites know."""
+        return share * np.uint64(factor)
+
+    def zeros(self, shape: tuple[int, ...]) -> Words:
+        """Return shares of zeros."""
+        return np.zeros(shape, np.uint64)
+
+    def encode(self, values: Float[np.ndarray, "..."], bits: int) -> Words:
+        """Return known numbers in fixed point."""
+        return to_words(values, bits)
+
+    def spectrum(
+        self, words: Words, bits: int
+    ) -> tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]:
+        """Return eigenvalues, none below zero, and eigenvectors of an opened symmetric matrix."""
+        matrix = from_words(words, bits)
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+        return np.maximum(values, 0.0), vectors
+
 
 @dataclass(frozen=True, eq=False)
 class ComputingSite(Computer):
@@ -153,6 +189,16 @@ class ComputingSite(Computer):
     def scaled(self, matrix: Words, share: Words) -> Words:
         return multiply(matrix, share)
 
+    def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
+        rows, columns = value.public.shape
+        weight = self._share(f"{label}/weights", (rows, 1))
+        product = self._share(f"{label}/product", (rows, columns))
+        known = (value.public * (weight * value.public + product + product)).sum(axis=0)
+        return known + self._share(f"{label}/squares", (columns,))
+
+    def share(self, value: Masked) -> Words:
+        return value.mask + value.public if self.number == 0 else value.mask
+
     def _triple(self, label: str, shape: tuple[int, ...]) -> Words:
         return self._share(f"{label}/triple", shape)
 
@@ -175,11 +221,13 @@ class ComputingSite(Computer):
 class Dealer(Computer):
     """The dealer: both computing sites' keys, a key of its own, and the words it has to hand out.
 
+    ``weights`` are weights of rows, by name, that it alone knows.
     Shares are zeros here: it knows masks and no value.
     """
 
     keys: tuple[bytes, bytes] = field(repr=False)
     own_key: bytes = field(repr=False)
+    weights: Mapping[str, UInt64[np.ndarray, " rows"]] = field(default_factory=dict, repr=False)
     dealt: tuple[Named, Named] = field(default_factory=lambda: ({}, {}), repr=False)
 
     def input(self, owner: str, label: str, public: Words) -> Masked:
@@ -218,6 +266,20 @@ class Dealer(Computer):
     def scaled(self, matrix: Words, share: Words) -> Words:
         return np.zeros((len(matrix), share.shape[1]), np.uint64)
 
+    def spectrum(
+        self, words: Words, bits: int
+    ) -> tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]:
+        return np.ones(len(words)), np.zeros(words.shape)
+
+    def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
+        weight = self.weights[weights][: len(value.mask), None]
+        self._deal(f"{label}/weights", weight)
+        self._deal(f"{label}/product", weight * value.mask)
+        return self._deal(f"{label}/squares", (weight * value.mask**2).sum(axis=0))
+
+    def share(self, value: Masked) -> Words:
+        return np.zeros(value.mask.shape, np.uint64)
+
     def _deal(self, label: str, value: Words) -> Words:
         self.dealt[1][label] = value - random_words(self.keys[0], label, value.shape)
         return np.zeros(value.shape, np.uint64)
@@ -237,11 +299,11 @@ def _sum_of(keys: tuple[bytes, bytes], label: str, shape: tuple[int, ...]) -> Wo
     return random_words(keys[0], label, shape) + random_words(keys[1], label, shape)
 
 
-def run_as_dealer(computation: Rounds[Result]) -> None:
-    """Run a computation on masks, so that the dealer has all it must hand out."""
-    shares = next(computation, None)
-    while shares is not None:
+def run_as_dealer(computation: Rounds[Result]) -> Result:
+    """Run a computation on masks, so that the dealer has all it must hand out; return its result."""
+    shares = next(computation)
+    while True:
         try:
             shares = computation.send(shares)
-        except StopIteration:
-            return
+        except StopIteration as stop:
+            return stop.value

@@ -1,0 +1,102 @@
+"""What a site makes of targets that others' rows predict: cells, intervals, R² and notes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from cofill.completion import Completed
+from cofill.cooperate._completion import CompletionPolicy
+from cofill.cooperate._private_site import PrivateSite
+from cofill.views import Kind, MultiView
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateCells:
+    """Cells of a view for some ids, with the ends of intervals (NaN where there is none)."""
+
+    cells: Float[np.ndarray, "ids features"]
+    lower: Float[np.ndarray, "ids features"]
+    upper: Float[np.ndarray, "ids features"]
+
+
+def feature_r2(site: PrivateSite) -> Float[np.ndarray, " features"]:
+    """Return the out-of-sample R² of each feature by all other views; 0 where none tells."""
+    scaler = site.fitted.targets.scaler
+    if site.choice is None:
+        return np.zeros(len(scaler.features))
+    gained = 1.0 - site.fitted.targets.column_errors(site.choice.error)
+    return np.array([gained[b.start : b.stop].mean() for b in scaler.blocks])
+
+
+def cells_of(site: PrivateSite, ids: np.ndarray, policy: CompletionPolicy) -> PrivateCells:
+    """Return a site's cells for ids: own cells first, then what the other sites tell.
+
+    Intervals are normal, as wide as errors in cross-validation were: nobody's prediction is shown
+    for them. Where people lack views that most have, they are too narrow.
+    """
+    targets, view = site.fitted.targets, site.view
+    rows = np.full((len(ids), len(targets.center)), np.nan)
+    at = view.positions(ids)
+    rows[at >= 0] = targets.standardised(view)[at[at >= 0]]
+    predicted = np.zeros((len(ids), targets.width))
+    informed = np.zeros(len(ids), bool)
+    errors = np.ones(len(targets.center))
+    if site.predicted is not None and site.choice is not None:
+        order = np.argsort(ids)
+        place = order[np.searchsorted(ids, site.predicted.ids, sorter=order).clip(0, len(ids) - 1)]
+        same = ids[place] == site.predicted.ids
+        predicted[place[same]] = site.predicted.targets[same]
+        informed[place[same]] = True
+        errors = targets.column_errors(site.choice.error)
+    values, variance = targets.combine(predicted, errors, rows, informed)
+    cells = targets.cells(values)
+    blocks = targets.scaler.blocks
+    unexplained = np.column_stack([variance[:, b.start : b.stop].mean(axis=1) for b in blocks])
+    told = informed | (at >= 0)
+    if policy.on_unreconstructable == "fill":
+        typical = view.typical()
+        whole = [f.is_integer for f in targets.scaler.features]
+        cells = np.where(told[:, None], cells, np.where(whole, np.rint(typical), typical))
+    else:
+        cells[~told[:, None] | (1.0 - unexplained < policy.threshold)] = np.nan
+    lower, upper = (np.full(cells.shape, np.nan) for _ in range(2))
+    if policy.interval is not None:
+        radius = ndtri((1 + policy.interval) / 2) * np.sqrt(variance)
+        numeric = [b.feature for b in blocks if b.kind is Kind.NUMERIC]
+        ends = [
+            targets.scaler.decode((values + sign * radius) * targets.spread + targets.center)
+            for sign in (-1, 1)
+        ]
+        for end, decoded in zip((lower, upper), ends, strict=True):
+            end[:, numeric] = decoded[:, numeric]
+            end[np.isnan(cells)] = np.nan
+    return PrivateCells(cells, lower, upper)
+
+
+def site_note(site: PrivateSite, policy: CompletionPolicy) -> list[str]:
+    """Return sentences on a view that nobody can tell of, and on features left empty."""
+    if site.choice is None:
+        return [f"view {site.name!r} shares too few people with any other view to be completed"]
+    empty = feature_r2(site) < policy.threshold
+    if policy.on_unreconstructable == "flag" and empty.any():
+        return [
+            f"view {site.name!r}: {int(empty.sum())} of {len(empty)} features cannot be "
+            "reconstructed from the other views and are left empty"
+        ]
+    return []
+
+
+def completed_by(
+    views: MultiView, sites: dict[str, PrivateSite], policy: CompletionPolicy, method: str
+) -> Completed:
+    """Return views in which each site has filled its gaps."""
+    filled = {name: cells_of(site, views.ids, policy) for name, site in sites.items()}
+    lower = {name: f.lower for name, f in filled.items()} if policy.interval else {}
+    upper = {name: f.upper for name, f in filled.items()} if policy.interval else {}
+    notes = tuple(note for site in sites.values() for note in site_note(site, policy))
+    cells = {name: f.cells for name, f in filled.items()}
+    return Completed.merge(views, cells, method=method, lower=lower, upper=upper, notes=notes)

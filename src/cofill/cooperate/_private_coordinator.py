@@ -1,0 +1,183 @@
+"""The coordinator of a private run: matches tokens, deals triples, hands on padded cells.
+
+It learns how many people which views share and ask about, and the sizes of features. It sees no id
+that it could test, no share, and no cell: it deals before there are shares, and cells pass it under
+pads that their receivers and the computing sites share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cofill.cooperate._private_learner import Learned, ask, learn
+from cofill.cooperate._private_order import common_order
+from cofill.cooperate._private_plan import Plan
+from cofill.cooperate._private_site import PrivateSettings
+from cofill.errors import DataError
+from cofill.privacy import (
+    BlindedPoints,
+    ChosenPenalties,
+    DealtWords,
+    PaddedCells,
+    RowFlags,
+    SelectedCells,
+    SlotPlan,
+)
+from cofill.protocol import COORDINATOR, Inbox, Outbox
+from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateCoordinator:
+    """The coordinator's party.
+
+    Attributes
+    ----------
+    secret
+        Start of its randomness; ``run`` counts alignments.
+    known, learned
+        The plan of learning, and the masks of what was learned.
+    plan, slots, asks, patterns
+        Of the present alignment: each view's slots, whom it asks about, each slot's views.
+    """
+
+    views: tuple[str, ...]
+    computing: tuple[str, str]
+    settings: PrivateSettings
+    secret: bytes = field(repr=False)
+    run: int = 0
+    known: Plan | None = None
+    learned: Learned | None = None
+    choices: Mapping[str, np.ndarray] = field(default_factory=dict)
+    plan: Plan | None = None
+    slots: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    asks: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    patterns: np.ndarray | None = field(default=None, repr=False)
+
+
+def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Order everybody's people for learning, and deal what the learning needs."""
+    party, dealer = _aligned(party, inbox, party.settings.folds)
+    assert party.plan is not None
+    plan, least = party.plan, party.settings.min_overlap
+    plan.require_learnable(least)
+    assert party.patterns is not None
+    dealer = replace(dealer, weights=plan.judged(party.patterns, least))
+    zeros = _zeros(plan, asking=False)
+    learned, _ = run_as_dealer(learn(dealer, plan, zeros, least))
+    party = replace(party, learned=learned, known=plan)
+    return party, _told(party, dealer)
+
+
+def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Order the people of a request, and deal what the predictions need."""
+    party, dealer = _aligned(party, inbox, 1)
+    plan, known, learned = party.plan, party.known, party.learned
+    if plan is None or known is None or learned is None:
+        raise DataError("the coordinator has dealt no learning; fit first")
+    if plan.widths != known.widths or plan.targets != known.targets:
+        raise DataError("sites have other features than they learned with; fit again")
+    zeros, least = _zeros(plan, asking=True), party.settings.min_overlap
+    run_as_dealer(ask(dealer, plan, zeros, learned, known, party.choices, least))
+    return party, _told(party, dealer)
+
+
+def _aligned(
+    party: PrivateCoordinator, inbox: Inbox, folds: int
+) -> tuple[PrivateCoordinator, Dealer]:
+    party = replace(party, run=party.run + 1)
+    flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
+    points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
+    for view in party.views:
+        if view not in flags or len(points.get(view, ())) != len(flags[view].flags):
+            raise DataError(f"the blinded ids of view {view!r} are not those it announced; refused")
+    words = np.frombuffer(derive(party.secret, f"order/{party.run}"), np.uint32)
+    tokens = {v: points[v] for v in party.views}
+    asks = {v: flags[v].flags & 2 > 0 for v in party.views}
+    plan, slots, patterns = common_order(
+        tokens,
+        {v: flags[v].flags & 1 > 0 for v in party.views},
+        {v: asks[v] & (v in party.choices) for v in party.views},
+        {v: _three(flags[v].sizes) for v in party.views},
+        folds,
+        np.random.default_rng(words),
+    )
+    keys = derive(party.secret, f"0/{party.run}"), derive(party.secret, f"1/{party.run}")
+    dealer = Dealer(keys, derive(party.secret, f"own/{party.run}"))
+    return replace(party, plan=plan, slots=slots, asks=asks, patterns=patterns), dealer
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    features, factors, targets = sizes
+    return features, factors, targets
+
+
+def _zeros(plan: Plan, *, asking: bool) -> dict[str, np.ndarray]:
+    return {k: np.zeros(s, np.uint64) for k, s in plan.input_shapes(asking=asking).items()}
+
+
+def _told(party: PrivateCoordinator, dealer: Dealer) -> Outbox:
+    plan = party.plan
+    assert plan is not None
+    sizes = {
+        v: (plan.widths[k], plan.factors[k], plan.targets[k]) for k, v in enumerate(plan.views)
+    }
+    releases: list[SlotPlan | DealtWords] = []
+    for view in plan.views:
+        number = party.computing.index(view) if view in party.computing else None
+        releases.append(
+            SlotPlan(
+                sender=COORDINATOR,
+                receiver=view,
+                slots=party.slots[view],
+                everyone=plan.slots,
+                sizes=sizes,
+                patterns=plan.patterns,
+                people=plan.people,
+                asked=plan.asked,
+                keys=input_keys(dealer.keys, view),
+                dealer_key=b"" if number is None else dealer.keys[number],
+            )
+        )
+        if number is not None:
+            releases.append(
+                DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt[number])
+            )
+    return releases
+
+
+def keep_choices(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Keep what owners have chosen: it decides which triples asking needs."""
+    told = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
+    return replace(party, choices=told), []
+
+
+def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Hand each site the padded shares of those it asked about, and of nobody else."""
+    plan, patterns = party.plan, party.patterns
+    assert plan is not None and patterns is not None
+    padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
+    releases = []
+    for k, view in enumerate(plan.views):
+        others = patterns[party.slots[view]] & ~(1 << k)
+        ids = {
+            f"{view}/{bits}": np.flatnonzero(party.asks[view] & (others == bits))
+            for bits in plan.asked[view]
+        }
+        ids = {label: at for label, at in ids.items() if label in padded[party.computing[0]]}
+        slots = {label: party.slots[view][at] for label, at in ids.items()}
+        releases += [
+            SelectedCells(
+                sender=COORDINATOR,
+                receiver=view,
+                part=part,
+                ids=ids,
+                slots=slots,
+                words={label: padded[name][label][at] for label, at in slots.items()},
+            )
+            for part, name in enumerate(party.computing)
+        ]
+    return replace(party, plan=None, slots={}, asks={}, patterns=None), releases

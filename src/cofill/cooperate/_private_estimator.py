@@ -1,0 +1,167 @@
+"""Completion on secret shares as an estimator: its sites run the protocol in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.utils.validation import check_is_fitted
+
+from cofill.completion import AbstractCompleter, Completed, Progress
+from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2, site_note
+from cofill.cooperate._private_protocol import PrivateProtocol
+from cofill.cooperate._private_site import PrivateSite
+from cofill.errors import DataError
+from cofill.privacy import Ledger
+from cofill.protocol import Federation, LocalData, Membership, run_protocol
+from cofill.views import MultiView, to_frame
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateCompletion(AbstractCompleter):
+    """Each site gets the cells it lacks, computed on secret shares: no row and no code leaves.
+
+    Every site makes features of its own rows; ridge regression over the features of all sites, and
+    products of them, runs on shares between two of the sites, with a dealer. Nobody learns who is
+    where, and of the people learned from nobody sees anything but errors over all of them.
+    `PrivateProtocol` says what each party sees.
+
+    Parameters
+    ----------
+    features
+        At most so many features a view.
+    folds
+        Of the cross-validation by which penalties are chosen.
+    min_overlap
+        A view tells of another if at least so many people are in both.
+    on_unreconstructable
+        Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
+        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway,
+        and individuals whom no other site knows with the mean or the commonest value.
+    threshold
+        See above.
+    interval
+        Level of the intervals that `complete` adds, or None for none.
+    computing
+        The two views whose sites compute; the first two unless stated.
+    seed
+        Start of all randomness in this process. Over the network every site draws its own.
+
+    Attributes
+    ----------
+    reconstructability_
+        Data frame: view, feature, r2.
+    ledger_
+        What crossed a border, when and how much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cofill.views import MultiView
+    >>> x = np.random.default_rng(0).normal(size=(90, 2))
+    >>> both = MultiView.from_arrays({"a": x, "b": 2 * x}, presence={"b": np.arange(90) > 9})
+    >>> done = PrivateCompletion(features=20).fit_complete(both)
+    >>> bool(abs(done.cells["b"][:10] - 2 * x[:10]).mean() < 0.3)
+    True
+    """
+
+    name = "private"
+    pools_rows = False
+
+    features: int = 150
+    folds: int = 3
+    min_overlap: int = 20
+    on_unreconstructable: str = "flag"
+    threshold: float = 0.05
+    interval: float | None = None
+    computing: tuple[str, ...] | None = None
+    seed: int = 0
+
+    def protocol(self, view_names: Iterable[str]) -> PrivateProtocol:
+        """Return the protocol that these parameters describe, with one site per view."""
+        members = Membership({name: (name,) for name in view_names})
+        protocol = PrivateProtocol.from_settings(self.get_params(deep=False), members)
+        return replace(protocol, is_reproducible=True)
+
+    def _fit(self, views: MultiView, progress: Progress) -> None:
+        if len(views) < 2:
+            raise DataError("there is one view only; sites can cooperate from two views on")
+        protocol = self.protocol(views)
+        sites: dict[str, Any] = {}
+        for name, view in views.items():
+            sites |= protocol.start_site(LocalData(name, {name: view}))
+        federation = Federation(sites, coordinator=protocol.start_coordinator(), sent=self.sent)
+        run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
+        self.federation_ = federation
+        self.ledger_: Ledger = federation.ledger
+        self.notes_ = tuple(n for s in self.sites_.values() for n in site_note(s, protocol.policy))
+
+    @property
+    def sites_(self) -> dict[str, PrivateSite]:
+        """The fitted sites by the names of their views."""
+        return self.federation_.sites
+
+    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
+        """Fill what is missing in `views`; individuals need not be those of `fit`."""
+        check_is_fitted(self)
+        self._check_schema(views)
+        if views.is_complete:
+            return Completed.merge(views, {}, method=self.name)
+        sites = self._ask(views, progress=progress)
+        return completed_by(views, sites, self.protocol(views).policy, self.name)
+
+    def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
+        return dict(self.complete(views, progress=progress).cells)
+
+    def reconstruct(self, views: MultiView, name: str) -> Float[np.ndarray, "individuals d"]:
+        """Return a view's cells for everyone in `views`, made from the other views alone."""
+        check_is_fitted(self)
+        hidden = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
+        site = self._ask(hidden, only=name)[name]
+        return cells_of(site, views.ids, self.protocol(views).policy).cells
+
+    def _ask(
+        self, views: MultiView, *, only: str | None = None, progress: Progress | None = None
+    ) -> dict[str, PrivateSite]:
+        """Run the asking half of the protocol; each view asks about everyone it lacks."""
+        protocol = self.protocol(views)
+        fitted = self.federation_
+        sites = {
+            name: replace(
+                site,
+                view=views[name],
+                people=views.ids if only in (None, name) else None,
+            )
+            for name, site in fitted.sites.items()
+        }
+        federation = Federation(
+            sites,
+            fitted.ledger,
+            coordinator=fitted.coordinator,
+            sent=self.sent,
+            next_step=protocol.asking.start,
+        )
+        run_protocol(protocol, [federation], progress=progress)
+        self.ledger_ = fitted.ledger = federation.ledger
+        fitted.coordinator = federation.coordinator
+        for name, site in federation.sites.items():
+            fitted.sites[name] = replace(fitted.sites[name], run=site.run)
+        return federation.sites
+
+    @property
+    def reconstructability_(self) -> Any:
+        """Out-of-sample R² of each feature by all other views."""
+        import pyarrow as pa
+
+        check_is_fitted(self)
+        rows = [
+            (name, feature.name, float(r2))
+            for name, site in self.sites_.items()
+            for feature, r2 in zip(self.features_[name], feature_r2(site), strict=True)
+        ]
+        names = ("view", "feature", "r2")
+        columns = zip(*rows, strict=True)
+        return to_frame(pa.table(dict(zip(names, map(list, columns), strict=True))), None)

@@ -1,0 +1,325 @@
+"""Ridge regression on shares: what the two computing sites run, and the dealer on masks.
+
+All of it is one computation (`cofill.shares.Computer`). Moments of features and targets are
+products of shares. To solve with a shared matrix A it is turned by a random rotation Q that only
+the dealer knows, and Q A Qᵀ is opened to the two computing sites: a uniformly rotated matrix tells
+its eigenvalues and nothing else. Weights and predictions stay shares. What leaves are, per target
+column, sums of squared errors in cross-validation, for the target's owner.
+
+Fractional bits: inputs 30, moments 29, rotations 30, weights 16. Features of all views together
+have variance 1, so that moments are below 1 and weights below 2^13 for the least penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cofill.cooperate._private_plan import Block, Plan
+from cofill.shares import Computer, Masked, Rounds, Words
+
+INPUT_BITS, GRAM_BITS, ROTATION_BITS, WEIGHT_BITS, SCALE_BITS = 30, 29, 30, 16, 31
+PREDICTED_BITS = INPUT_BITS + WEIGHT_BITS
+ERROR_BITS = 24
+SCORE_BITS, SPREAD_BITS = 2 * ERROR_BITS, 2 * INPUT_BITS
+
+PENALTIES = 10.0 ** np.arange(-5.0, -0.9, 0.5)
+"""Of the ridge regression, relative to the variance of all features of one view."""
+
+LEARN_ROUNDS, ASK_ROUNDS = 15, 10
+"""How many times the computing sites open something to each other."""
+
+Inputs = Mapping[str, Words]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Moments over everybody, masked: what asking needs."""
+
+    covariance: Masked
+    cross: Mapping[str, Masked]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A regression to solve: moments, and for each output its target column and penalty."""
+
+    covariance: Masked
+    cross: Masked
+    columns: np.ndarray
+    penalties: np.ndarray
+
+
+def variants(plan: Plan) -> tuple[bool, ...]:
+    """Return whether products of two views are left out, and taken in, where there are any."""
+    return (False, True) if any(len(block) == 2 for block in plan.blocks) else (False,)
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def learn(
+    computer: Computer, plan: Plan, inputs: Inputs, least: int
+) -> Rounds[tuple[Learned, dict[str, Words]]]:
+    """Learn moments, and return them with shares of each penalty's errors.
+
+    Of a target view, ``view/0`` (without products of views) and ``view/1`` (with) are sums of
+    squared errors, penalties × columns, of people whom the model had not seen; ``view/spread`` is
+    the sum of squares of the same people's targets. Who is judged, only the dealer knows.
+    """
+    folds = range(plan.folds)
+    features = yield from _features(computer, plan, inputs, [f"{f}" for f in folds])
+    targets = [
+        [computer.input(v, f"target/{f}", inputs[f"{v}/target/{f}"]) for v in plan.views]
+        for f in folds
+    ]
+    sums = [
+        _sums(computer, plan, f"{f}", features[f], targets[f], _local(computer, plan, inputs, f))
+        for f in folds
+    ]
+    parts = {"all": folds, **{f"in{f}": [g for g in folds if g != f] for f in folds}}
+    moments = yield from _moments(computer, plan, sums, parts)
+    tasks, judged = {}, {}
+    for t, name in enumerate(plan.views):
+        for pairs in variants(plan):
+            blocks = plan.usable(t, plan.others(t), pairs=pairs, least=least)
+            if len(blocks) < 2:
+                continue
+            at = plan.columns_of(blocks)
+            for f in folds:
+                task = f"{name}/{int(pairs)}/{f}"
+                tasks[task] = Task(
+                    moments[f"in{f}/covariance"][np.ix_(at, at)],
+                    moments[f"in{f}/with/{name}"][at],
+                    np.tile(np.arange(plan.targets[t]), len(PENALTIES)),
+                    np.repeat(PENALTIES, plan.targets[t]),
+                )
+                rows = slice(plan.judged_rows(f))
+                judged[task] = (
+                    Masked.beside([features[f][block] for block in blocks])[rows],
+                    targets[f][t][rows],
+                )
+    weights = yield from _solve(computer, plan, tasks)
+    errors = {}
+    for task, (rows, truth) in judged.items():
+        predicted = computer.product(f"{task}/judged", rows, weights[task])
+        wide = computer.share(truth)[:, tasks[task].columns]
+        errors[f"{task}/error"] = computer.multiple(2**WEIGHT_BITS, wide) - predicted
+    short = yield from computer.truncate(errors, PREDICTED_BITS - ERROR_BITS)
+    masked = yield from computer.mask(short)
+    scores: dict[str, Words] = {}
+    for task, (_, truth) in judged.items():
+        name, variant, fold = task.rsplit("/", 2)
+        label, weight = f"{name}/{variant}", f"{name}/{fold}"
+        score = computer.weighted_squares(f"{task}/score", weight, masked[f"{task}/error"])
+        scores[label] = scores.get(label, 0) + score
+        if variant == "0":
+            spread = computer.weighted_squares(f"{task}/spread", weight, truth)
+            scores[f"{name}/spread"] = scores.get(f"{name}/spread", 0) + spread
+    cross = {name: moments[f"all/with/{name}"] for name in plan.views}
+    return Learned(moments["all/covariance"], cross), scores
+
+
+def _features(
+    computer: Computer, plan: Plan, inputs: Inputs, parts: list[str]
+) -> Rounds[list[dict[Block, Masked]]]:
+    """Return every block's rows, in each part of the people; products take two rounds."""
+    features: list[dict[Block, Masked]] = []
+    products = {}
+    for part in parts:
+        rows: dict[Block, Masked] = {
+            (k,): computer.input(v, f"feature/{part}", inputs[f"{v}/feature/{part}"])
+            for k, v in enumerate(plan.views)
+        }
+        people = len(rows[0,].public)
+        rows[()] = computer.constant(
+            np.full((people, 1), (len(plan.views) * plan.slots) ** -0.5), INPUT_BITS
+        )
+        factors = [
+            computer.input(v, f"factor/{part}", inputs[f"{v}/factor/{part}"]) for v in plan.views
+        ]
+        for block in plan.blocks:
+            if len(block) == 2:
+                left, right = (factors[k] for k in block)
+                wide = left.public.shape[1], right.public.shape[1]
+                first = np.repeat(np.arange(wide[0]), wide[1])
+                second = np.tile(np.arange(wide[1]), wide[0])
+                label = f"joint/{part}/{block}"
+                products[label] = computer.times(label, left[:, first], right[:, second])
+        features.append(rows)
+    short = yield from computer.truncate(products, INPUT_BITS)
+    masked = yield from computer.mask(short)
+    for part, rows in zip(parts, features, strict=True):
+        rows |= {b: masked[f"joint/{part}/{b}"] for b in plan.blocks if len(b) == 2}
+    return features
+
+
+def _local(computer: Computer, plan: Plan, inputs: Inputs, fold: int) -> dict[Block, Words]:
+    """Return shares of what each owner has summed itself: products within its own features."""
+    return {
+        (k,): computer.share(computer.input(v, f"gram/{fold}", inputs[f"{v}/gram/{fold}"]))
+        for k, v in enumerate(plan.views)
+    }
+
+
+def _sums(
+    computer: Computer,
+    plan: Plan,
+    part: str,
+    features: Mapping[Block, Masked],
+    targets: list[Masked],
+    local: Mapping[Block, Words],
+) -> dict[tuple[Block, Block | str], Words]:
+    """Return shares of the sums of products of blocks with blocks, and of blocks with targets."""
+    sums: dict[tuple[Block, Block | str], Words] = {}
+    for a, first in enumerate(plan.blocks):
+        for second in plan.blocks[a:]:
+            if first == second and first in local:
+                sums[first, second] = local[first]
+            else:
+                label = f"sum/{part}/{first}/{second}"
+                sums[first, second] = computer.product(label, features[first].T, features[second])
+        for t, name in enumerate(plan.views):
+            if t not in first:
+                label = f"sum/{part}/{first}/{name}"
+                sums[first, name] = computer.product(label, features[first].T, targets[t])
+    return sums
+
+
+def _moments(
+    computer: Computer,
+    plan: Plan,
+    sums: list[dict[tuple[Block, Block | str], Words]],
+    parts: Mapping[str, range | list[int]],
+) -> Rounds[dict[str, Masked]]:
+    """Return masked covariances and cross moments in parts of the people.
+
+    A sum over n people, of whom m have both blocks, is divided by m; inputs were divided by √n.
+    """
+    position = {name: t for t, name in enumerate(plan.views)}
+    short = yield from computer.truncate(
+        {
+            f"{part}/{first}/{second}": sum((sums[f][first, second] for f in folds[1:]),
+                                            sums[folds[0]][first, second])
+            for part, folds in ((p, list(f)) for p, f in parts.items())
+            for first, second in sums[0]
+        },
+        2 * INPUT_BITS - GRAM_BITS,
+    )
+    scaled = {}
+    for part, folds in parts.items():
+        for first, second in sums[0]:
+            members = (*first, position[second]) if isinstance(second, str) else (*first, *second)
+            people = plan.count(members, folds)
+            # Two blocks that fewer than two people have together are taken as unrelated.
+            factor = round(2**SCALE_BITS * plan.slots / people) if people > 1 else 0
+            label = f"{part}/{first}/{second}"
+            scaled[label] = computer.multiple(factor, short[label])
+    even = yield from computer.truncate(
+        {f"{label}/even": share for label, share in scaled.items()}, SCALE_BITS
+    )
+    whole = {}
+    for part in parts:
+
+        def piece(first: Block, second: Block, part: str = part) -> Words:
+            if plan.blocks.index(first) > plan.blocks.index(second):
+                return even[f"{part}/{second}/{first}/even"].T
+            return even[f"{part}/{first}/{second}/even"]
+
+        whole[f"{part}/covariance"] = np.block([[piece(a, b) for b in plan.blocks]
+                                                for a in plan.blocks])
+        for t, name in enumerate(plan.views):
+            rows = [
+                even[f"{part}/{b}/{name}/even"]
+                if t not in b
+                else computer.zeros((plan.width(b), plan.targets[t]))
+                for b in plan.blocks
+            ]
+            whole[f"{part}/with/{name}"] = np.vstack(rows)
+    return (yield from computer.mask(whole))
+
+
+def _solve(
+    computer: Computer, plan: Plan, tasks: Mapping[str, Task]
+) -> Rounds[dict[str, Masked]]:
+    """Return masked weights of every task, features × outputs."""
+    turns = {
+        t: computer.rotation(t, task.covariance.public.shape[0], ROTATION_BITS)
+        for t, task in tasks.items()
+    }
+    left = {f"{t}/turned": computer.product(f"{t}/turned", turns[t], task.covariance)
+            for t, task in tasks.items()}
+    right = {f"{t}/cross": computer.product(f"{t}/turned cross", turns[t], task.cross)
+             for t, task in tasks.items()}
+    short = yield from computer.truncate({**left, **right}, ROTATION_BITS)
+    turned = yield from computer.mask({label: short[label] for label in left})
+    opened = yield from computer.open(
+        {t: computer.product(f"{t}/spectrum", turned[f"{t}/turned"], turns[t].T) for t in tasks}
+    )
+    shrunk, bases = {}, {}
+    for t, task in tasks.items():
+        values, vectors = computer.spectrum(opened[t], GRAM_BITS + ROTATION_BITS)
+        cross = short[f"{t}/cross"]
+        bases[t] = computer.encode(vectors, ROTATION_BITS)
+        outputs = computer.zeros((len(values), len(task.columns)))
+        for penalty in np.unique(task.penalties):
+            at = np.flatnonzero(task.penalties == penalty)
+            inverse = (vectors / (values + penalty / len(plan.views))).T
+            rows = computer.encode(inverse, WEIGHT_BITS)
+            outputs[:, at] = computer.scaled(rows, cross[:, task.columns[at]])
+        shrunk[f"{t}/shrunk"] = outputs
+    shrunk = yield from computer.truncate(shrunk, GRAM_BITS)
+    back = {f"{t}/back": computer.scaled(bases[t], shrunk[f"{t}/shrunk"]) for t in tasks}
+    back = yield from computer.truncate(back, ROTATION_BITS)
+    masked = yield from computer.mask(back)
+    weights = {
+        f"{t}/weights": computer.product(f"{t}/weights", turns[t].T, masked[f"{t}/back"])
+        for t in tasks
+    }
+    weights = yield from computer.truncate(weights, ROTATION_BITS)
+    masked = yield from computer.mask(weights)
+    return {t: masked[f"{t}/weights"] for t in tasks}
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def ask(
+    computer: Computer,
+    plan: Plan,
+    inputs: Inputs,
+    learned: Learned,
+    known: Plan,
+    choices: Mapping[str, np.ndarray],
+    least: int,
+) -> Rounds[dict[str, Words]]:
+    """Return shares of every slot's targets, for each pattern that is asked, by target view.
+
+    ``known`` is the plan of learning, ``choices`` are variant and penalty of each target column.
+    A label is ``view/pattern``; its columns are the view's targets.
+    """
+    (features,) = yield from _features(computer, plan, inputs, ["asked"])
+    tasks, rows, places = {}, {}, {}
+    for t, name in enumerate(plan.views):
+        for pattern in plan.asked.get(name, ()):
+            for variant, pairs in enumerate(variants(known)):
+                columns = np.flatnonzero(choices[name][0] == variant)
+                blocks = known.usable(t, pattern, pairs=pairs, least=least)
+                if len(blocks) < 2 or not len(columns):
+                    continue
+                at = known.columns_of(blocks)
+                task = f"{name}/{pattern}/{variant}"
+                penalties = PENALTIES[choices[name][1][columns]]
+                covariance = learned.covariance[np.ix_(at, at)]
+                tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
+                rows[task] = Masked.beside([features[block] for block in blocks])
+                places[task] = (f"{name}/{pattern}", columns, plan.targets[t])
+    weights = yield from _solve(computer, plan, tasks)
+    predicted: dict[str, Words] = {}
+    for task, (label, columns, width) in places.items():
+        cells = computer.product(f"{task}/predicted", rows[task], weights[task])
+        whole = predicted.setdefault(label, computer.zeros((len(cells), width)))
+        whole[:, columns] = cells
+    return predicted

@@ -1,0 +1,169 @@
+"""What all parties of a private run know: sizes, counts of people, and blocks of features.
+
+A *block* is a set of columns that a person has when some views have them: every view's own
+features, products of two views' leading features (present where both views are), and a constant.
+Covariances of two blocks are estimated from the people who have both, so that one set of them
+serves every pattern of presence (as `cofill.nets.Moments` does for codes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Int, UInt64
+
+from cofill.codec import storable
+from cofill.errors import DataError
+
+_MOST_JUDGED = 3000  # people, shared or not, on whom cross-validation measures errors
+
+Block = tuple[int, ...]
+"""Positions of the views that a block is made from: none for the constant, one, or two."""
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The public part of a run.
+
+    Parameters
+    ----------
+    views
+        Names of the views, in the order all sites know.
+    slots
+        How many people there are in all: the length of the common order.
+    widths, factors, targets
+        Per view its numbers of features, of features that enter products, and of target columns.
+    patterns, people
+        Sets of views, as bits, and how many people have exactly these, by fold of the common order.
+    asked
+        Per view the sets of other views that some person whose cells it asks for has.
+    """
+
+    views: tuple[str, ...]
+    slots: int
+    widths: tuple[int, ...]
+    factors: tuple[int, ...]
+    targets: tuple[int, ...]
+    patterns: Int[np.ndarray, " patterns"]
+    people: Int[np.ndarray, "folds patterns"]
+    asked: Mapping[str, tuple[int, ...]]
+
+    @property
+    def folds(self) -> int:
+        """Into how many parts people are split for cross-validation, by slot."""
+        return len(self.people)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The constant, every view's features, and products for every pair that has factors."""
+        alone = range(len(self.views))
+        pairs = [p for p in combinations(alone, 2) if all(self.factors[k] for k in p)]
+        return ((), *((k,) for k in alone), *pairs)
+
+    def judged_rows(self, fold: int) -> int:
+        """Return how many of a fold's first slots are looked at for errors."""
+        return min(len(range(fold, self.slots, self.folds)), -(-_MOST_JUDGED // self.folds))
+
+    def width(self, block: Block) -> int:
+        """Return how many columns a block has."""
+        if len(block) == 2:
+            return self.factors[block[0]] * self.factors[block[1]]
+        return self.widths[block[0]] if block else 1
+
+    @cached_property
+    def columns(self) -> dict[Block, np.ndarray]:
+        """Where each block's columns are among all."""
+        stops = np.cumsum([self.width(block) for block in self.blocks])
+        return {
+            block: np.arange(stop - self.width(block), stop)
+            for block, stop in zip(self.blocks, stops, strict=True)
+        }
+
+    def columns_of(self, blocks: Iterable[Block]) -> np.ndarray:
+        """Return the columns of some blocks."""
+        return np.concatenate([self.columns[block] for block in blocks])
+
+    def count(self, members: Iterable[int], folds: Iterable[int] | None = None) -> int:
+        """Return how many people have all of some views, in some folds or all."""
+        bits = sum(1 << k for k in set(members))
+        rows = list(range(self.folds) if folds is None else folds)
+        return int(self.people[rows][:, (self.patterns & bits) == bits].sum())
+
+    def usable(self, target: int, pattern: int, *, pairs: bool, least: int) -> tuple[Block, ...]:
+        """Return the blocks that tell of a target, for people with a pattern of other views.
+
+        A block must have been seen together with the target in at least so many people.
+        """
+        return tuple(
+            block
+            for block in self.blocks
+            if target not in block
+            and all(pattern >> k & 1 for k in block)
+            and (pairs or len(block) < 2)
+            and self.count((*block, target)) >= least
+        )
+
+    def input_shapes(self, *, asking: bool) -> dict[str, tuple[int, int]]:
+        """Return the shape of every input by label: ``view/table/part``."""
+        parts = {"asked": self.slots} if asking else {
+            f"{f}": len(range(f, self.slots, self.folds)) for f in range(self.folds)
+        }
+        shapes = {}
+        for k, view in enumerate(self.views):
+            for part, rows in parts.items():
+                shapes[f"{view}/feature/{part}"] = rows, self.widths[k]
+                shapes[f"{view}/factor/{part}"] = rows, self.factors[k]
+                if not asking:
+                    shapes[f"{view}/target/{part}"] = rows, self.targets[k]
+                    shapes[f"{view}/gram/{part}"] = self.widths[k], self.widths[k]
+        return shapes
+
+    def judged(
+        self, patterns: Int[np.ndarray, " slots"], least: int
+    ) -> dict[str, UInt64[np.ndarray, " rows"]]:
+        """Return whom errors are measured on, by view and fold, from each slot's pattern.
+
+        These are people with the view and all others that tell of it; where they are fewer than
+        `least`, those with the view and any other.
+        """
+        chosen = {}
+        for t, name in enumerate(self.views):
+            blocks = self.usable(t, self.others(t), pairs=False, least=least)
+            others = sum(1 << k for block in blocks for k in block)
+            has = patterns >> t & 1 > 0
+            whole = has & (patterns & others == others)
+            looked_at = np.arange(self.slots) // self.folds < self.judged_rows(0)
+            if (whole & looked_at).sum() < least:
+                whole = has & (patterns & others != 0)
+            for fold in range(self.folds):
+                rows = whole[fold :: self.folds][: self.judged_rows(fold)]
+                chosen[f"{name}/{fold}"] = rows.astype(np.uint64)
+        return chosen
+
+    def others(self, target: int) -> int:
+        """Return the pattern of all views but one."""
+        return ((1 << len(self.views)) - 1) & ~(1 << target)
+
+    def require_learnable(self, least: int) -> None:
+        """Raise a `DataError` unless some two views share people, and more than targets."""
+        pairs = list(combinations(range(len(self.views)), 2))
+        if not any(self.count(pair) >= least for pair in pairs):
+            most = max((self.count(pair) for pair in pairs), default=0)
+            raise DataError(
+                f"no two views share at least {least} people (the most is {most}), so nothing can "
+                "be learned; check that they name people by the same ids"
+            )
+        for target, name in enumerate(self.views):
+            for other in range(len(self.views)):
+                shared = self.count((target, other))
+                if other != target and least <= shared <= self.targets[target]:
+                    raise DataError(
+                        f"view {name!r} has {self.targets[target]} target columns for {shared} "
+                        f"people shared with {self.views[other]!r}, from which its predictions "
+                        "would tell who is like whom; give it fewer columns than shared people"
+                    )

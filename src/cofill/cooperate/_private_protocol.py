@@ -1,0 +1,275 @@
+"""Completion on secret shares as one protocol object: no row and no code leaves a site.
+
+The ideal: a trusted machine takes all tables and gives each site the cells it asked for about
+people whom others know, with errors in cross-validation for each of its columns, and tells
+everybody how many people which views share. What the real protocol shows beside that:
+
+- the two computing sites: eigenvalues of covariances of features over all shared people (one set
+  for each regression), and uniform words;
+- the coordinator: nothing but the counts, the sizes of features and the choice of penalties;
+- everybody else: nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from cofill.cooperate import _private_coordinator as coordinator
+from cofill.cooperate import _private_site as site
+from cofill.cooperate._completion import CompletionPolicy
+from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2
+from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
+from cofill.cooperate._private_site import PrivateSettings, PrivateSite
+from cofill.errors import SettingError, StoreError
+from cofill.privacy import RunFigures
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+    one_by_one,
+)
+from cofill.registry import require_settings
+from cofill.shares import derive
+from cofill.views import MultiView, View
+
+_NOT_IN_STATE = ("name", "view", "settings", "people", "views", "computing")
+
+
+def _step(name: str, act: Any, at: Any = "sites") -> Step[Any]:
+    return Step(name, one_by_one(act), at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateProtocol(AbstractProtocol):
+    """Split by view, on secret shares: each site gets the cells it asks for, and nothing else.
+
+    Parameters
+    ----------
+    members
+        The site of each view; a party is a view.
+    settings
+        What all sites do alike.
+    policy
+        What a site does with features that cannot be reconstructed.
+    computing
+        The two views whose sites compute; the first two of different sites unless stated. The
+        coordinator deals, so that it cannot be one of them.
+    seed
+        Start of the randomness in which features are chosen.
+    is_reproducible
+        Whether secrets follow from the seed, for repeatable results in one process. Between
+        organisations they must not: whoever knows the seed could take all masks off.
+
+    Examples
+    --------
+    >>> members = Membership({"lab": ("blood",), "ward": ("signs",)})
+    >>> PrivateProtocol(members=members).computing_views
+    ('blood', 'signs')
+    """
+
+    name = "private"
+
+    members: Membership
+    settings: PrivateSettings = field(default_factory=PrivateSettings)
+    policy: CompletionPolicy = field(default_factory=CompletionPolicy)
+    computing: tuple[str, ...] = ()
+    seed: int = 0
+    is_reproducible: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.members.is_by_view:
+            raise SettingError(
+                "private needs sites that hold a view of their own each, and federation.toml has "
+                "sites with none; run federate, cluster or mean"
+            )
+        if self.computing:
+            for view in self.computing:
+                if view == COORDINATOR:
+                    raise SettingError(
+                        "the coordinator deals and cannot be a computing site as well: together "
+                        "it would see everything; name two views of different sites"
+                    )
+        sites = [self.members.view_sites.get(view) for view in self.computing_views]
+        if len(sites) != 2 or None in sites or sites[0] == sites[1]:
+            raise SettingError(
+                "computing must name two views of different sites, got "
+                f"{', '.join(self.computing_views) or 'none'}; one site would see both shares"
+            )
+
+    @property
+    def computing_views(self) -> tuple[str, ...]:
+        """The two views whose sites compute."""
+        if self.computing:
+            return self.computing
+        first_views = {place: view for view, place in reversed(self.members.view_sites.items())}
+        return tuple(first_views[place] for place in self.members.sites)[:2]
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> PrivateProtocol:
+        """Return the protocol with parameters of `PrivateCompletion`."""
+        shared = [f.name for f in fields(PrivateSettings)]
+        local = [f.name for f in fields(CompletionPolicy)]
+        require_settings(cls.name, settings, [*shared, *local, "seed", "computing"])
+        values = {k: v for k, v in settings.items() if v is not None}
+        try:
+            return cls(
+                members=members,
+                settings=PrivateSettings(**{k: v for k, v in values.items() if k in shared}),
+                policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
+                computing=tuple(values.get("computing", ())),
+                seed=int(values.get("seed", 0)),
+            )
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                "the settings of private must have the types of PrivateCompletion's parameters; "
+                f"got {', '.join(settings)}"
+            ) from None
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
+        """The steps of learning, then those of asking."""
+        return (*self._learning, *self._asking)
+
+    @property
+    def _ring(self) -> tuple[Step[Any], ...]:
+        """Every list of points passes every other site."""
+        return (
+            *[_step("pass ids on", site.pass_on)] * (len(self.members.view_sites) - 2),
+            _step("hand ids in", site.hand_in),
+        )
+
+    @property
+    def _learning(self) -> tuple[Step[Any], ...]:
+        return (
+            _step("prepare", site.prepare),
+            *self._ring,
+            _step("match and deal", coordinator.match_rows, "coordinator"),
+            _step("share rows", site.share_rows),
+            _step("learn", site.start_computing(asking=False)),
+            *[_step("learn", site.compute(asking=False))] * (LEARN_ROUNDS - 1),
+            _step("score", site.finish_learning),
+            _step("choose", site.choose),
+            _step("keep choices", site.keep_choices),
+            _step("keep choices", coordinator.keep_choices, "coordinator"),
+        )
+
+    @property
+    def _asking(self) -> tuple[Step[Any], ...]:
+        return (
+            _step("ask", site.request),
+            *self._ring,
+            _step("match and deal", coordinator.match_asked, "coordinator"),
+            _step("share rows", site.share_asked),
+            _step("predict", site.start_computing(asking=True)),
+            *[_step("predict", site.compute(asking=True))] * (ASK_ROUNDS - 1),
+            _step("hand cells in", site.finish_asking),
+            _step("select", coordinator.select, "coordinator"),
+            _step("complete", site.receive_cells),
+        )
+
+    @property
+    def learning(self) -> range:
+        """Numbers of the steps up to the choice of penalties."""
+        return range(len(self._learning))
+
+    @property
+    def asking(self) -> range:
+        """Numbers of the steps from asking to completed cells."""
+        return range(len(self._learning), len(self.steps))
+
+    # --- parties --------------------------------------------------------------------------------
+
+    @property
+    def party_sites(self) -> Mapping[str, str]:
+        """The site of each view."""
+        return self.members.view_sites
+
+    @property
+    def _computing_pair(self) -> tuple[str, str]:
+        first, second = self.computing_views
+        return first, second
+
+    def _secret(self, name: str) -> bytes:
+        if not self.is_reproducible:
+            return os.urandom(32)
+        return derive(np.random.default_rng([self.seed, 0x5EC]).bytes(32), name)
+
+    def start_site(self, data: LocalData) -> dict[str, PrivateSite]:
+        """Return a party for each view that the site holds."""
+        names = [name for name in data.views if name in self.members.view_sites]
+        return {
+            name: PrivateSite(
+                name=name,
+                view=data.views[name],
+                people=data.people,
+                secret=self._secret(name),
+                seed=self.seed,
+                **self._common,
+            )
+            for name in names
+        }
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {
+            "settings": self.settings,
+            "views": tuple(self.members.view_sites),
+            "computing": self._computing_pair,
+        }
+
+    def start_coordinator(self) -> coordinator.PrivateCoordinator:
+        """Return a coordinator that has dealt nothing yet."""
+        return coordinator.PrivateCoordinator(secret=self._secret(COORDINATOR), **self._common)
+
+    def state_of(self, party: Any) -> dict[str, Any]:
+        """Return what a party has learned and received, without the rows it can read again."""
+        return {
+            f.name: getattr(party, f.name) for f in fields(party) if f.name not in _NOT_IN_STATE
+        }
+
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
+        """Return the party of a view, or the coordinator's, with a state."""
+        if data is None:
+            return coordinator.PrivateCoordinator(**self._common, **state)
+        view = data.views.get(name)
+        if view is None:
+            raise StoreError(f"view {name!r} is not at this site any more; start a new run")
+        return PrivateSite(name=name, view=view, people=data.people, **self._common, **state)
+
+    # --- results --------------------------------------------------------------------------------
+
+    def finish(self, party: PrivateSite, data: LocalData) -> SiteResult:
+        """Return the completed view and the origin of its cells."""
+        name, view = party.name, party.view
+        views = [view]
+        if data.people is not None and len(data.people):
+            # A second view only makes these people known by their ids.
+            views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
+        done = completed_by(MultiView(views), {name: party}, self.policy, "private")
+        counts = done.counts(name)
+        r2 = feature_r2(party)
+        figures = RunFigures(
+            sender=name,
+            receiver=COORDINATOR,
+            rows=counts["observed_rows"],
+            figures={
+                **{key: int(count) for key, count in counts.items()},
+                "reconstructable_features": int((r2 >= self.policy.threshold).sum()),
+                "mean_r2": float(np.mean(np.clip(r2, 0.0, 1.0))),
+            },
+        )
+        tables = {name: done.table(name), f"{name}_origin": done.origin_table(name)}
+        notes = "".join(f"{note}\n" for note in done.notes)
+        return SiteResult(tables, {f"{name}_notes.txt": notes}, figures)

@@ -1,0 +1,184 @@
+"""What crosses in a run on secret shares: points, slots, masked rows, shares, selected cells.
+
+Words are uniform to whoever receives them (`cofill.shares` says against whom); points cannot be
+tested without every site's secret number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Int, UInt8
+
+from cofill.privacy._release import Release, checked
+from cofill.privacy._wire import (
+    is_bytes,
+    is_count,
+    is_key,
+    is_text,
+    map_of,
+    one_of,
+    tuple_of,
+    vector_of,
+)
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint64 and value.ndim in (1, 2)
+
+
+def _are_counts(value: Any) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype == np.int64
+        and value.ndim == 2
+        and not (value < 0).any()
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Words(Release):
+    """Words by label, in one round of a run."""
+
+    individuals_in: ClassVar[str | None] = None
+    round: int = checked(is_count, default=0)
+    words: Mapping[str, np.ndarray] = checked(map_of(_are_words))
+
+    def facts(self) -> dict[str, Any]:
+        return {"round": self.round, "matrices": len(self.words)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlindedPoints(Release):
+    """A site's ids as points times the secret numbers of the sites they have passed."""
+
+    kind: ClassVar[str] = "blinded-points"
+    individuals_in: ClassVar[str] = "individuals"
+    origin: str = checked(is_text)
+    points: bytes = checked(is_bytes, repr=False)
+
+    @property
+    def individuals(self) -> int:
+        """How many points there are."""
+        return len(self.points) // 32
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowFlags(Release):
+    """For each of a site's shuffled points whether it has a row (1) and asks for cells (2).
+
+    ``sizes`` are its numbers of features, factors and targets. The coordinator cannot tell whose
+    point is whose.
+    """
+
+    kind: ClassVar[str] = "row-flags"
+    individuals_in: ClassVar[str] = "flags"
+    flags: UInt8[np.ndarray, " ids"] = checked(vector_of("uint8"))
+    sizes: tuple[int, ...] = checked(tuple_of(is_count))
+
+    def misfit(self) -> str | None:
+        return None if len(self.sizes) == 3 else "three sizes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlotPlan(Release):
+    """Where a site's people are in the common order, how many people there are, and its keys.
+
+    ``patterns`` and ``people`` count people by the set of views that have them, in each fold;
+    ``asked`` are the sets of views of people whose cells each view asks for. ``keys`` are those of
+    the site's masks, ``dealer_key`` a computing site's.
+    """
+
+    kind: ClassVar[str] = "slot-plan"
+    individuals_in: ClassVar[str] = "slots"
+    slots: Int[np.ndarray, " ids"] = checked(vector_of("int64"))
+    everyone: int = checked(is_count)
+    sizes: Mapping[str, tuple[int, ...]] = checked(map_of(tuple_of(is_count)))
+    patterns: Int[np.ndarray, " patterns"] = checked(vector_of("int64"))
+    people: Int[np.ndarray, "folds patterns"] = checked(_are_counts)
+    asked: Mapping[str, tuple[int, ...]] = checked(map_of(tuple_of(is_count)))
+    keys: tuple[bytes, ...] = checked(tuple_of(is_key), repr=False)
+    dealer_key: bytes = checked(is_key, repr=False, default=b"")
+
+    def facts(self) -> dict[str, Any]:
+        return {"everyone": self.everyone, "patterns": len(self.patterns)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DealtWords(_Words):
+    """Triples and quotients of random words, from the dealer to a computing site."""
+
+    kind: ClassVar[str] = "dealt-words"
+    personal: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MaskedRows(_Words):
+    """A site's rows under masks that no computing site knows; everybody else's rows are zeros."""
+
+    kind: ClassVar[str] = "masked-rows"
+    individuals_in: ClassVar[str] = "rows"
+    rows: int = checked(is_count)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenedShares(_Words):
+    """Shares under fresh masks, between the computing sites; a rotated covariance once a task."""
+
+    kind: ClassVar[str] = "opened-shares"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreShares(_Words):
+    """Shares of a view's errors in cross-validation, for its owner."""
+
+    kind: ClassVar[str] = "score-shares"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChosenPenalties(Release):
+    """What an owner has chosen for each target column: products or not, and a penalty."""
+
+    kind: ClassVar[str] = "chosen-penalties"
+    individuals_in: ClassVar[str] = "rows"
+    choices: Int[np.ndarray, "two columns"] = checked(_are_counts)
+    rows: int = checked(is_count)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PadKey(Release):
+    """A key for pads that a receiver of cells shares with a computing site, not the coordinator."""
+
+    kind: ClassVar[str] = "pad-key"
+    personal: ClassVar[bool] = False
+    key: bytes = checked(lambda v: is_bytes(v) and len(v) == 32, repr=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PaddedCells(_Words):
+    """Shares of everybody's predicted cells under pads of their receivers, to the coordinator."""
+
+    kind: ClassVar[str] = "padded-cells"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SelectedCells(_Words):
+    """The padded shares of the cells a site has asked for, and of nobody else's.
+
+    ``part`` is the number of the computing site they come from; ``ids`` are positions in the
+    receiver's own list, by pattern.
+    """
+
+    kind: ClassVar[str] = "selected-cells"
+    individuals_in: ClassVar[str] = "individuals"
+    part: int = checked(one_of(0, 1))
+    ids: Mapping[str, Int[np.ndarray, " asked"]] = checked(map_of(vector_of("int64")))
+    slots: Mapping[str, Int[np.ndarray, " asked"]] = checked(map_of(vector_of("int64")))
+
+    @property
+    def individuals(self) -> int:
+        """Of how many people cells are told."""
+        return sum(len(ids) for ids in self.ids.values())
