@@ -164,8 +164,8 @@ def _blind(site: PrivateSite, ids: np.ndarray) -> tuple[PrivateSite, Outbox]:
     words = np.frombuffer(site.key_for("order"), np.uint32)
     ids = ids[np.random.default_rng(words).permutation(len(ids))]
     rows = site.view.positions(ids)
-    has_gap = np.isnan(site.view.cells).any(axis=1)
-    asks = np.where(rows < 0, True, has_gap[np.maximum(rows, 0)])
+    asks = rows < 0
+    asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
     flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
     sizes = site.fitted.sizes
     points = multiply_points(points_of(ids), _exponent(site))
