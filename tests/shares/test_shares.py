@@ -74,7 +74,6 @@ def test_products_on_shares_are_plain_products(seed, inner):
 def test_truncation_is_exact_but_for_one_unit_up_to_the_largest_value(values, bits):
     def program(computer, inputs):
         x = computer.input("owner", "x", inputs["x"])
-        one = to_words(np.array([1.0]), 0)
         share = computer.times("one", x, computer.input("owner", "one", inputs["one"]))
         return (yield from computer.truncate({"x": share}, bits))["x"]
 

@@ -56,13 +56,13 @@ def cells_of(site: PrivateSite, ids: np.ndarray, policy: CompletionPolicy) -> Pr
     cells = targets.cells(values)
     blocks = targets.scaler.blocks
     unexplained = np.column_stack([variance[:, b.start : b.stop].mean(axis=1) for b in blocks])
-    told = informed | (at >= 0)
+    known = informed | (at >= 0)
     if policy.on_unreconstructable == "fill":
         typical = view.typical()
         whole = [f.is_integer for f in targets.scaler.features]
-        cells = np.where(told[:, None], cells, np.where(whole, np.rint(typical), typical))
+        cells = np.where(known[:, None], cells, np.where(whole, np.rint(typical), typical))
     else:
-        cells[~told[:, None] | (1.0 - unexplained < policy.threshold)] = np.nan
+        cells[~known[:, None] | (1.0 - unexplained < policy.threshold)] = np.nan
     lower, upper = (np.full(cells.shape, np.nan) for _ in range(2))
     if policy.interval is not None:
         radius = ndtri((1 + policy.interval) / 2) * np.sqrt(variance)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cofill.codec import storable
 from cofill.cooperate._private_learner import Learned, ask, learn
 from cofill.cooperate._private_order import common_order
 from cofill.cooperate._private_plan import Plan
@@ -30,6 +31,17 @@ from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Everybody's people in one order: each view's slots, whom it asks about, each slot's views."""
+
+    plan: Plan
+    slots: Mapping[str, np.ndarray] = field(repr=False)
+    asks: Mapping[str, np.ndarray] = field(repr=False)
+    patterns: np.ndarray = field(repr=False)
+
+
 @dataclass(frozen=True, eq=False)
 class PrivateCoordinator:
     """The coordinator's party.
@@ -40,8 +52,8 @@ class PrivateCoordinator:
         Start of its randomness; ``run`` counts alignments.
     known, learned
         The plan of learning, and the masks of what was learned.
-    plan, slots, asks, patterns
-        Of the present alignment: each view's slots, whom it asks about, each slot's views.
+    alignment
+        The present one.
     """
 
     views: tuple[str, ...]
@@ -52,43 +64,37 @@ class PrivateCoordinator:
     known: Plan | None = None
     learned: Learned | None = None
     choices: Mapping[str, np.ndarray] = field(default_factory=dict)
-    plan: Plan | None = None
-    slots: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    asks: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
-    patterns: np.ndarray | None = field(default=None, repr=False)
+    alignment: Alignment | None = None
 
 
 def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Order everybody's people for learning, and deal what the learning needs."""
-    party, dealer = _aligned(party, inbox, party.settings.folds)
-    assert party.plan is not None
-    plan, least = party.plan, party.settings.min_overlap
+    party = replace(party, run=party.run + 1)
+    alignment, least = _align(party, inbox, party.settings.folds), party.settings.min_overlap
+    plan = alignment.plan
     plan.require_learnable(least)
-    assert party.patterns is not None
-    dealer = replace(dealer, weights=plan.judged(party.patterns, least))
-    zeros = _zeros(plan, asking=False)
-    learned, _ = run_as_dealer(learn(dealer, plan, zeros, least))
+    dealer = replace(_dealer(party), weights=plan.judged(alignment.patterns, least))
+    learned, _ = run_as_dealer(learn(dealer, plan, _zeros(plan, asking=False), least))
     party = replace(party, learned=learned, known=plan)
-    return party, _told(party, dealer)
+    return party, _placements(party, alignment, dealer)
 
 
 def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Order the people of a request, and deal what the predictions need."""
-    party, dealer = _aligned(party, inbox, 1)
-    plan, known, learned = party.plan, party.known, party.learned
-    if plan is None or known is None or learned is None:
+    party = replace(party, run=party.run + 1)
+    alignment = _align(party, inbox, 1)
+    plan, known, learned = alignment.plan, party.known, party.learned
+    if known is None or learned is None:
         raise DataError("the coordinator has dealt no learning; fit first")
     if plan.widths != known.widths or plan.targets != known.targets:
         raise DataError("sites have other features than they learned with; fit again")
-    zeros, least = _zeros(plan, asking=True), party.settings.min_overlap
+    dealer, zeros = _dealer(party), _zeros(plan, asking=True)
+    least = party.settings.min_overlap
     run_as_dealer(ask(dealer, plan, zeros, learned, known, party.choices, least))
-    return party, _told(party, dealer)
+    return replace(party, alignment=alignment), _placements(party, alignment, dealer)
 
 
-def _aligned(
-    party: PrivateCoordinator, inbox: Inbox, folds: int
-) -> tuple[PrivateCoordinator, Dealer]:
-    party = replace(party, run=party.run + 1)
+def _align(party: PrivateCoordinator, inbox: Inbox, folds: int) -> Alignment:
     flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
     points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
     for view in party.views:
@@ -105,9 +111,12 @@ def _aligned(
         folds,
         np.random.default_rng(words),
     )
+    return Alignment(plan, slots, asks, patterns)
+
+
+def _dealer(party: PrivateCoordinator) -> Dealer:
     keys = derive(party.secret, f"0/{party.run}"), derive(party.secret, f"1/{party.run}")
-    dealer = Dealer(keys, derive(party.secret, f"own/{party.run}"))
-    return replace(party, plan=plan, slots=slots, asks=asks, patterns=patterns), dealer
+    return Dealer(keys, derive(party.secret, f"own/{party.run}"))
 
 
 def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
@@ -119,9 +128,8 @@ def _zeros(plan: Plan, *, asking: bool) -> dict[str, np.ndarray]:
     return {k: np.zeros(s, np.uint64) for k, s in plan.input_shapes(asking=asking).items()}
 
 
-def _told(party: PrivateCoordinator, dealer: Dealer) -> Outbox:
-    plan = party.plan
-    assert plan is not None
+def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer) -> Outbox:
+    plan = alignment.plan
     sizes = {
         v: (plan.widths[k], plan.factors[k], plan.targets[k]) for k, v in enumerate(plan.views)
     }
@@ -132,7 +140,7 @@ def _told(party: PrivateCoordinator, dealer: Dealer) -> Outbox:
             SlotPlan(
                 sender=COORDINATOR,
                 receiver=view,
-                slots=party.slots[view],
+                slots=alignment.slots[view],
                 everyone=plan.slots,
                 sizes=sizes,
                 patterns=plan.patterns,
@@ -151,24 +159,26 @@ def _told(party: PrivateCoordinator, dealer: Dealer) -> Outbox:
 
 def keep_choices(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Keep what owners have chosen: it decides which triples asking needs."""
-    told = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
-    return replace(party, choices=told), []
+    choices = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
+    return replace(party, choices=choices), []
 
 
 def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Hand each site the padded shares of those it asked about, and of nobody else."""
-    plan, patterns = party.plan, party.patterns
-    assert plan is not None and patterns is not None
+    alignment = party.alignment
+    if alignment is None:
+        raise DataError("the coordinator has aligned nobody; start a new run")
+    plan = alignment.plan
     padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
     releases = []
     for k, view in enumerate(plan.views):
-        others = patterns[party.slots[view]] & ~(1 << k)
+        others = alignment.patterns[alignment.slots[view]] & ~(1 << k)
         ids = {
-            f"{view}/{bits}": np.flatnonzero(party.asks[view] & (others == bits))
+            f"{view}/{bits}": np.flatnonzero(alignment.asks[view] & (others == bits))
             for bits in plan.asked[view]
         }
         ids = {label: at for label, at in ids.items() if label in padded[party.computing[0]]}
-        slots = {label: party.slots[view][at] for label, at in ids.items()}
+        slots = {label: alignment.slots[view][at] for label, at in ids.items()}
         releases += [
             SelectedCells(
                 sender=COORDINATOR,
@@ -180,4 +190,4 @@ def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator,
             )
             for part, name in enumerate(party.computing)
         ]
-    return replace(party, plan=None, slots={}, asks={}, patterns=None), releases
+    return replace(party, alignment=None), releases

@@ -201,8 +201,9 @@ def _moments(
     position = {name: t for t, name in enumerate(plan.views)}
     short = yield from computer.truncate(
         {
-            f"{part}/{first}/{second}": sum((sums[f][first, second] for f in folds[1:]),
-                                            sums[folds[0]][first, second])
+            f"{part}/{first}/{second}": sum(
+                (sums[f][first, second] for f in folds[1:]), sums[folds[0]][first, second]
+            )
             for part, folds in ((p, list(f)) for p, f in parts.items())
             for first, second in sums[0]
         },
@@ -228,8 +229,9 @@ def _moments(
                 return even[f"{part}/{second}/{first}/even"].T
             return even[f"{part}/{first}/{second}/even"]
 
-        whole[f"{part}/covariance"] = np.block([[piece(a, b) for b in plan.blocks]
-                                                for a in plan.blocks])
+        whole[f"{part}/covariance"] = np.block(
+            [[piece(a, b) for b in plan.blocks] for a in plan.blocks]
+        )
         for t, name in enumerate(plan.views):
             rows = [
                 even[f"{part}/{b}/{name}/even"]
@@ -241,18 +243,20 @@ def _moments(
     return (yield from computer.mask(whole))
 
 
-def _solve(
-    computer: Computer, plan: Plan, tasks: Mapping[str, Task]
-) -> Rounds[dict[str, Masked]]:
+def _solve(computer: Computer, plan: Plan, tasks: Mapping[str, Task]) -> Rounds[dict[str, Masked]]:
     """Return masked weights of every task, features × outputs."""
     turns = {
         t: computer.rotation(t, task.covariance.public.shape[0], ROTATION_BITS)
         for t, task in tasks.items()
     }
-    left = {f"{t}/turned": computer.product(f"{t}/turned", turns[t], task.covariance)
-            for t, task in tasks.items()}
-    right = {f"{t}/cross": computer.product(f"{t}/turned cross", turns[t], task.cross)
-             for t, task in tasks.items()}
+    left = {
+        f"{t}/turned": computer.product(f"{t}/turned", turns[t], task.covariance)
+        for t, task in tasks.items()
+    }
+    right = {
+        f"{t}/cross": computer.product(f"{t}/turned cross", turns[t], task.cross)
+        for t, task in tasks.items()
+    }
     short = yield from computer.truncate({**left, **right}, ROTATION_BITS)
     turned = yield from computer.mask({label: short[label] for label in left})
     opened = yield from computer.open(

@@ -25,8 +25,10 @@ def common_order(
     ``sizes`` are its numbers of features, factors and targets.
     """
     views = tuple(tokens)
-    everyone = {token: k for k, token in enumerate(dict.fromkeys(
-        token for name in views for token in tokens[name]))}
+    everyone = {
+        token: k
+        for k, token in enumerate(dict.fromkeys(token for name in views for token in tokens[name]))
+    }
     shuffled = generator.permutation(len(everyone))
     slots = {
         name: shuffled[np.array([everyone[token] for token in tokens[name]], dtype=np.int64)]
@@ -43,7 +45,5 @@ def common_order(
         others = np.unique(pattern[slots[name][asks[name]]] & ~(1 << k))
         asked[name] = tuple(int(bits) for bits in others if bits)
     widths, factors, targets = (tuple(sizes[name][k] for name in views) for k in range(3))
-    plan = Plan(
-        views, len(everyone), widths, factors, targets, patterns, people, asked
-    )
+    plan = Plan(views, len(everyone), widths, factors, targets, patterns, people, asked)
     return plan, slots, pattern

@@ -110,9 +110,11 @@ class Plan:
 
     def input_shapes(self, *, asking: bool) -> dict[str, tuple[int, int]]:
         """Return the shape of every input by label: ``view/table/part``."""
-        parts = {"asked": self.slots} if asking else {
-            f"{f}": len(range(f, self.slots, self.folds)) for f in range(self.folds)
-        }
+        parts = (
+            {"asked": self.slots}
+            if asking
+            else {f"{f}": len(range(f, self.slots, self.folds)) for f in range(self.folds)}
+        )
         shapes = {}
         for k, view in enumerate(self.views):
             for part, rows in parts.items():

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from cofill.cooperate import _private_alignment as alignment
+from cofill.cooperate import _private_compute as compute
 from cofill.cooperate import _private_coordinator as coordinator
-from cofill.cooperate import _private_site as site
+from cofill.cooperate import _private_owner as owner
 from cofill.cooperate._completion import CompletionPolicy
-from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2
+from cofill.cooperate._private_completion import completed_by, feature_r2
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite
 from cofill.errors import SettingError, StoreError
@@ -146,37 +148,37 @@ class PrivateProtocol(AbstractProtocol):
     def _ring(self) -> tuple[Step[Any], ...]:
         """Every list of points passes every other site."""
         return (
-            *[_step("pass ids on", site.pass_on)] * (len(self.members.view_sites) - 2),
-            _step("hand ids in", site.hand_in),
+            *[_step("pass ids on", alignment.pass_on)] * (len(self.members.view_sites) - 2),
+            _step("hand ids in", alignment.hand_in),
         )
 
     @property
     def _learning(self) -> tuple[Step[Any], ...]:
         return (
-            _step("prepare", site.prepare),
+            _step("prepare", alignment.prepare),
             *self._ring,
             _step("match and deal", coordinator.match_rows, "coordinator"),
-            _step("share rows", site.share_rows),
-            _step("learn", site.start_computing(asking=False)),
-            *[_step("learn", site.compute(asking=False))] * (LEARN_ROUNDS - 1),
-            _step("score", site.finish_learning),
-            _step("choose", site.choose),
-            _step("keep choices", site.keep_choices),
+            _step("share rows", alignment.share_rows),
+            _step("learn", compute.start_computing(asking=False)),
+            *[_step("learn", compute.compute(asking=False))] * (LEARN_ROUNDS - 1),
+            _step("score", compute.finish_learning),
+            _step("choose", owner.choose),
+            _step("keep choices", owner.keep_choices),
             _step("keep choices", coordinator.keep_choices, "coordinator"),
         )
 
     @property
     def _asking(self) -> tuple[Step[Any], ...]:
         return (
-            _step("ask", site.request),
+            _step("ask", alignment.request),
             *self._ring,
             _step("match and deal", coordinator.match_asked, "coordinator"),
-            _step("share rows", site.share_asked),
-            _step("predict", site.start_computing(asking=True)),
-            *[_step("predict", site.compute(asking=True))] * (ASK_ROUNDS - 1),
-            _step("hand cells in", site.finish_asking),
+            _step("share rows", alignment.share_asked),
+            _step("predict", compute.start_computing(asking=True)),
+            *[_step("predict", compute.compute(asking=True))] * (ASK_ROUNDS - 1),
+            _step("hand cells in", compute.finish_asking),
             _step("select", coordinator.select, "coordinator"),
-            _step("complete", site.receive_cells),
+            _step("complete", owner.receive_cells),
         )
 
     @property

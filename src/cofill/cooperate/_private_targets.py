@@ -121,14 +121,14 @@ class Targets:
         ``rows`` are own standardised cells, NaN where not known; ``informed`` says of whom some
         other site has told something. Known cells stay as they are.
         """
-        own, variance = self.fill(rows)
+        expected, variance = self.fill(rows)
         others = predicted @ self.loadings.T
         gap = np.isnan(rows)
         # Both began from a variance of one: counted once, not twice.
         precision = 1 / np.maximum(variance, 1e-6) + 1 / errors - 1.0
-        both = (own / np.maximum(variance, 1e-6) + others / errors) / precision
+        both = (expected / np.maximum(variance, 1e-6) + others / errors) / precision
         use = gap & informed[:, None]
-        return np.where(use, both, own), np.where(use, 1 / precision, variance)
+        return np.where(use, both, expected), np.where(use, 1 / precision, variance)
 
     def cells(self, standardised: Float[np.ndarray, "rows columns"]) -> np.ndarray:
         """Return cells in the user's units."""

@@ -4,13 +4,14 @@ An id becomes a point of the curve P-256, whose order is prime (on Curve25519 a 
 of the id in the open: whether it lies on the curve or its twist). A site multiplies points by its
 secret number; multiplications commute, and only x coordinates travel, on which they do, too. An id
 that every site has multiplied is the same token wherever it came from, and nobody who lacks one of
-the numbers can make the token of an id he thinks of.
+the numbers can make the token of a guessed id.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def split_points(points: bytes) -> list[bytes]:
     return [points[k : k + _WIDTH] for k in range(0, len(points), _WIDTH)]
 
 
-def _public(x: bytes):  # type: ignore[no-untyped-def]
+def _public(x: bytes) -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x02" + x)

@@ -73,7 +73,7 @@ class Computer(ABC):
 
     @abstractmethod
     def rotation(self, label: str, size: int, bits: int) -> Masked:
-        """Return an orthogonal matrix that the dealer has drawn and the computing sites know not."""
+        """Return an orthogonal matrix that only the dealer, who drew it, knows."""
 
     @abstractmethod
     def product(self, label: str, left: Masked, right: Masked) -> Words:
@@ -103,14 +103,14 @@ class Computer(ABC):
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
         """Return shares of sums over rows of squared cells, rows weighted as the dealer knows.
 
-        Σ w (E + U)² = Σ w E² + 2 Σ E w U + Σ w U²: the dealer hands out shares of w, w U and Σ w U².
+        Σ w (E + U)² = Σ w E² + 2 Σ E w U + Σ w U²: the dealer shares w, w U and Σ w U².
         """
 
     @abstractmethod
     def share(self, value: Masked) -> Words:
         """Return shares of a masked matrix."""
 
-    def constant(self, values: Float[np.ndarray, "..."], bits: int) -> Masked:
+    def constant(self, values: Float[np.ndarray, ...], bits: int) -> Masked:
         """Return a matrix that everybody knows."""
         words = self.encode(values, bits)
         return Masked(words, np.zeros_like(words))
@@ -123,7 +123,7 @@ class Computer(ABC):
         """Return shares of zeros."""
         return np.zeros(shape, np.uint64)
 
-    def encode(self, values: Float[np.ndarray, "..."], bits: int) -> Words:
+    def encode(self, values: Float[np.ndarray, ...], bits: int) -> Words:
         """Return known numbers in fixed point."""
         return to_words(values, bits)
 
@@ -300,7 +300,7 @@ def _sum_of(keys: tuple[bytes, bytes], label: str, shape: tuple[int, ...]) -> Wo
 
 
 def run_as_dealer(computation: Rounds[Result]) -> Result:
-    """Run a computation on masks, so that the dealer has all it must hand out; return its result."""
+    """Return what a computation on masks comes to; the dealer then has all it must hand out."""
     shares = next(computation)
     while True:
         try:

@@ -11,10 +11,12 @@ from jaxtyping import Float, UInt64
 
 def derive(key: bytes, label: str) -> bytes:
     """Return the key of one purpose, from which the key it comes from cannot be found."""
-    return hashlib.blake2b(label.encode(), key=key, digest_size=32, person=b"cofill shares").digest()
+    return hashlib.blake2b(
+        label.encode(), key=key, digest_size=32, person=b"cofill shares"
+    ).digest()
 
 
-def random_words(key: bytes, label: str, shape: tuple[int, ...]) -> UInt64[np.ndarray, "..."]:
+def random_words(key: bytes, label: str, shape: tuple[int, ...]) -> UInt64[np.ndarray, ...]:
     """Return uniform words that both holders of a key can draw; a label is used once.
 
     Examples

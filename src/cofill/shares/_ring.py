@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 2**11
 _MASK = np.uint64(2**_LIMB - 1)
 
 
-def to_words(values: Float[np.ndarray, "..."], bits: int) -> UInt64[np.ndarray, "..."]:
+def to_words(values: Float[np.ndarray, ...], bits: int) -> UInt64[np.ndarray, ...]:
     """Return numbers in fixed point with so many fractional bits; raise where one is too large.
 
     Examples
@@ -37,7 +37,7 @@ def to_words(values: Float[np.ndarray, "..."], bits: int) -> UInt64[np.ndarray, 
     return scaled.astype(np.int64).view(np.uint64)
 
 
-def from_words(words: UInt64[np.ndarray, "..."], bits: int) -> Float[np.ndarray, "..."]:
+def from_words(words: UInt64[np.ndarray, ...], bits: int) -> Float[np.ndarray, ...]:
     """Return the numbers that words of so many fractional bits stand for.
 
     Examples
@@ -73,7 +73,7 @@ def multiply(
     return product
 
 
-def _limbs(words: UInt64[np.ndarray, "..."]) -> list[Float[np.ndarray, "..."]]:
+def _limbs(words: UInt64[np.ndarray, ...]) -> list[Float[np.ndarray, ...]]:
     """Return signed limbs whose sum, each times 2^22 more than the last, is the word mod 2^64."""
     limbs, rest = [], words
     for _ in range(_LIMBS):

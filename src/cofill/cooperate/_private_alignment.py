@@ -1,0 +1,129 @@
+"""A private site's first steps: blinded ids go round, masked rows go to those who compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cofill.cooperate._private_inputs import LocalModel
+from cofill.cooperate._private_plan import Plan
+from cofill.cooperate._private_site import Placement, PrivateSite
+from cofill.errors import DataError
+from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
+from cofill.protocol import COORDINATOR, Inbox, Outbox
+from cofill.shares import ComputingSite, mask_input, multiply_points, points_of
+
+
+def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Learn features and targets from the site's own rows, and send its ids out blinded."""
+    settings = site.settings
+    model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
+    return _blind(replace(site, model=model, run=site.run + 1), site.view.ids)
+
+
+def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Send the ids of the site's rows and of people it asks about out blinded."""
+    ids = site.view.ids
+    if site.people is not None:
+        # A site may ask about people of whom it has rows already.
+        ids = np.concatenate([ids, site.people[site.view.positions(site.people) < 0]])
+    return _blind(replace(site, run=site.run + 1, predicted=None), ids)
+
+
+def _blind(site: PrivateSite, ids: np.ndarray) -> tuple[PrivateSite, Outbox]:
+    words = np.frombuffer(site.key_for("order"), np.uint32)
+    ids = ids[np.random.default_rng(words).permutation(len(ids))]
+    rows = site.view.positions(ids)
+    asks = rows < 0
+    asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
+    flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
+    sizes = site.fitted.sizes
+    points = multiply_points(points_of(ids), _exponent(site))
+    site = replace(site, ids=ids, placement=None, inputs={}, received=(), pads={})
+    return site, [
+        RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
+        BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),
+    ]
+
+
+def pass_on(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Multiply another site's points by this site's secret number and pass them on."""
+    (release,) = (r for r in inbox if isinstance(r, BlindedPoints))
+    return site, [_multiplied(site, release, _next(site))]
+
+
+def hand_in(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Multiply another site's points, as the last of all, and hand them to the coordinator."""
+    (release,) = (r for r in inbox if isinstance(r, BlindedPoints))
+    return site, [_multiplied(site, release, COORDINATOR)]
+
+
+def _multiplied(site: PrivateSite, release: BlindedPoints, receiver: str) -> BlindedPoints:
+    points = multiply_points(release.points, _exponent(site))
+    return replace(release, sender=site.name, receiver=receiver, points=points)
+
+
+def _exponent(site: PrivateSite) -> bytes:
+    # Below the curve's order but for a chance of 2^-32, in which the curve refuses it.
+    return site.key_for("exponent")
+
+
+def _next(site: PrivateSite) -> str:
+    return site.views[(site.views.index(site.name) + 1) % len(site.views)]
+
+
+def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Send the rows to learn from, under masks, to the two computing sites."""
+    return _hand_in_rows(_with_plan(site, inbox), asking=False)
+
+
+def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Send the rows to predict from, under masks, and keys for pads on what will come back."""
+    site, outbox = _hand_in_rows(_with_plan(site, inbox), asking=True)
+    pads = {str(k): site.key_for(f"pad/{k}") for k in (0, 1)}
+    releases = [
+        PadKey(sender=site.name, receiver=other, key=pads[str(k)])
+        for k, other in enumerate(site.computing)
+        if other != site.name
+    ]
+    return replace(site, pads=pads), [*outbox, *releases]
+
+
+def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
+    (release,) = (r for r in inbox if isinstance(r, SlotPlan))
+    sizes = [release.sizes[view] for view in site.views]
+    widths, factors, targets = (tuple(s[k] for s in sizes) for k in range(3))
+    counts = release.patterns, release.people, release.asked
+    plan = Plan(site.views, release.everyone, widths, factors, targets, *counts)
+    dealt = next((r.words for r in inbox if isinstance(r, DealtWords)), {})
+    if len(release.slots) != len(site.ids):
+        raise DataError(f"site {site.name!r} was given slots for other people than it has; refused")
+    placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
+    return replace(site, placement=placement)
+
+
+class _FixedPoint:
+    """Encodes a site's own numbers; the computation encodes in the same way."""
+
+    encode = staticmethod(ComputingSite(0, b"").encode)
+
+
+def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outbox]:
+    placed = site.placed
+    rows = site.view.positions(site.ids)
+    at = np.empty(len(site.view), np.int64)
+    at[rows[rows >= 0]] = placed.slots[rows >= 0]
+    words = site.fitted.inputs(site.view, at, placed.plan, _FixedPoint, asking=asking)
+    first, second = placed.keys
+    masked = {
+        f"{site.name}/{label}": mask_input((first, second), label, values)
+        for label, values in words.items()
+    }
+    if site.number is not None:
+        site = replace(site, inputs=masked)
+    return site, [
+        MaskedRows(sender=site.name, receiver=other, words=masked, rows=len(site.view))
+        for other in site.computing
+        if other != site.name
+    ]

@@ -1,0 +1,151 @@
+"""The two computing sites' steps: one round of a computation each, then what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+from cofill.cooperate._private_learner import ask, learn
+from cofill.cooperate._private_site import Named, PrivateSite
+from cofill.errors import DataError
+from cofill.privacy import MaskedRows, OpenedShares, PaddedCells, PadKey, ScoreShares
+from cofill.protocol import COORDINATOR, Inbox, Outbox
+from cofill.shares import ComputingSite, derive, random_words
+
+_RUNNING: dict[bytes, tuple[int, Named, Generator[Any, Any, Any]]] = {}
+"""Computations under way, by key; one that is missing is run again from what was received."""
+
+
+def start_computing(asking: bool) -> Callable[[PrivateSite, Inbox], tuple[PrivateSite, Outbox]]:
+    """Return the step in which computing sites begin, once they have everybody's masked rows."""
+
+    def start(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+        if site.number is None:
+            return site, []
+        inputs = dict(site.inputs)
+        pads = {r.sender: r.key for r in inbox if isinstance(r, PadKey)}
+        for release in inbox:
+            if isinstance(release, MaskedRows):
+                if not all(label.startswith(f"{release.sender}/") for label in release.words):
+                    raise DataError(f"{release.sender!r} sent rows in another's name; refused")
+                inputs |= release.words
+        expected = site.placed.plan.input_shapes(asking=asking)
+        for label, shape in expected.items():
+            if label not in inputs or inputs[label].shape != shape:
+                sender = label.split("/")[0]
+                raise DataError(
+                    f"the masked rows {label!r} of site {sender!r} must have the shape {shape}, "
+                    f"got {inputs[label].shape if label in inputs else 'none'}; refused"
+                )
+        site = replace(site, inputs=inputs, pads={**site.pads, **pads})
+        shares = _shares_to_open(site, asking)
+        return site, [_opened(site, shares)]
+
+    return start
+
+
+def compute(asking: bool) -> Callable[[PrivateSite, Inbox], tuple[PrivateSite, Outbox]]:
+    """Return the step of one round: read what the other computing site opened, open the next."""
+
+    def advance(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+        if site.number is None:
+            return site, []
+        site = _with_received(site, inbox, asking)
+        shares = _shares_to_open(site, asking)
+        return site, [_opened(site, shares)]
+
+    return advance
+
+
+def finish_learning(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Send shares of each view's errors to its owner."""
+    if site.number is None:
+        return site, []
+    learned, scores = _result(_with_received(site, inbox, False), asking=False)
+    by_view = {
+        view: {label: words for label, words in scores.items() if label.rsplit("/", 1)[0] == view}
+        for view in site.views
+    }
+    site = replace(
+        site,
+        learned=learned,
+        known=site.placed.plan,
+        inputs={},
+        received=(),
+        scores=by_view[site.name],
+    )
+    return site, [
+        ScoreShares(sender=site.name, receiver=view, words=words)
+        for view, words in by_view.items()
+        if view != site.name and words
+    ]
+
+
+def finish_asking(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+    """Send shares of everybody's cells, under their receivers' pads, to the coordinator."""
+    if site.number is None:
+        return site, []
+    predicted = _result(_with_received(site, inbox, True), asking=True)
+    pads = {**site.pads, site.name: site.pads[str(site.number)]}
+    padded = {}
+    for label, words in predicted.items():
+        key = pads[label.rsplit("/", 1)[0]]
+        padded[label] = words + random_words(key, label, words.shape)
+    site = replace(site, inputs={}, received=())
+    return site, [PaddedCells(sender=site.name, receiver=COORDINATOR, words=padded)]
+
+
+def _opened(site: PrivateSite, shares: Named) -> OpenedShares:
+    other = site.computing[1 - site.computing.index(site.name)]
+    return OpenedShares(
+        sender=site.name, receiver=other, round=len(site.received), words=dict(shares)
+    )
+
+
+def _with_received(site: PrivateSite, inbox: Inbox, asking: bool) -> PrivateSite:
+    """Return the site with what the other computing site opened, which must fit its own shares."""
+    shares = _shares_to_open(site, asking)
+    opened = [r for r in inbox if isinstance(r, OpenedShares)]
+    if len(opened) != 1 or opened[0].round != len(site.received):
+        raise DataError(
+            f"site {site.name!r} needs the shares of round {len(site.received)} and got those of "
+            f"{', '.join(str(r.round) for r in opened) or 'none'}; refused"
+        )
+    words = opened[0].words
+    if {k: v.shape for k, v in words.items()} != {k: v.shape for k, v in shares.items()}:
+        raise DataError(f"site {opened[0].sender!r} sent shares of other shapes; refused")
+    return replace(site, received=(*site.received, words))
+
+
+def _computation(site: PrivateSite, asking: bool) -> Generator[Any, Any, Any]:
+    placed = site.placed
+    computer = ComputingSite(site.number or 0, placed.dealer_key, placed.dealt)
+    least = site.settings.min_overlap
+    if not asking:
+        return learn(computer, placed.plan, site.inputs, least)
+    if site.learned is None or site.known is None:
+        raise DataError(f"site {site.name!r} has not learned yet; fit first")
+    return ask(computer, placed.plan, site.inputs, site.learned, site.known, site.choices, least)
+
+
+def _shares_to_open(site: PrivateSite, asking: bool) -> Named:
+    """Return the shares that come after all that was received so far."""
+    token = derive(site.placed.dealer_key, site.name)
+    done, shares, computation = _RUNNING.pop(token, (-1, {}, None))
+    if computation is None or not 0 <= len(site.received) - done <= 1:
+        computation = _computation(site, asking)
+        done, shares = 0, next(computation)
+    for words in site.received[done:]:
+        shares = computation.send({label: shares[label] + words[label] for label in shares})
+    _RUNNING[token] = len(site.received), shares, computation
+    return shares
+
+
+def _result(site: PrivateSite, asking: bool) -> Any:
+    """Return what a computation comes to after its last round."""
+    try:
+        _shares_to_open(site, asking)
+    except StopIteration as stop:
+        return stop.value
+    raise DataError("the computation has more rounds than the protocol; report this")
