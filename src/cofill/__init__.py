@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
     from cofill.cluster import DeepClustering, FederatedKMeans
     from cofill.completion import Completed, evaluate, make, methods
-    from cofill.cooperate import CooperativeReconstruction
+    from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
     from cofill.federate import FederatedCompletion
     from cofill.impute import (
         CentralCompleter,
@@ -71,6 +71,7 @@ __all__ = [
     "NeighboursCompleter",
     "Noise",
     "PooledCompleter",
+    "PrivateCompletion",
     "ResultRecord",
     "SelfTraining",
     "View",
@@ -103,7 +104,7 @@ _EXPORTS = {
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
     "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
     "cofill.completion": ("Completed", "evaluate", "make", "methods"),
-    "cofill.cooperate": ("CooperativeReconstruction",),
+    "cofill.cooperate": ("CooperativeReconstruction", "PrivateCompletion"),
     "cofill.federate": ("FederatedCompletion",),
     "cofill.impute": (
         "CentralCompleter",

@@ -22,7 +22,16 @@ from cofill.privacy import (
 from cofill.views import View
 
 RNG = np.random.default_rng(0)
-RANDOM = ("blinding-part", "public-keys", "revealed-shares", "roster", "sealed-shares", "survivors")
+RANDOM = (
+    "blinding-part",
+    "dealt-words",
+    "pad-key",
+    "public-keys",
+    "revealed-shares",
+    "roster",
+    "sealed-shares",
+    "survivors",
+)
 
 
 def entry(kind, *, sender="lab", receiver="ward", individuals=50, **facts):

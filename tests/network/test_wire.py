@@ -15,28 +15,39 @@ from cofill.network._identity import Identity
 from cofill.network._messages import MAGIC, read_address, read_message, write_message
 from cofill.privacy import (
     BlindedIds,
+    BlindedPoints,
     BlindingPart,
     Box,
+    ChosenPenalties,
     Codes,
     CodeSpec,
     Columns,
     ColumnScales,
     ColumnSummary,
+    DealtWords,
     EncryptedIds,
     GaussianEvent,
     GroupCentres,
     GroupSums,
+    MaskedRows,
     MaskedVector,
     MeanDefence,
     MessageAddress,
     ModelWeights,
     Needs,
+    OpenedShares,
+    PaddedCells,
+    PadKey,
     PublicKeys,
     Release,
     RevealedShares,
     Roster,
+    RowFlags,
     RunFigures,
+    ScoreShares,
     SealedShares,
+    SelectedCells,
+    SlotPlan,
     Survivors,
     Update,
     blind,
@@ -50,6 +61,8 @@ from cofill.views import Feature, Kind
 TOKENS = blind(np.array(["ann", "bob"]), b"secret")
 TO = {"sender": "a", "receiver": "b"}
 KEYS = PublicKeys(**TO, round=1, seal_key=b"k" * 32, mask_key=b"m" * 32, signature=b"s" * 64)
+ROWS = np.arange(2)
+WORDS = {"a/feature/0": np.arange(4, dtype=np.uint64).reshape(2, 2)}
 EXAMPLES: list[Release] = [
     BlindedIds(**TO, tokens=TOKENS, purpose="ask"),
     Codes(
@@ -82,6 +95,28 @@ EXAMPLES: list[Release] = [
     Roster(**TO, round=1, keys=(KEYS, KEYS), threshold=2),
     SealedShares(**TO, round=1, boxes={"b": b"x" * 40}, commitment=b"c" * 32),
     Survivors(**TO, round=1, names=("a", "c")),
+    BlindedPoints(**TO, origin="a", points=b"p" * 64),
+    RowFlags(**TO, flags=np.array([1, 2, 3], np.uint8), sizes=(4, 2, 3)),
+    SlotPlan(
+        **TO,
+        slots=np.arange(3),
+        everyone=5,
+        sizes={"a": (4, 2, 3)},
+        patterns=np.arange(3),
+        people=np.ones((2, 3), np.int64),
+        asked={"a": (2,)},
+        keys=(b"k" * 32, b"l" * 32),
+    ),
+    DealtWords(**TO, words=WORDS),
+    MaskedRows(**TO, words=WORDS, rows=2),
+    OpenedShares(**TO, round=3, words=WORDS),
+    ScoreShares(**TO, words={"a/0": np.arange(3, dtype=np.uint64)}),
+    ChosenPenalties(**TO, choices=np.zeros((2, 3), np.int64), rows=9),
+    PadKey(**TO, key=b"k" * 32),
+    PaddedCells(**TO, words=WORDS),
+    SelectedCells(
+        **TO, words=WORDS, part=1, ids={"a/2": np.arange(2)}, slots={"a/2": np.arange(2)}
+    ),
     Update(
         **TO,
         round=1,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cofill.codec import storable
 from cofill.cooperate._private_plan import Block, Plan
 from cofill.shares import Computer, Masked, Rounds, Words
 
@@ -34,6 +35,7 @@ LEARN_ROUNDS, ASK_ROUNDS = 15, 10
 Inputs = Mapping[str, Words]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Learned:
     """Moments over everybody, masked: what asking needs."""

@@ -24,13 +24,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Float, Shaped, UInt64
 
+from cofill.codec import storable
 from cofill.errors import DataError
 from cofill.shares._random import derive, random_rotation, random_words
 from cofill.shares._ring import from_words, multiply, to_words
 
-Words = UInt64[np.ndarray, "..."]
+Words = Shaped[np.ndarray, "..."]
+"""Words of 64 bits; a trusted machine, which tests compare with, has plain numbers instead."""
+
 Named = dict[str, Words]
 Result = TypeVar("Result")
 Rounds = Generator[Named, Named, Result]
@@ -41,6 +44,7 @@ _TOP = np.uint64(63)
 _LOW = np.uint64(2**63 - 1)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Masked:
     """A matrix whose mask the dealer knows: E, and this party's part of U (the dealer's is U)."""
