@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofill.shares import Computer, Masked
+from cofill.shares import Computer, Masked, Weighted
 
 
 class PlainComputer(Computer):
@@ -18,6 +18,12 @@ class PlainComputer(Computer):
 
     def product(self, label, left, right):
         return left.public @ right.public
+
+    def weigh(self, label, weights, value):
+        return Weighted(value, self.weights[weights][:, None], value.mask)
+
+    def weighted_product(self, label, left, right):
+        return left.value.public.T @ (right.weight * right.value.public)
 
     def times(self, label, left, right):
         return left.public * right.public

@@ -120,7 +120,7 @@ def plain_inputs(sites, slots, plan, computer, *, asking):
 def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
     model, _, asked = fitted
     slots, patterns, known = slots_and_patterns(model.sites_)
-    machine = PlainComputer(known.judged(patterns, 10))
+    machine = PlainComputer(known.weights(patterns, 10))
     inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
     learned, _ = run(learn(machine, known, inputs, 10))
     slots, patterns, plan = slots_and_patterns(asked)

@@ -73,7 +73,7 @@ def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordina
     alignment, least = _align(party, inbox, party.settings.folds), party.settings.min_overlap
     plan = alignment.plan
     plan.require_learnable(least)
-    dealer = replace(_dealer(party), weights=plan.judged(alignment.patterns, least))
+    dealer = replace(_dealer(party), weights=plan.weights(alignment.patterns, least))
     learned, _ = run_as_dealer(learn(dealer, plan, _zeros(plan, asking=False), least))
     party = replace(party, learned=learned, known=plan)
     return party, _placements(party, alignment, dealer)

@@ -1,4 +1,4 @@
-"""What a site hands into a private run: its features, factors, targets and their own products."""
+"""What a site hands into a private run: its features, factors and targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from cofill.codec import storable
 from cofill.cooperate._private_features import LocalFeatures
-from cofill.cooperate._private_learner import INPUT_BITS, PENALTIES
+from cofill.cooperate._private_learner import INPUT_BITS
 from cofill.cooperate._private_plan import Plan
 from cofill.cooperate._private_targets import Targets
 from cofill.views import View
@@ -71,8 +71,6 @@ class LocalModel:
             for part, fold in parts.items():
                 rows = laid_out if asking else laid_out[fold :: plan.folds]
                 inputs[f"{name}/{part}"] = computer.encode(rows, INPUT_BITS)
-                if name == "feature" and not asking:
-                    inputs[f"gram/{part}"] = computer.encode(rows.T @ rows, 2 * INPUT_BITS)
         return inputs
 
 
@@ -81,7 +79,7 @@ class LocalModel:
 class Choice:
     """What an owner has chosen for each target column by cross-validation.
 
-    ``variant`` says whether products of views are used, ``penalty`` is a position in `PENALTIES`,
+    ``variant`` says whether products of views are used, ``penalty`` is one of `Plan.penalties`,
     ``error`` the mean squared error in units of the column's variance.
     """
 
@@ -91,7 +89,11 @@ class Choice:
 
     @classmethod
     def of(cls, scores: np.ndarray, spread: np.ndarray) -> Choice:
-        """Choose by sums of squared errors, variants × (penalties × columns), over the spread."""
-        errors = scores.reshape(len(scores) * len(PENALTIES), -1) / np.maximum(spread, 1e-12)
-        best = errors.argmin(axis=0)
-        return cls(best // len(PENALTIES), best % len(PENALTIES), errors.min(axis=0))
+        """Choose by sums of squared errors, variants × (penalties × columns), over the spread.
+
+        All columns of a view have one variant: for each by itself chance would choose as well.
+        """
+        errors = scores.reshape(len(scores), -1, len(spread)) / np.maximum(spread, 1e-12)
+        variant = int(errors.min(axis=1).mean(axis=1).argmin())
+        penalty = errors[variant].argmin(axis=0)
+        return cls(np.full(len(spread), variant), penalty, errors[variant].min(axis=0))

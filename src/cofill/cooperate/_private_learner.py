@@ -6,8 +6,9 @@ the dealer knows, and Q A Qᵀ is opened to the two computing sites: a uniformly
 its eigenvalues and nothing else. Weights and predictions stay shares. What leaves are, per target
 column, sums of squared errors in cross-validation, for the target's owner.
 
-Fractional bits: inputs 30, moments 29, rotations 30, weights 16. Features of all views together
-have variance 1, so that moments are below 1 and weights below 2^13 for the least penalty.
+Fractional bits: inputs and moments 30, rotations 31, weights 16. Features of all views together
+have variance 1 and those of products less, so that moments stay below 2, and weights below 2^11 for
+the least penalty: no product of the computation reaches 2^62.
 """
 
 from __future__ import annotations
@@ -21,13 +22,10 @@ from cofill.codec import storable
 from cofill.cooperate._private_plan import Block, Plan
 from cofill.shares import Computer, Masked, Rounds, Words
 
-INPUT_BITS, GRAM_BITS, ROTATION_BITS, WEIGHT_BITS, SCALE_BITS = 30, 29, 30, 16, 31
+INPUT_BITS, GRAM_BITS, ROTATION_BITS, WEIGHT_BITS, SCALE_BITS = 30, 30, 31, 16, 31
 PREDICTED_BITS = INPUT_BITS + WEIGHT_BITS
 ERROR_BITS = 24
 SCORE_BITS, SPREAD_BITS = 2 * ERROR_BITS, 2 * INPUT_BITS
-
-PENALTIES = 10.0 ** np.arange(-5.0, -0.9, 0.5)
-"""Of the ridge regression, relative to the variance of all features of one view."""
 
 LEARN_ROUNDS, ASK_ROUNDS = 15, 10
 """How many times the computing sites open something to each other."""
@@ -77,10 +75,7 @@ def learn(
         [computer.input(v, f"target/{f}", inputs[f"{v}/target/{f}"]) for v in plan.views]
         for f in folds
     ]
-    sums = [
-        _sums(computer, plan, f"{f}", features[f], targets[f], _local(computer, plan, inputs, f))
-        for f in folds
-    ]
+    sums = [_sums(computer, plan, f"{f}", features[f], targets[f]) for f in folds]
     parts = {"all": folds, **{f"in{f}": [g for g in folds if g != f] for f in folds}}
     moments = yield from _moments(computer, plan, sums, parts)
     tasks, judged = {}, {}
@@ -95,8 +90,8 @@ def learn(
                 tasks[task] = Task(
                     moments[f"in{f}/covariance"][np.ix_(at, at)],
                     moments[f"in{f}/with/{name}"][at],
-                    np.tile(np.arange(plan.targets[t]), len(PENALTIES)),
-                    np.repeat(PENALTIES, plan.targets[t]),
+                    np.tile(np.arange(plan.targets[t]), len(plan.penalties)),
+                    np.repeat(plan.penalties, plan.targets[t]),
                 )
                 rows = slice(plan.judged_rows(f))
                 judged[task] = (
@@ -158,35 +153,29 @@ def _features(
     return features
 
 
-def _local(computer: Computer, plan: Plan, inputs: Inputs, fold: int) -> dict[Block, Words]:
-    """Return shares of what each owner has summed itself: products within its own features."""
-    return {
-        (k,): computer.share(computer.input(v, f"gram/{fold}", inputs[f"{v}/gram/{fold}"]))
-        for k, v in enumerate(plan.views)
-    }
-
-
 def _sums(
     computer: Computer,
     plan: Plan,
     part: str,
     features: Mapping[Block, Masked],
     targets: list[Masked],
-    local: Mapping[Block, Words],
 ) -> dict[tuple[Block, Block | str], Words]:
-    """Return shares of the sums of products of blocks with blocks, and of blocks with targets."""
+    """Return shares of the sums of products of blocks with blocks, and of blocks with targets.
+
+    They run over those people of a part whom the plan learns from, which only the dealer knows.
+    """
+    weights = f"learned/{part}"
+    rows = {b: computer.weigh(f"{part}/{b}", weights, features[b]) for b in plan.blocks}
+    wanted = [computer.weigh(f"{part}/target/{t}", weights, y) for t, y in enumerate(targets)]
     sums: dict[tuple[Block, Block | str], Words] = {}
     for a, first in enumerate(plan.blocks):
         for second in plan.blocks[a:]:
-            if first == second and first in local:
-                sums[first, second] = local[first]
-            else:
-                label = f"sum/{part}/{first}/{second}"
-                sums[first, second] = computer.product(label, features[first].T, features[second])
+            label = f"sum/{part}/{first}/{second}"
+            sums[first, second] = computer.weighted_product(label, rows[first], rows[second])
         for t, name in enumerate(plan.views):
             if t not in first:
-                label = f"sum/{part}/{first}/{name}"
-                sums[first, name] = computer.product(label, features[first].T, targets[t])
+                label = f"sum/{part}/{first}/with/{name}"
+                sums[first, name] = computer.weighted_product(label, rows[first], wanted[t])
     return sums
 
 
@@ -215,7 +204,7 @@ def _moments(
     for part, folds in parts.items():
         for first, second in sums[0]:
             members = (*first, position[second]) if isinstance(second, str) else (*first, *second)
-            people = plan.count(members, folds)
+            people = plan.learned_from(members, folds)
             # Two blocks that fewer than two people have together are taken as unrelated.
             factor = round(2**SCALE_BITS * plan.slots / people) if people > 1 else 0
             label = f"{part}/{first}/{second}"
@@ -317,7 +306,7 @@ def ask(
                     continue
                 at = known.columns_of(blocks)
                 task = f"{name}/{pattern}/{variant}"
-                penalties = PENALTIES[choices[name][1][columns]]
+                penalties = known.penalties[choices[name][1][columns]]
                 covariance = learned.covariance[np.ix_(at, at)]
                 tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
                 rows[task] = Masked.beside([features[block] for block in blocks])

@@ -2,8 +2,9 @@
 
 A *block* is a set of columns that a person has when some views have them: every view's own
 features, products of two views' leading features (present where both views are), and a constant.
-Covariances of two blocks are estimated from the people who have both, so that one set of them
-serves every pattern of presence (as `cofill.nets.Moments` does for codes).
+One set of covariances serves every pattern of presence. They are taken over the people whom every
+view has; where those are few, the covariance of two blocks is taken over the people who have both
+(as `cofill.nets.Moments` does for codes), which uses more people, and fits together less well.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Float, Int, UInt64
 
 from cofill.codec import storable
 from cofill.errors import DataError
 
-_MOST_JUDGED = 3000  # people, shared or not, on whom cross-validation measures errors
+_MOST_JUDGED = 12_000  # people, shared or not, on whom cross-validation measures errors
+
+_LEAST_PENALTY = 1e-6
 
 Block = tuple[int, ...]
 """Positions of the views that a block is made from: none for the constant, one, or two."""
@@ -94,6 +97,30 @@ class Plan:
         rows = list(range(self.folds) if folds is None else folds)
         return int(self.people[rows][:, (self.patterns & bits) == bits].sum())
 
+    @cached_property
+    def is_complete_case(self) -> bool:
+        """Whether only people whom every view has are learned from.
+
+        They must be at least half as many as any two views share.
+        """
+        pairs = combinations(range(len(self.views)), 2)
+        most = max((self.count(pair) for pair in pairs), default=0)
+        return 2 * self.count(range(len(self.views))) >= most
+
+    def learned_from(self, members: Iterable[int], folds: Iterable[int]) -> int:
+        """Return over how many people a moment of blocks made from some views is taken."""
+        return self.count(range(len(self.views)) if self.is_complete_case else members, folds)
+
+    @cached_property
+    def penalties(self) -> Float[np.ndarray, " grid"]:
+        """Penalties to choose from, relative to the variance of a view's features.
+
+        The least is a fraction of one over the number of people: below that, regression follows
+        chance, and rounding would be seen in the cells.
+        """
+        people = self.learned_from((), range(self.folds))
+        return np.geomspace(max(_LEAST_PENALTY, 0.03 / max(people, 1)), 0.1, 9)
+
     def usable(self, target: int, pattern: int, *, pairs: bool, least: int) -> tuple[Block, ...]:
         """Return the blocks that tell of a target, for people with a pattern of other views.
 
@@ -122,18 +149,23 @@ class Plan:
                 shapes[f"{view}/factor/{part}"] = rows, self.factors[k]
                 if not asking:
                     shapes[f"{view}/target/{part}"] = rows, self.targets[k]
-                    shapes[f"{view}/gram/{part}"] = self.widths[k], self.widths[k]
         return shapes
 
-    def judged(
+    def weights(
         self, patterns: Int[np.ndarray, " slots"], least: int
     ) -> dict[str, UInt64[np.ndarray, " rows"]]:
-        """Return whom errors are measured on, by view and fold, from each slot's pattern.
+        """Return who counts in a fold, one or zero a row, from each slot's pattern.
 
-        These are people with the view and all others that tell of it; where they are fewer than
-        `least`, those with the view and any other.
+        ``learned/fold`` are those to learn from: people whom every view has, or everybody.
+        ``view/fold`` are those on whom errors are measured: people with the view and all others
+        that tell of it; where they are fewer than `least`, those with the view and any other.
         """
-        chosen = {}
+        everywhere = patterns == (1 << len(self.views)) - 1
+        learned = everywhere | (not self.is_complete_case)
+        chosen = {
+            f"learned/{fold}": learned[fold :: self.folds].astype(np.uint64)
+            for fold in range(self.folds)
+        }
         for t, name in enumerate(self.views):
             blocks = self.usable(t, self.others(t), pairs=False, least=least)
             others = sum(1 << k for block in blocks for k in block)

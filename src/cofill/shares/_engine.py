@@ -68,6 +68,15 @@ class Masked:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """A masked matrix with weights of its rows that only the dealer knows: shares of w and w U."""
+
+    value: Masked
+    weight: Words
+    mask: Words
+
+
 class Computer(ABC):
     """One party of a computation: a computing site, or the dealer."""
 
@@ -82,6 +91,14 @@ class Computer(ABC):
     @abstractmethod
     def product(self, label: str, left: Masked, right: Masked) -> Words:
         """Return shares of a matrix product."""
+
+    @abstractmethod
+    def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
+        """Return a matrix whose rows have weights by name, which the dealer knows."""
+
+    @abstractmethod
+    def weighted_product(self, label: str, left: Weighted, right: Weighted) -> Words:
+        """Return shares of Xᵀ W Y = Eᵀ (w F + w V) + (w U)ᵀ F + Uᵀ W V."""
 
     @abstractmethod
     def times(self, label: str, left: Masked, right: Masked) -> Words:
@@ -158,6 +175,17 @@ class ComputingSite(Computer):
     def product(self, label: str, left: Masked, right: Masked) -> Words:
         others = right.mask + right.public if self.number == 0 else right.mask
         cross = multiply(left.public, others) + multiply(left.mask, right.public)
+        return cross + self._triple(label, cross.shape)
+
+    def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
+        rows, columns = value.public.shape
+        weight = self._share(f"{weights}/weights", (rows, 1))
+        return Weighted(value, weight, self._share(f"{label}/weighed", (rows, columns)))
+
+    def weighted_product(self, label: str, left: Weighted, right: Weighted) -> Words:
+        others = right.weight * right.value.public + right.mask
+        cross = multiply(left.value.public.T, others)
+        cross += multiply(left.mask.T, right.value.public)
         return cross + self._triple(label, cross.shape)
 
     def times(self, label: str, left: Masked, right: Masked) -> Words:
@@ -247,6 +275,15 @@ class Dealer(Computer):
 
     def product(self, label: str, left: Masked, right: Masked) -> Words:
         return self._deal(f"{label}/triple", multiply(left.mask, right.mask))
+
+    def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
+        weight = self.weights[weights][:, None]
+        self._deal(f"{weights}/weights", weight)
+        self._deal(f"{label}/weighed", weight * value.mask)
+        return Weighted(value, weight, weight * value.mask)
+
+    def weighted_product(self, label: str, left: Weighted, right: Weighted) -> Words:
+        return self._deal(f"{label}/triple", multiply(left.mask.T, right.value.mask))
 
     def times(self, label: str, left: Masked, right: Masked) -> Words:
         return self._deal(f"{label}/triple", left.mask * right.mask)
