@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from cofill.privacy._release import Release, checked
-from cofill.privacy._wire import (
+from cofill.privacy._checks import (
     is_bytes,
     is_count,
     is_key,
@@ -24,6 +23,7 @@ from cofill.privacy._wire import (
     tuple_of,
     vector_of,
 )
+from cofill.privacy._release import Release, checked
 
 
 def _are_words(value: Any) -> bool:
