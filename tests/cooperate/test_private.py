@@ -84,11 +84,10 @@ def recorded(protocol, federation, until=None):
 
         return Step(step.name, act, step.at)
 
-    class Recorded:
+    class Recorded(PrivateProtocol):
         steps = tuple(map(record, protocol.steps))
-        next_step = protocol.next_step
 
-    run_protocol(Recorded(), [federation], until=until)
+    run_protocol(Recorded(members=protocol.members), [federation], until=until)
     return seen
 
 
