@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Shaped, UInt64
@@ -57,8 +57,8 @@ class Masked:
         """The transposed matrix."""
         return Masked(self.public.T, self.mask.T)
 
-    def __getitem__(self, index: object) -> Masked:
-        return Masked(self.public[index], self.mask[index])  # pyright: ignore[reportArgumentType]
+    def __getitem__(self, index: Any) -> Masked:
+        return Masked(self.public[index], self.mask[index])
 
     @staticmethod
     def beside(parts: list[Masked]) -> Masked:
