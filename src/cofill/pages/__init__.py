@@ -5,12 +5,14 @@ own two scripts to run, by their hashes, so that no name of a column or a site c
 code.
 """
 
-from cofill.pages._figures import Line, bars, histogram, lines
+from cofill.pages._figures import Line, bars, density, flow, heat_map, histogram, lines
 from cofill.pages._html import (
     Cell,
     Part,
+    Quantity,
     badge,
     bullets,
+    byte_size,
     choice,
     code,
     columns,
@@ -22,15 +24,13 @@ from cofill.pages._html import (
     key_figures,
     note,
     paragraph,
+    scroll_area,
     strong,
+    table_html,
 )
-from cofill.pages._images import image_rows, picture
 from cofill.pages._leaks import VERDICT_TONES, Curve, draw_curves
-from cofill.pages._maps import density, flow, heat_map
 from cofill.pages._page import Page, Section
-from cofill.pages._plot import plot
-from cofill.pages._quantity import Quantity, byte_size
-from cofill.pages._table import scroll_area, table_html
+from cofill.pages._pictures import image_rows, picture, plot
 
 __all__ = [
     "VERDICT_TONES",

@@ -1,4 +1,4 @@
-"""Figures in plotly's JSON form: bars, lines and histograms, and what all figures share."""
+"""Figures in plotly's JSON form: bars, lines, histograms, planes of cells and streams."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from cofill.errors import SettingError
+from cofill.pages._html import byte_size
 
 Figure = dict[str, Any]
 Number = int | float
 Numbers = Sequence[Number | None] | np.ndarray
 
+_MOST_NUMBERS = 16  # columns; the digits of more of them overlap on a page of 1,000 pixels
 _OUTLINES = {"observed": "--known", "completed": "--filled"}
 
 
@@ -51,22 +53,16 @@ def bars(
 
     Parameters
     ----------
-    categories
-        Names of the groups.
     series
         Per name one entry a category: a number, ``(mean, spread)`` or None for no bar.
     axis
         What the bars measure, with its unit.
     colours
         Colours of series, such as ``{"filled": "--filled"}``.
-    stacked
-        Whether the bars of a group stand on one another.
-    sideways
-        Whether bars lie, for long names.
-    line_at
-        A value to compare with, drawn as a dotted line.
-    most
-        Where the axis ends; longer bars are cut off.
+    stacked, sideways
+        Whether the bars of a group stand on one another; whether bars lie, for long names.
+    line_at, most
+        A value to compare with, drawn as a dotted line; where the axis ends and cuts bars off.
 
     Examples
     --------
@@ -85,18 +81,18 @@ def bars(
         pairs = [e if isinstance(e, tuple) else (e, None) for e in entries]
         trace: Figure = {
             "type": "bar",
-            "name": plain_words(label),
-            name: [plain_words(category) for category in categories],
+            "name": _plain_words(label),
+            name: [_plain_words(category) for category in categories],
             value: [mean for mean, _ in pairs],
             "orientation": "h" if sideways else "v",
-            "marker": {"color": (colours or {}).get(label, series_colour(k))},
+            "marker": {"color": (colours or {}).get(label, _series_colour(k))},
             "hovertemplate": f"%{{{name}}}: %{{{value}:.4~g}}<extra>%{{fullData.name}}</extra>",
         }
         if any(spread is not None for _, spread in pairs):
             spreads = [spread or 0 for _, spread in pairs]
             trace[error] = {"type": "data", "array": spreads, "color": "--ink", "thickness": 1.2}
         traces.append(trace)
-    layout = layout_of(*((axis, "") if sideways else ("", axis)), legend=len(series) > 1)
+    layout = _layout_of(*((axis, "") if sideways else ("", axis)), legend=len(series) > 1)
     count = len(categories) * (1 if stacked else max(len(series), 1))
     # A few bars are not made as wide as the page.
     gap = 0.25 if sideways else max(0.25, 1 - 0.09 * count)
@@ -132,7 +128,7 @@ def lines(
     """
     traces: list[Figure] = []
     for k, (name, line) in enumerate(series.items()):
-        colour = line.colour or series_colour(k)
+        colour = line.colour or _series_colour(k)
         common = {"type": "scatter", "legendgroup": name}
         if line.low is not None and line.high is not None:
             # One outline, there along the upper ends and back along the lower ones.
@@ -149,7 +145,7 @@ def lines(
             }
             traces.append(common | band)
         points = {
-            "name": plain_words(name),
+            "name": _plain_words(name),
             "x": list(line.x),
             "y": list(line.y),
             "mode": "lines+markers" if line.marks or len(line.x) < 2 else "lines",
@@ -159,7 +155,7 @@ def lines(
             "<extra>%{fullData.name}</extra>",
         }
         traces.append(common | points)
-    layout = layout_of(x_axis, y_axis, legend=len(series) > 1)
+    layout = _layout_of(x_axis, y_axis, legend=len(series) > 1)
     x_values = [x for line in series.values() if not line.steps for x in line.x if x is not None]
     if x_values and all(x == int(x) for x in x_values) and max(x_values) - min(x_values) <= 12:
         layout["xaxis"]["dtick"] = 1  # rounds and counts have no halves
@@ -189,35 +185,182 @@ def histogram(edges: Numbers, counts: Mapping[str, Numbers], *, axis: str, unit:
                 f"{len(shares)}"
             )
         # The last bin would have no right end without its height twice.
-        outlines[name] = Line(
-            edges, [*shares, shares[-1]], steps=True, colour=_OUTLINES.get(name, "")
-        )
+        heights, colour = [*shares, shares[-1]], _OUTLINES.get(name, "")
+        outlines[name] = Line(edges, heights, steps=True, colour=colour)
     figure = lines(outlines, x_axis=axis, y_axis=unit)
     figure["layout"]["yaxis"]["rangemode"] = "tozero"
     return figure
 
 
-def layout_of(x_axis: str, y_axis: str, *, legend: bool = False) -> Figure:
+def heat_map(
+    values: Sequence[Numbers] | np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    scale: str,
+    limit: Number | None = None,
+) -> Figure:
+    """Return a table of colours for both signs, the first row on top.
+
+    ``values`` has one row of numbers per name in `rows`; what is not a number stays blank.
+    ``scale`` says what the colours measure, ``limit`` is the value of the strongest colour (the
+    largest there is when left out).
+
+    Examples
+    --------
+    >>> figure = heat_map([[1.0, -2.0]], ["lab"], ["a", "b"], scale="weight")
+    >>> figure["data"][0]["zmin"], figure["data"][0]["zmax"]
+    (-2.0, 2.0)
+    """
+    table = np.asarray(values, dtype=np.float64)
+    largest = np.abs(table[np.isfinite(table)]).max(initial=0.0)
+    top = float(largest if limit is None else limit) or 1.0
+    axes = [_plain_words(column) for column in columns], [_plain_words(row) for row in rows]
+    hover = f"%{{y}}, %{{x}}: %{{z:.3~f}}<extra>{_plain_words(scale)}</extra>"
+    trace = _plane(table, *axes, (-top, top), "--diverging", scale, hover) | {"xgap": 1, "ygap": 1}
+    if len(columns) <= _MOST_NUMBERS:
+        trace |= {"texttemplate": "%{z:.2f}", "textfont": {"size": 11}}
+    layout = _layout_of("", "")
+    longest = max(map(len, columns), default=0)
+    slanted = {"tickangle": -35} if longest * len(columns) > 110 else {}
+    layout["xaxis"] |= {"showgrid": False, "type": "category", "ticks": "", **slanted}
+    layout["yaxis"] |= {"showgrid": False, "type": "category", "autorange": "reversed"}
+    layout["height"] = 80 + 28 * len(rows) + min(6 * longest, 90)
+    # A phone has no room for slanted names.
+    upright = {**layout["xaxis"], "tickangle": 90}
+    tall = 80 + 28 * len(rows) + 7 * min(longest, 24)
+    layout["meta"] = {"narrow": {"height": tall, "xaxis": upright}}
+    return {"data": [trace], "layout": layout}
+
+
+def density(
+    counts: Sequence[Numbers] | np.ndarray,
+    x_edges: Numbers,
+    y_edges: Numbers,
+    *,
+    x_axis: str,
+    y_axis: str,
+) -> Figure:
+    """Return how many lie in each bin of a plane (one row of `counts` per step of y).
+
+    A dotted line shows where x and y are equal.
+
+    Examples
+    --------
+    >>> figure = density([[3, None], [4, 9]], [0, 1, 2], [0, 1, 2], x_axis="true", y_axis="filled")
+    >>> figure["data"][0]["zmax"]
+    9.0
+    """
+    table = np.asarray(counts, dtype=np.float64)
+    x, y = np.asarray(x_edges, dtype=np.float64), np.asarray(y_edges, dtype=np.float64)
+    most = float(np.nanmax(table, initial=1.0))
+    hover = "%{x:.3~g}, %{y:.3~g}: %{z:,}<extra></extra>"
+    shown = np.where(table > 0, table, np.nan)  # an empty bin is blank, not the palest colour
+    trace = _plane(shown, x, y, (0, most), "--density", "count", hover)
+    layout = _layout_of(x_axis, y_axis)
+    low, high = max(x[0], y[0]), min(x[-1], y[-1])
+    layout["shapes"] = [_dotted_line(x0=low, y0=low, x1=high, y1=high)]
+    return {"data": [trace], "layout": layout}
+
+
+def _plane(
+    z: np.ndarray,
+    x: Numbers | Sequence[str],
+    y: Numbers | Sequence[str],
+    limits: tuple[Number, Number],
+    colours: str,
+    measured: str,
+    hover: str,
+) -> Figure:
+    """Return a trace of coloured cells with its scale of colours."""
+    return {
+        "type": "heatmap",
+        "z": z,
+        "x": x,
+        "y": y,
+        "zmin": limits[0],
+        "zmax": limits[1],
+        "colorscale": colours,
+        "colorbar": {"title": {"text": _plain_words(measured), "side": "right"}},
+        "hovertemplate": hover,
+    }
+
+
+def flow(links: Sequence[tuple[str, str, str, Number]]) -> Figure:
+    """Return what went from whom to whom: senders on the left, receivers on the right.
+
+    A link is ``(sender, receiver, words, bytes)``; the words are shown on hover.
+
+    Examples
+    --------
+    >>> figure = flow([("lab", "clinic", "codes", 1200), ("clinic", "lab", "codes", 800)])
+    >>> figure["data"][0]["node"]["label"], figure["data"][0]["link"]["target"]
+    (['lab', 'clinic', 'lab', 'clinic'], [3, 2])
+    """
+    parties = list(dict.fromkeys([*(link[0] for link in links), *(link[1] for link in links)]))
+    senders = [name for name in parties if any(link[0] == name for link in links)]
+    receivers = [name for name in parties if any(link[1] == name for link in links)]
+    trace = {
+        "type": "sankey",
+        "arrangement": "fixed",
+        "node": {
+            "label": [_plain_words(name) for name in (*senders, *receivers)],
+            "color": [_series_colour(parties.index(name)) for name in (*senders, *receivers)],
+            "x": [0.001] * len(senders) + [0.999] * len(receivers),
+            "y": [*_heights(links, senders, 0), *_heights(links, receivers, 1)],
+            "pad": 22,
+            "thickness": 14,
+            "line": {"width": 0},
+            "hovertemplate": "%{label}<extra></extra>",
+        },
+        "link": {
+            "source": [senders.index(sender) for sender, *_ in links],
+            "target": [len(senders) + receivers.index(receiver) for _, receiver, *_ in links],
+            "value": [max(size, 1) for *_, size in links],
+            "color": "--flow",
+            "label": [_plain_words(f"{words}: {byte_size(size)}") for _, _, words, size in links],
+            "hovertemplate": "%{source.label} → %{target.label}<br>%{label}<extra></extra>",
+        },
+        "textfont": {"color": "--ink", "size": 13},
+    }
+    height = 120 + 44 * max(len(senders), len(receivers))
+    margin = {"l": 8, "r": 8, "t": 20, "b": 28}
+    return {"data": [trace], "layout": {"height": height, "margin": margin}}
+
+
+def _heights(
+    links: Sequence[tuple[str, str, str, Number]], parties: Sequence[str], side: int
+) -> list[float]:
+    """Return where the middles of parties stand, from 0 on top to 1, by what flows there."""
+    amounts = [sum(max(link[3], 1) for link in links if link[side] == name) for name in parties]
+    shares = np.array(amounts, dtype=np.float64) / sum(amounts)
+    return np.clip(np.cumsum(shares) - shares / 2, 0.001, 0.999).tolist()
+
+
+# --- what all figures share ----------------------------------------------------------------------
+
+
+def _layout_of(x_axis: str, y_axis: str, *, legend: bool = False) -> Figure:
     """Return a layout with titles, broken into lines where plotly would cut them off."""
     titles = {"xaxis": wrap(x_axis, 44), "yaxis": wrap(y_axis, 32)}
     axes: Figure = {
-        axis: {"title": {"text": "<br>".join(map(plain_words, lines))}} if lines else {}
+        axis: {"title": {"text": "<br>".join(map(_plain_words, lines))}} if lines else {}
         for axis, lines in titles.items()
     }
     return {"height": 340, "showlegend": legend, **axes}
 
 
-def plain_words(text: str) -> str:
+def _plain_words(text: str) -> str:
     """Return words in which plotly finds none of the little markup that it knows."""
     return escape(text, quote=False)
 
 
-def series_colour(position: int) -> str:
+def _series_colour(position: int) -> str:
     """Return the colour of a series by its position; the page has eight."""
     return f"--s{position % 8 + 1}"
 
 
-def dotted_line(**ends: Any) -> Figure:
+def _dotted_line(**ends: Any) -> Figure:
     """Return a dotted line to compare with, between two ends."""
     return {"type": "line", "line": {"color": "--faint", "dash": "dot", "width": 1.5}, **ends}
 
@@ -226,4 +369,4 @@ def _dotted_at(value: Number, axis: str) -> Figure:
     """Return a dotted line across the whole figure at a value of an axis."""
     across = "y" if axis == "x" else "x"
     from_edge_to_edge = {f"{across}ref": "paper", f"{across}0": 0, f"{across}1": 1}
-    return dotted_line(**{f"{axis}0": value, f"{axis}1": value}, **from_edge_to_edge)
+    return _dotted_line(**{f"{axis}0": value, f"{axis}1": value}, **from_edge_to_edge)

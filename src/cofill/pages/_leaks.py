@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from cofill.errors import SettingError
 from cofill.pages._figures import Line, lines
-from cofill.pages._html import Cell, Part, columns, details, note
-from cofill.pages._plot import plot
-from cofill.pages._table import table_html
+from cofill.pages._html import Cell, Part, columns, details, note, table_html
+from cofill.pages._pictures import plot
 
 VERDICT_TONES: Mapping[str, Literal["good", "plain", "warn", "bad"]] = {
     "nothing about a person": "good",
@@ -31,35 +30,14 @@ _WINDOW = 6  # times the goal's cost, beyond which lines leave the picture
 class Curve:
     """What a defence costs: leak and utility over its strength.
 
-    Parameters
-    ----------
-    name
-        Of the defence.
-    strength
-        What `x` is, in words.
-    x
-        Strengths, one a point.
-    leak, leak_name
-        What an attacker gets, and what that figure is.
-    utility, utility_name
-        What the release is still worth, and what that figure is.
-    utility_is_error
-        Whether a lower utility figure is better.
-    low, high
-        Interval of the leak at each point; empty where there is none.
-    worst
-        The leak where it is worst (of several views, say) at each point; empty where there is one.
-    floor
-        The leak's floor.
-    without
-        Leak and utility without the defence, where the curve begins.
-    goal
-        Leak and utility that a defence should stay below; curves that have one are drawn as leak
-        against utility.
-    labels
-        Words for each point, such as what was claimed.
-    notes
-        What a reader must know.
+    ``x`` are strengths, one a point, and ``strength`` says what they are. ``leak`` is what an
+    attacker gets, ``utility`` what the release is still worth (better when lower if it
+    ``is_error``), each with the name of its figure. Where there are such, ``low`` and ``high`` are
+    the interval of the leak at each point, ``worst`` is the leak where it is worst (of several
+    views, say), ``floor`` its floor, and ``without`` leak and utility without the defence, where
+    the curve begins. ``goal`` is leak and utility that a defence should stay below: curves that
+    have one are drawn as leak against utility. ``labels`` are words for each point, such as what
+    was claimed.
 
     Examples
     --------
@@ -97,10 +75,7 @@ class Curve:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Curve:
         """Return the curve of a record."""
-        fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in facts.items()
-        }
+        fields = {n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()}
         return cls(**fields)
 
 
@@ -158,18 +133,14 @@ def _trade_off(group: Sequence[Curve]) -> Markup:
     costs = [*(x for c in group for x in c.utility), 0.0]
     left, right = min(costs), max(costs)
     edges = [left - 0.2 * cost, min(right, _WINDOW * cost) + 0.2 * cost]
-    figure["layout"]["xaxis"] |= {"range": edges}
-    figure["layout"]["xaxis"].pop("dtick", None)
-    figure["layout"]["yaxis"] |= {"range": [0, 1.02]}
-    figure["layout"]["height"] = 460
-    corner = {"x0": edges[0], "x1": cost, "y0": 0, "y1": leak}
+    layout = figure["layout"]
+    layout["xaxis"]["range"], layout["yaxis"]["range"], layout["height"] = edges, [0, 1.02], 460
+    layout["xaxis"].pop("dtick", None)
+    corner = {"type": "rect", "x0": edges[0], "x1": cost, "y0": 0, "y1": leak, "opacity": 0.2}
     line = {"color": "--good", "width": 1.5, "dash": "dot"}
-    figure["layout"]["shapes"] = [
-        {"type": "rect", **corner, "fillcolor": "--good", "opacity": 0.2, "line": line}
-    ]
-    figure["layout"]["annotations"] = [
-        {"x": (edges[0] + cost) / 2, "y": leak / 2, "text": "goal", "showarrow": False}
-    ]
+    layout["shapes"] = [{**corner, "fillcolor": "--good", "line": line}]
+    middle = {"x": (edges[0] + cost) / 2, "y": leak / 2}
+    layout["annotations"] = [{**middle, "text": "goal", "showarrow": False}]
     beyond = " Lines that leave the picture go on in the table." if right > edges[1] else ""
     return plot(
         figure,
@@ -181,23 +152,15 @@ def _trade_off(group: Sequence[Curve]) -> Markup:
 
 
 def _points(group: Sequence[Curve]) -> Markup:
-    """Return utilities point of curves as a table."""
-    worst = any(c.worst for c in group)
-    header = ["defence", "strength", "", group[0].leak_name, "worst", group[0].utility_name]
-    rows: list[list[Cell]] = [
-        [
-            c.name,
-            float(x),
-            c.labels[k] if c.labels else "",
-            float(c.leak[k]),
-            float(c.worst[k]) if c.worst else "–",
-            float(c.utility[k]),
-        ]
-        for c in group
-        for k, x in enumerate(c.x)
-    ]
-    if not worst:
-        header, rows = [*header[:4], header[5]], [[*row[:4], row[5]] for row in rows]
+    """Return every point of curves as a table; the worst only where a curve has it."""
+    worst = ["worst"] if any(c.worst for c in group) else []
+    header = ["defence", "strength", "", group[0].leak_name, *worst, group[0].utility_name]
+    rows: list[list[Cell]] = []
+    for c in group:
+        for k, x in enumerate(c.x):
+            label, leak, utility = c.labels[k] if c.labels else "", c.leak[k], c.utility[k]
+            at_worst = [float(c.worst[k]) if c.worst else "–" for _ in worst]
+            rows.append([c.name, float(x), label, float(leak), *at_worst, float(utility)])
     return table_html(header, rows, hints={"worst": "the same of the view that leaks most"})
 
 

@@ -13,27 +13,17 @@ from importlib.resources import files
 from markupsafe import Markup, escape
 
 from cofill.errors import SettingError
-from cofill.pages._html import Part, element, join
-from cofill.pages._plot import MARK, plotly_script
-from cofill.pages._quantity import Quantity
+from cofill.pages._html import Part, Quantity, element, join
+from cofill.pages._pictures import MARK, plotly_script
 
 
 @dataclass(frozen=True)
 class Section:
     """A part of a page under a heading of its own.
 
-    Parameters
-    ----------
-    title
-        The heading.
-    body
-        The content: `Markup`, or words that are escaped, or several of these.
-    anchor
-        Name for links, made from the title when left out.
-    lead
-        One sentence below the heading that says what to learn from it.
-    parts
-        Sections inside this one, under smaller headings.
+    ``body`` is `Markup`, or words that are escaped, or several of these; ``lead`` one sentence
+    below the heading that says what to learn from it; ``anchor`` the name for links, made from the
+    title when left out; ``parts`` are sections inside this one, under smaller headings.
 
     Examples
     --------
@@ -80,17 +70,9 @@ class Section:
 class Page:
     """A document that needs nothing but itself: it opens offline and asks no one for anything.
 
-    Parameters
-    ----------
-    title, subtitle
-        What the page is about.
-    sections
-        Its parts, in order; two may not have the same anchor.
-    footer
-        Words at the end: versions, where the data are.
-    script
-        A script of the page's own, which may ask the server that the page came from, and no other.
-        It finds ``cofillDraw(canvas)``, which draws a plot anew.
+    No two sections may have the same anchor. ``script`` is a script of the page's own, which may
+    ask the server that the page came from, and no other; it finds ``cofillDraw(canvas)``, which
+    draws a plot anew.
 
     Examples
     --------
