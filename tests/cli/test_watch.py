@@ -13,6 +13,7 @@ import pytest
 from cofill.cli._app import run
 from cofill.federate import FederatedCompletion
 from cofill.privacy import Ledger, LedgerEntry
+from cofill.protocol import RunFolder
 from cofill.report import ProgressLog, WatchServer, watching
 from cofill.report._live import Follower
 from cofill.views import MultiView
@@ -32,9 +33,9 @@ def ask(url, **headers):
 def kit(folder, *, state="running", why=""):
     """Write a coordinator's kit with a run in its third step; north has answered."""
     home = folder / "coordinator" / "cofill"
-    mail = home / "runs" / "r" / "mail" / "2"
-    mail.mkdir(parents=True)
-    (mail / "north--south.message").write_bytes(b"sealed")
+    message = RunFolder(home / "runs" / "r").message(2, "north", "south")
+    message.parent.mkdir(parents=True)
+    message.write_bytes(b"sealed")
     sites = [{"name": n, "organisation": n, "views": [n]} for n in ("north", "south")]
     federation = {"name": "f", "sites": sites, "budget": {"epsilon": 2.0}}
     (home / "kit.json").write_text(json.dumps({"kind": "coordinator", "federation": federation}))

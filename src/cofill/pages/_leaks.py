@@ -100,6 +100,7 @@ def _over_strength(group: Sequence[Curve]) -> Markup:
     right = {c.name: Line(c.x, c.utility, marks=True) for c in group}
     log = all(x > 0 for c in group for x in c.x)
     floor = next((c.floor for c in group if c.floor is not None), None)
+    better = "lower" if group[0].utility_is_error else "higher"
     return columns(
         plot(
             lines(left, x_axis=axis, y_axis=leak, log_x=log, line_at=floor),
@@ -108,8 +109,7 @@ def _over_strength(group: Sequence[Curve]) -> Markup:
         ),
         plot(
             lines(right, x_axis=axis, y_axis=utility, log_x=log, log_y=_is_wide(group)),
-            "Utility over the strength"
-            + ("; lower is better." if group[0].utility_is_error else "; higher is better."),
+            f"Utility over the strength; {better} is better.",
             f"{utility} over {axis}",
         ),
     )

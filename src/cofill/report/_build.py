@@ -11,34 +11,19 @@ from cofill.errors import CofillError, DataError
 from cofill.files import write_atomically
 from cofill.metrics import versions
 from cofill.pages import Page, Part, Section, bullets, code, details, join, note, paragraph
-from cofill.report._audit import attacks, audit
-from cofill.report._clusters import clusters
-from cofill.report._completion import completion
+from cofill.report._completion import completion, masks
 from cofill.report._distributions import agreement, distributions, images
 from cofill.report._errors import errors
-from cofill.report._masks import masks
 from cofill.report._records import Records, find_records
-from cofill.report._releases import releases
-from cofill.report._rounds import federation, rounds
+from cofill.report._releases import attacks, audit, releases
+from cofill.report._runs import clusters, federation, rounds
 from cofill.report._summary import summary
 
 SectionMaker: TypeAlias = Callable[[Records], Section | None]
 
-SECTIONS: tuple[SectionMaker, ...] = (
-    completion,
-    errors,
-    masks,
-    distributions,
-    agreement,
-    images,
-    rounds,
-    clusters,
-    federation,
-    releases,
-    attacks,
-    audit,
-)
-"""Between the summary and what is not shown; each returns None where its records are missing."""
+# Between the summary and what is not shown; each returns None where its records are missing.
+_ABOUT_DATA = (completion, errors, masks, distributions, agreement, images, rounds, clusters)
+SECTIONS: tuple[SectionMaker, ...] = (*_ABOUT_DATA, federation, releases, attacks, audit)
 
 # What a section raises over a record that lacks a field, or has one of another type.
 _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError)
@@ -47,16 +32,11 @@ _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, Zero
 def report_page(
     folder: Path | str, *, title: str = "", sections: Sequence[SectionMaker] = SECTIONS
 ) -> Page:
-    """Return the report of all records in a folder.
+    """Return the report of all records in a folder; raise a `DataError` where there is none.
 
     A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
     [{"folder": …, "title": …, "words": [… sentences]}]}``) makes a chapter of each of its folders,
     in its order; without one, a section is about all folders.
-
-    Raises
-    ------
-    DataError
-        When there is no such folder, or no record in it.
     """
     records = find_records(folder)
     shown = [r for r in records.known if r.kind != "story"]
@@ -86,29 +66,13 @@ def report_page(
     )
 
 
-def write_report(
-    folder: Path | str,
-    out: Path | str | None = None,
-    *,
-    title: str = "",
-    sections: Sequence[SectionMaker] = SECTIONS,
-) -> Path:
-    """Write the report of a folder as one HTML file and return its path.
+def write_report(folder: Path | str, out: Path | str | None = None, *, title: str = "") -> Path:
+    """Write the report of the records in a folder and below as one HTML file; return its path.
 
-    Parameters
-    ----------
-    folder
-        Where records are looked for, in it and below.
-    out
-        The file; ``report.html`` in the folder when left out. It appears whole or not at all.
-    title
-        Heading of the page.
-    sections
-        What makes the sections, `SECTIONS` or others.
+    ``out`` is ``report.html`` in the folder when left out. It appears whole or not at all.
     """
-    page = report_page(folder, title=title, sections=sections).html()
     target = Path(folder) / "report.html" if out is None else Path(out)
-    write_atomically(target, page.encode())
+    write_atomically(target, report_page(folder, title=title).html().encode())
     return target
 
 
@@ -117,10 +81,8 @@ def _section(maker: SectionMaker, records: Records) -> Section | None:
     try:
         return maker(records)
     except _BROKEN as error:
-        name = getattr(maker, "__name__", "section")
-        words = (
-            f"This part could not be made: a record lacks what it needs ({type(error).__name__})."
-        )
+        name, fault = getattr(maker, "__name__", "section"), type(error).__name__
+        words = f"This part could not be made: a record lacks what it needs ({fault})."
         return Section(name.replace("_", " ").capitalize(), note(words, tone="bad"), name)
 
 

@@ -37,21 +37,14 @@ def _view(features: Mapping[str, Mapping[str, Any]]) -> Markup:
 
 
 def _feature(name: str, counts: Mapping[str, Any]) -> Markup:
-    cells = {
-        which: np.asarray(counts[which], dtype=np.float64) for which in ("observed", "completed")
-    }
-    shares = {
-        which: 100 * values / values.sum() for which, values in cells.items() if values.sum() > 0
-    }
+    cells = {w: np.asarray(counts[w], dtype=np.float64) for w in ("observed", "completed")}
+    shares = {which: 100 * v / v.sum() for which, v in cells.items() if v.sum() > 0}
     sizes = " and ".join(f"{int(values.sum()):,} {which}" for which, values in cells.items())
     caption = f"{name}: {sizes} cells."
     if "values" in counts:
-        figure = bars(
-            counts["values"],
-            {which: values.tolist() for which, values in shares.items()},
-            axis="share of rows, %",
-            colours={"observed": "--known", "completed": "--filled"},
-        )
+        colours = {"observed": "--known", "completed": "--filled"}
+        series = {which: values.tolist() for which, values in shares.items()}
+        figure = bars(counts["values"], series, axis="share of rows, %", colours=colours)
         return plot(figure, caption, f"Shares of the values of {name}, observed and completed")
     edges, step = np.asarray(counts["edges"], dtype=np.float64), float(counts["step"])
     # A merged bin is as high as its parts are on average.
@@ -87,13 +80,8 @@ def _plane(name: str, cells: list[list[int]], facts: Mapping[str, Any]) -> Marku
     true_bins, completed_bins, sizes = np.asarray(cells, dtype=np.int64).reshape(-1, 3).T
     counts = np.zeros((len(edges) - 1, len(edges) - 1))
     counts[completed_bins, true_bins] = sizes
-    figure = density(
-        counts,
-        edges,
-        edges,
-        x_axis="true value, standardised",
-        y_axis="completed value, standardised",
-    )
+    axes = {"x_axis": "true value, standardised", "y_axis": "completed value, standardised"}
+    figure = density(counts, edges, edges, **axes)
     centres, weights = _centres(edges), sizes / max(sizes.sum(), 1)
     true, completed = centres[true_bins], centres[completed_bins]
     true, completed = true - weights @ true, completed - weights @ completed

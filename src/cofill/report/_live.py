@@ -18,11 +18,76 @@ from typing import Any
 
 from cofill.errors import CofillError, DataError, StoreError
 from cofill.privacy import Budget, Gate, Ledger, LedgerEntry
-from cofill.report._progress import FILE, read_progress
+from cofill.protocol import RunFolder
+
+FILE = "progress.jsonl"
+_PAUSE_S = 0.5  # the live page asks once a second; more lines would only make the file long
+
+
+class ProgressLog:
+    """Appends to ``progress.jsonl`` in a run's folder; `report_progress` is a progress callback.
+
+    A line has ``time`` (seconds since 1970) and some of ``what``, ``share``, ``round``, ``losses``
+    (``{name: number}``), ``site``, ``state``, ``fault``, ``budget`` (``{site: {"epsilon": …,
+    "delta": …}}``). It must hold no record of a person: figures, names of steps and sites only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = ProgressLog(folder)
+    ...     log.report_progress("train", 0.0)
+    ...     log.report_progress("train", 0.01)  # too soon after the last to be worth a line
+    ...     log.note(round=1, losses={"pixels": 0.5})
+    ...     [sorted(line)[0] for line in read_progress(Path(folder))]
+    ['share', 'losses']
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self._path = Path(folder) / FILE
+        self._last: tuple[str, float] = ("", 0.0)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+        except OSError as error:
+            raise DataError(f"{self._path} cannot be written ({error.strerror})") from None
+
+    def report_progress(self, what: str, share: float | int) -> None:
+        """Note what is being done and the share that is done; a few times a second at most."""
+        now = time.monotonic()
+        last_what, last_time = self._last
+        if what == last_what and share < 1 and now - last_time < _PAUSE_S:
+            return
+        self._last = (what, now)
+        self.note(what=what, share=round(float(share), 4))
+
+    def note(self, **facts: Any) -> None:
+        """Add a line."""
+        line = json.dumps({**facts, "time": round(time.time(), 3)}, ensure_ascii=False)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def read_progress(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the whole lines of a run's progress; none where there is no such file."""
+    try:
+        content = (folder / FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    entries = []
+    for line in content.split("\n")[:-1]:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            entries.append(entry)
+    return entries
+
 
 _NAMES = {FILE, "run.json", "ledger.jsonl", "kit.json"}
 # Keys, sealed messages and the engine's own files: nothing to show, and many files to walk.
-_SKIPPED = {"mail", "sent", "startup", "local", "transfer", "storage", "results"}
+_SKIPPED = {"messages", "sent", "startup", "local", "transfer", "storage", "results"}
 # Files are read while they are written, and by a version that may not have written them.
 _BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, CofillError)
 _DEEPEST, _SHOWN, _LINES = 6, 20, 2000
@@ -88,12 +153,9 @@ class Follower:
         snapshot = _Snapshot()
         paths = self._files()
         paths["run.json"] = sorted(paths["run.json"], key=_changed)[-1:]
-        for name, read in (
-            ("kit.json", _read_kit),
-            (FILE, _read_progress),
-            ("ledger.jsonl", self._read_ledger),
-            ("run.json", _read_run),
-        ):
+        readers = {"kit.json": _read_kit, FILE: _read_progress}
+        readers |= {"ledger.jsonl": self._read_ledger, "run.json": _read_run}
+        for name, read in readers.items():
             for path in paths[name]:
                 try:
                     read(path, snapshot)
@@ -105,11 +167,8 @@ class Follower:
         paths: dict[str, list[Path]] = {name: [] for name in _NAMES}
         for location, folders, names in os.walk(self.folder):
             depth = len(Path(location).relative_to(self.folder).parts)
-            folders[:] = sorted(
-                name
-                for name in folders
-                if depth < _DEEPEST and not name.startswith(".") and name not in _SKIPPED
-            )
+            below = folders if depth < _DEEPEST else ()
+            folders[:] = sorted(n for n in below if not n.startswith(".") and n not in _SKIPPED)
             for name in _NAMES & set(names):
                 paths[name].append(Path(location) / name)
         if (self.folder / "run.json").is_file():  # of one run; the party's files are above
@@ -140,12 +199,9 @@ class Follower:
         rounds = sorted(curve)
         started = snapshot.state == "waiting" and (entries or curve)
         return {
+            **{name: getattr(snapshot, name) for name in ("why", "what", "share", "steps")},
             "name": self.folder.name,
             "state": "running" if started else snapshot.state,
-            "why": snapshot.why,
-            "what": snapshot.what,
-            "share": snapshot.share,
-            "steps": snapshot.steps,
             "changed": snapshot.changed or None,
             "now": time.time(),
             "sites": [{"name": name, "state": state} for name, state in snapshot.sites.items()],
@@ -173,14 +229,9 @@ class Follower:
             if key not in self._spent:
                 budgets = {} if limits is None else {site: Budget(**limits)}
                 self._spent[key] = Gate(ledger, budgets).spent(site)
-            rows.append(
-                {
-                    "site": site,
-                    "spent": round(self._spent[key], 4),
-                    "limit": None if limits is None else float(limits["epsilon"]),
-                    "delta": float((limits or {}).get("delta", 1e-5)),
-                }
-            )
+            row = {"site": site, "spent": round(self._spent[key], 4)}
+            row["limit"] = None if limits is None else float(limits["epsilon"])
+            rows.append(row | {"delta": float((limits or {}).get("delta", 1e-5))})
         return rows
 
 
@@ -223,8 +274,8 @@ def _read_run(path: Path, snapshot: _Snapshot) -> None:
         snapshot.add_losses(entry["round"], losses)
     snapshot.entries += [LedgerEntry.from_json(entry) for entry in facts.get("ledger", [])]
     snapshot.changed = max(snapshot.changed, _changed(path))
-    mail = path.parent / "mail" / str(number)
-    answered = {message.name.partition("--")[0] for message in mail.glob("*--*")}
+    messages = RunFolder(path.parent).messages / str(number)
+    answered = {message.name.partition("--")[0] for message in messages.glob("*--*")}
     for site in snapshot.sites:
         working = "answered" if site in answered else "at work"
         snapshot.sites[site] = working if snapshot.state == "running" else snapshot.state

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """Everything in a folder.
+    """Everything in a folder: recognised files, and names of JSON of another kind.
 
-    Attributes
-    ----------
-    root
-        The folder.
-    known
-        Files that were recognised.
-    unknown
-        Names of JSON files of another kind.
-    damaged
-        Per file that could not be read, the reason.
+    ``damaged`` has, per file that could not be read, the reason.
     """
 
     root: Path
@@ -108,13 +99,7 @@ def headed_section(
 
 
 def find_records(folder: Path | str) -> Records:
-    """Return the records in a folder and below, by kind.
-
-    Raises
-    ------
-    DataError
-        When there is no such folder.
-    """
+    """Return the records in a folder and below, by kind; raise a `DataError` for no folder."""
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"{root} is no folder; give the one that a command wrote its results to")
@@ -162,24 +147,15 @@ def _read(path: Path) -> tuple[str, Any] | None:
         return None
     if content.get("format") == "cofill-result":
         return "result", ResultRecord.read(path)
-    return next(((kind, content) for kind, test in KINDS.items() if test(content)), None)
+    by_keys = next((kind for kind, keys in _KEYS.items() if keys <= content.keys()), None)
+    kind = _FORMATS.get(str(content.get("format")), by_keys)
+    return None if kind is None else (kind, content)
 
 
-def _is(name: str) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda content: content.get("format") == name
-
-
-def _has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda content: all(key in content for key in keys)
-
-
-KINDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
-    "completion": _is("cofill-completion"),
-    "clustering": _is("cofill-clustering"),
-    "audit": _is("cofill-audit"),
-    "story": _is("cofill-story"),
-    "attack": _has("method", "records", "features", "expected_accuracy", "outcome"),
-    "run": _has("order", "state", "next", "steps"),
-    "outcome": _has("run", "experiment", "state", "metrics"),
+_FORMATS = {f"cofill-{kind}": kind for kind in ("completion", "clustering", "audit", "story")}
+# Objects without a format are recognised by their keys.
+_KEYS = {
+    "attack": {"method", "records", "features", "expected_accuracy", "outcome"},
+    "run": {"order", "state", "next", "steps"},
+    "outcome": {"run", "experiment", "state", "metrics"},
 }
-"""How a JSON object is recognised, by kind; result records and ledgers have their own readers."""

@@ -16,7 +16,7 @@ from cofill.pages import (
     paragraph,
 )
 from cofill.privacy import Ledger
-from cofill.report._metrics import Figures, metric_of, pools_rows
+from cofill.report._errors import Figures, metric_of, pools_rows
 from cofill.report._records import Records
 from cofill.report._releases import spent_of
 
@@ -103,19 +103,15 @@ def _crossed(records: Records) -> Overview:
     entries = [e for r in ledgers for e in r.content]
     kinds = ", ".join(dict.fromkeys(e.kind for e in entries))
     spent = [cost for r in ledgers for cost in spent_of(Ledger(list(r.content))).values()]
+    size = byte_size(sum(e.bytes for e in entries))
+    cost: Part = "no guarantee"
+    why = "no release carries a differential privacy guarantee"
+    if spent:
+        cost = Quantity(max(spent), digits=2)
+        why = "the largest of a site, over all its releases with a guarantee, at δ = 1e-5"
     tiles: list[Tile] = [
-        (
-            "crossed a border",
-            byte_size(sum(e.bytes for e in entries)),
-            f"{len(entries):,} releases: {kinds}",
-        ),
-        (
-            "privacy spent, ε",
-            Quantity(max(spent), digits=2) if spent else "no guarantee",
-            "the largest of a site, over all its releases with a guarantee, at δ = 1e-5"
-            if spent
-            else "no release carries a differential privacy guarantee",
-        ),
+        ("crossed a border", size, f"{len(entries):,} releases: {kinds}"),
+        ("privacy spent, ε", cost, why),
     ]
     without = sum(e.epsilon is None for e in entries)
     guarantees = f" {without:,} of them carry no guarantee." if without else ""

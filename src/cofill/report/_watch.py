@@ -40,31 +40,21 @@ def live_page(name: str) -> Page:
         "Losses of the sites after each round, weighted by their rows.",
         "Losses over rounds",
     )
+    sites = _table("sites", ("site", "state"), "No site has been heard of.")
     released = ("release", "from", "to", "individuals", "size", "privacy cost", "step")
-    budget = ("site", "ε spent", "ε allowed", "ε left", "δ")
+    total = element("p", id="total", aria_live="polite")
+    releases = _table("releases", released, "Nothing has crossed a border.")
+    spent = ("site", "ε spent", "ε allowed", "ε left", "δ")
+    budget = _table("budget", spent, "No release with a guarantee, and no budget set.")
     return Page(
         f"Run {name}",
         "Followed while it goes: names and figures, no rows. Nothing here changes the run.",
         [
             Section("Now", _NOW, "now"),
-            Section(
-                "Sites", _table("sites", ("site", "state"), "No site has been heard of."), "parties"
-            ),
+            Section("Sites", sites, "parties"),
             Section("Losses", _hidden("losses", losses, "No loss has been told yet."), "curve"),
-            Section(
-                "Releases",
-                [
-                    element("p", id="total", aria_live="polite"),
-                    _table("releases", released, "Nothing has crossed a border."),
-                ],
-                "crossed",
-                "The latest first.",
-            ),
-            Section(
-                "Privacy budget",
-                _table("budget", budget, "No release with a guarantee, and no budget set."),
-                "left",
-            ),
+            Section("Releases", [total, releases], "crossed", "The latest first."),
+            Section("Privacy budget", budget, "left"),
             Section("Faults", _table("faults", ("what went wrong",), "None."), "wrong"),
         ],
         script=files("cofill.report").joinpath("live.js").read_text(encoding="utf-8"),
@@ -85,13 +75,8 @@ def _table(name: str, header: Sequence[str], none: str) -> Markup:
 class WatchServer(ThreadingHTTPServer):
     """Serves the live page and the state of one run; nothing else, and it takes nothing in.
 
-    Parameters
-    ----------
-    folder
-        Of the run.
-    host, port
-        Where to listen; port 0 takes a free one. A host that others can reach needs the token in
-        the address, which is then part of `url`.
+    Port 0 takes a free one. A host that others can reach needs the token in the address, which is
+    then part of `url`.
     """
 
     daemon_threads = True  # a reader that stays connected must not keep the command from ending
@@ -156,6 +141,14 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: WatchServer  # pyright: ignore[reportIncompatibleVariableOverride]
     server_version, sys_version = "cofill", ""
@@ -182,12 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("X-Frame-Options", "DENY")
-        self.send_header("Referrer-Policy", "no-referrer")
+        sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
+        for name, value in (sizes | _HEADERS).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

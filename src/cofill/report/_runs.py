@@ -1,4 +1,4 @@
-"""How runs went: curves over rounds and steps, and what sites between machines reported."""
+"""How runs went: curves over rounds and steps, groups, and what sites reported."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from cofill.pages import (
     Quantity,
     Section,
     badge,
+    bars,
     choice,
     code,
+    key_figures,
     lines,
     paragraph,
+    picture,
     plot,
     table_html,
 )
-from cofill.report._metrics import metric_of
-from cofill.report._records import Records, headed_section
+from cofill.report._errors import metric_of
+from cofill.report._records import Record, Records, headed_section
 
 _NOT_LOSSES = ("round", "sites")
 _TONES: Mapping[str, Any] = {"finished": "good", "failed": "bad", "stopped": "warn"}
@@ -129,20 +132,77 @@ def federation(records: Records) -> Section | None:
 
 
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Markup:
-    names = list(
-        dict.fromkeys(
-            key
-            for figures in metrics.values()
-            for key, value in figures.items()
-            if isinstance(value, int | float)
-        )
-    )
-    rows: list[list[Cell]] = [
-        [view, str(figures.get("site", "")), *(_number(figures.get(name)) for name in names)]
+    numbers = {
+        view: {key: Quantity(v) for key, v in figures.items() if isinstance(v, int | float)}
         for view, figures in metrics.items()
+    }
+    names = list(dict.fromkeys(name for figures in numbers.values() for name in figures))
+    rows: list[list[Cell]] = [
+        [view, str(metrics[view].get("site", "")), *(figures.get(name) for name in names)]
+        for view, figures in numbers.items()
     ]
     return table_html(["view", "site", *(n.replace("_", " ") for n in names)], rows)
 
 
-def _number(value: Any) -> Cell:
-    return Quantity(value) if isinstance(value, int | float) else None
+def clusters(records: Records) -> Section | None:
+    """Return the groups of every clustering."""
+    return headed_section(
+        "Groups",
+        "clusters",
+        "Individuals who are alike, found without showing a row.",
+        [(record.title, _groups(records, record)) for record in records.of("clustering")],
+    )
+
+
+def _groups(records: Records, record: Record) -> list[Part]:
+    facts = record.content
+    sizes, choice = facts["sizes"], facts.get("choice_of_k")
+    names = [f"group {k}" if len(sizes) <= 12 else str(k) for k in range(len(sizes))]
+    chosen = f"chosen by {choice['method']}" if choice else "as asked for"
+    body: list[Part] = [
+        key_figures(
+            [
+                ("groups", Quantity(facts["k"]), chosen),
+                ("individuals", Quantity(sum(sizes)), f"at {len(facts['individuals'])} sites"),
+                (
+                    "mean confidence",
+                    Quantity(facts["mean_confidence"], digits=2),
+                    "1 where everybody clearly belongs to one group",
+                ),
+            ]
+        ),
+        plot(
+            bars(names, {"individuals": sizes}, axis="individuals"),
+            "Individuals per group.",
+            f"Sizes of {len(sizes)} groups from {min(sizes):,} to {max(sizes):,}",
+        ),
+    ]
+    path = records.beside(record, "map.svg")
+    if path is not None:
+        body.append(
+            picture(
+                path.read_text(encoding="utf-8"),
+                caption="Where groups lie, in bins; those with fewer than 3 people are blank.",
+                alt=f"Density of each of {len(sizes)} groups on a plane",
+            )
+        )
+    if choice:
+        body.append(_choice(choice, facts["k"]))
+    return body
+
+
+def _choice(choice: Mapping[str, Any], k: int) -> Markup:
+    table = choice["table"]
+    scores = Line(
+        [row["k"] for row in table],
+        [row["score"] for row in table],
+        [row["score"] - (row["error"] or 0) for row in table],
+        [row["score"] + (row["error"] or 0) for row in table],
+        marks=True,
+    )
+    method = choice["method"]
+    return plot(
+        lines({method: scores}, x_axis="number of groups", y_axis=f"score ({method})"),
+        f"{k} groups were chosen.",
+        f"Score of {len(table)} numbers of groups; {k} was chosen",
+    )
