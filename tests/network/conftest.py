@@ -1,6 +1,6 @@
 """Small views, fast settings, and a federation in one process: places without a network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
 from cofill.network._identity import Identity
-from cofill.network._order import RunOrder, new_run
+from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
 from cofill.network._run_coordinator import RunCoordinator
-from cofill.network._schedule import Schedule, schedule_of
 from cofill.network._site_runner import SiteRunner
-from cofill.protocol import Membership
+from cofill.protocol import COORDINATOR, Membership
 from cofill.views import MultiView, View, to_table, write_table
 
 CANARY = 7_700_000.0
@@ -50,6 +49,20 @@ def marked_views(n: int = 90, names: str = "abc") -> MultiView:
         cells = CANARY + 1000 * (z @ rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(n, 3)))
         views.append(View(name, ids[there], cells[there]))
     return MultiView(views)
+
+
+def run_in_process(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner]) -> None:
+    """Run all steps over sites in this process: the network driver without a network."""
+    schedule = coordinator.schedule
+    while coordinator.next <= schedule.report:
+        for name in schedule.actors(coordinator.next):
+            if name == COORDINATOR:
+                coordinator.act()
+            else:
+                messages = coordinator.messages_for(name)
+                coordinator.receive(name, runners[name].act(coordinator.next, messages))
+        coordinator.advance()
+    coordinator.end()
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,16 @@
 """An audit of a run over the network attacks the very bytes that the sites have sent."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from cofill.attack import DecoderSettings, LinkageSettings
 from cofill.audit import CodeAuditSettings, audit_run
 from cofill.nets import FusionSettings
-from cofill.network._run_coordinator import run_in_process
 from cofill.protocol import FederationFolder
+
+from .conftest import run_in_process
 
 QUICK = CodeAuditSettings(
     pairs=("all",),
@@ -26,7 +27,7 @@ def run_and_gather(federation, folder) -> FederationFolder:
     gathered = FederationFolder(folder)
     for name in names:
         shutil.copytree(federation.base / name / "home", gathered.party(name).path)
-        gathered.party(name).write_kit({"federation": federation.federation.to_json()})
+        gathered.party(name).write_kit({"federation": asdict(federation.federation)})
         gathered.site(name).mkdir(parents=True)
         views = federation.configs[name].views.items()
         gathered.site_file(name).write_text(

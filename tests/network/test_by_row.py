@@ -13,7 +13,6 @@ from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
-from cofill.network._run_coordinator import run_in_process
 from cofill.privacy import (
     Ledger,
     MaskedVector,
@@ -26,7 +25,7 @@ from cofill.privacy import (
 from cofill.protocol import COORDINATOR, Federation, LocalData, run_protocol
 from cofill.views import FilledTable
 
-from .conftest import CANARY, ROUNDS, estimator_for, row_sites
+from .conftest import CANARY, ROUNDS, estimator_for, row_sites, run_in_process
 
 TRAIN = (6, 9, 12)  # steps
 

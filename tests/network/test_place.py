@@ -10,9 +10,7 @@ import pytest
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
-from cofill.network._order import RunOrder, new_run
-from cofill.network._run_coordinator import run_in_process
-from cofill.network._schedule import Schedule, schedule_of
+from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
 from cofill.network._site_runner import SiteRunner
 from cofill.privacy import (
     BlindedIds,
@@ -36,6 +34,8 @@ from cofill.protocol import (
     run_protocol,
 )
 from cofill.views import FilledTable, MultiView
+
+from .conftest import run_in_process
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},

@@ -10,25 +10,27 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from pydantic import ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.functional_validators import WrapValidator
 from pydantic_core import PydanticCustomError
 
-from cofill.errors import SettingError
+from cofill.errors import DataError, SettingError
 from cofill.privacy import Budget
 from cofill.protocol import COORDINATOR, PROTOCOLS, Membership
-from cofill.views import Source, is_url
+from cofill.views import ColumnRules, Source, View, is_url, read_ids, read_view
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _STRICT = ConfigDict(extra="forbid")
+_UNKNOWN = "is no setting that is known here; check its spelling or remove it"
 _ROLES = Literal["submit", "look"]
 _KINDS = Literal["numeric", "binary", "categorical"]
 
@@ -66,16 +68,11 @@ Name = Annotated[StrictStr, _must_be("letters, digits, '-' or '_'", _NAME.fullma
 PartyName = Annotated[
     StrictStr, _must_be(f"letters, digits, '-' or '_', and not {COORDINATOR!r}", _is_party)
 ]
-ViewNames = Annotated[
-    tuple[StrictStr, ...], _must_be("names of views: letters, digits, '-' or '_'", _are_names)
-]
-SharedViews = Annotated[
-    tuple[StrictStr, ...],
-    _must_be(
-        "names of the views that sites hold alike: letters, digits, '-' or '_', each once",
-        _are_names,
-    ),
-]
+
+
+def _views(which: str) -> Any:
+    phrase = f"names of {which}: letters, digits, '-' or '_', each once"
+    return Annotated[tuple[StrictStr, ...], _must_be(phrase, _are_names)]
 
 
 def _one_of(choices: Any) -> Any:
@@ -88,7 +85,7 @@ class Member:
 
     name: PartyName
     organisation: Text = ""
-    views: ViewNames = ()
+    views: _views("views") = ()  # pyright: ignore[reportInvalidTypeForm]
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -118,25 +115,11 @@ class Limits:
 class FederationConfig:
     """Who takes part, where the coordinator is, who may submit, what every site agrees on.
 
-    Parameters
-    ----------
-    name
-        Of the federation.
-    address, port
-        Where sites and submitters reach the coordinator.
-    sites
-        The sites in their order; results depend on it as they do on the order of views.
-    people
-        Who has a kit to submit runs or to look at them.
-    id_type
-        ``"text"`` when ids are read as text at every site, so that 007 is not 7.
-    budget
-        What a site may spend that names no budget of its own.
-    limits
-        Sizes and times.
-    shared
-        Views that sites hold alike, of other individuals each: these are split by row. Every other
-        view is at one site, which is split by view. A federation may have both.
+    Results depend on the order of ``sites`` as they do on the order of views. ``people`` have a kit
+    to submit runs or to look at them. With ``id_type="text"`` ids are read as text at every site,
+    so that 007 is not 7. ``budget`` is what a site may spend that names no budget of its own.
+    ``shared`` are views that sites hold alike, of other individuals each: these are split by row.
+    Every other view is at one site, which is split by view. A federation may have both.
     """
 
     name: Name
@@ -149,7 +132,7 @@ class FederationConfig:
     id_type: Annotated[Literal["text"] | None, _must_be("'text', or left out")] = None
     budget: Mapping[str, Any] | None = None
     limits: Limits = field(default_factory=Limits)
-    shared: SharedViews = ()
+    shared: _views("the views that sites hold alike") = ()  # pyright: ignore[reportInvalidTypeForm]
 
     @classmethod
     def read(cls, path: Path) -> FederationConfig:
@@ -169,14 +152,17 @@ class FederationConfig:
 
     def _with_defaults(self, where: str) -> FederationConfig:
         """Return the configuration with what sites left out, or raise for names used twice."""
+        for table in ("sites", "people"):
+            names = [entry.name for entry in getattr(self, table)]
+            for number, name in enumerate(names, start=1):
+                if name in names[: number - 1]:
+                    raise SettingError(
+                        f"{where}: {table} {number}.name must be another name than every other's, "
+                        f"got {name!r}"
+                    )
         sites: list[Member] = []
         holders: dict[str, str] = {}
         for number, site in enumerate(self.sites, start=1):
-            if any(site.name == other.name for other in sites):
-                raise SettingError(
-                    f"{where}: sites {number}.name must be another name than every other site's, "
-                    f"got {site.name!r}"
-                )
             views = site.views or self.shared or (site.name,)
             for view in views:
                 if view in holders and view not in self.shared:
@@ -189,18 +175,10 @@ class FederationConfig:
             sites.append(Member(site.name, organisation, views))
         if len(sites) < 2:
             raise SettingError(f"{where}: sites must be two or more [[sites]], got {len(sites)}")
-        names = [person.name for person in self.people]
-        for number, name in enumerate(names, start=1):
-            if name in names[: number - 1]:
-                raise SettingError(
-                    f"{where}: people {number}.name must be another address than everybody else's, "
-                    f"got {name!r}"
-                )
         people = tuple(
             Person(p.name, re.sub(r"\W+", "_", p.organisation), p.role) for p in self.people
         )
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return type(self)(**{**values, "sites": tuple(sites), "people": people})
+        return replace(self, sites=tuple(sites), people=people)
 
     @property
     def views(self) -> dict[str, str]:
@@ -217,13 +195,9 @@ class FederationConfig:
         """Names of the sites, in order."""
         return tuple(site.name for site in self.sites)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FederationConfig:
-        """Return what `to_json` gave."""
+        """Return the configuration of its fields, as `dataclasses.asdict` has them."""
         return _validate(cls, dict(value), "the kit's federation")
 
 
@@ -262,20 +236,11 @@ Experiments = Annotated[
 class SiteConfig:
     """What one site brings, allows and wants.
 
-    Parameters
-    ----------
-    views
-        Where each view is read from.
-    results
-        Folder for what runs make here.
-    agrees
-        Experiments this site takes part in.
-    people
-        A table of ids whom this site may name in its results, beside those of its views.
-    budget
-        What its releases may cost; the federation's where it is None.
-    only_psi
-        Whether to refuse runs that align ids by keyed hashing.
+    ``views`` says where each view is read from, ``results`` is the folder for what runs make here,
+    ``agrees`` are experiments this site takes part in. ``people`` is a table of ids whom this site
+    may name in its results, beside those of its views; ``budget`` what its releases may cost, the
+    federation's where it is None. With ``only_psi``, runs that align ids by keyed hashing are
+    refused.
     """
 
     views: Mapping[Name, ViewSource]
@@ -300,15 +265,14 @@ class SiteConfig:
             flat |= {renamed.get(key, f"{table}.{key}"): value for key, value in content.items()}
         budget = _checked_budget(document.pop("budget", None), where)
         config = _validate(cls, {**document, **flat, "budget": budget}, where, _SITE_KEYS)
-        base = path.resolve().parent
-        values = {f.name: getattr(config, f.name) for f in fields(config)}
-        values["views"] = {
+        base, people = path.resolve().parent, config.people
+        sources = {
             name: _resolved(view, base, f"{where}: views.{name}.source")
             for name, view in config.views.items()
         }
-        if config.people is not None:
-            values["people"] = _resolved(config.people, base, f"{where}: people.source")
-        return cls(**{**values, "results": base / config.results})
+        if people is not None:
+            people = _resolved(people, base, f"{where}: people.source")
+        return replace(config, views=sources, people=people, results=base / config.results)
 
     def check_against(self, federation: FederationConfig, site: str, where: Path) -> None:
         """Raise a `SettingError` unless this is what the federation expects of a site."""
@@ -334,9 +298,9 @@ _SITE_TABLES = {
     "results": {"folder": "results"},
 }
 _SITE_KEYS = {
-    "agrees": "agrees.experiments",
-    "only_psi": "agrees.only_psi",
-    "results": "results.folder",
+    key: f"{table}.{written}"
+    for table, keys in _SITE_TABLES.items()
+    for written, key in keys.items()
 }
 
 
@@ -356,9 +320,7 @@ def _validate(cls: Any, document: Any, where: str, keys: Mapping[str, str] | Non
     if fault["type"] == "missing":
         raise SettingError(f"{where}: {key} is missing")
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        raise SettingError(
-            f"{where}: {key} is no setting that is known here; check its spelling or remove it"
-        )
+        raise SettingError(f"{where}: {key} {_UNKNOWN}")
     phrase = fault["msg"] if fault["type"] == "must" else "of another type"
     raise SettingError(f"{where}: {key} must be {phrase}, got {_shown(fault['input'])}")
 
@@ -393,12 +355,8 @@ def _checked_budget(table: Any, where: str) -> dict[str, Any] | None:
         return None
     if not isinstance(table, Mapping):
         raise SettingError(f"{where}: budget must be a table, got {_shown(table)}")
-    for key in table:
-        if key not in {f.name for f in fields(Budget)}:
-            raise SettingError(
-                f"{where}: budget.{key} is no setting that is known here; check its spelling or "
-                "remove it"
-            )
+    for key in set(table) - {f.name for f in fields(Budget)}:
+        raise SettingError(f"{where}: budget.{key} {_UNKNOWN}")
     if "epsilon" not in table:
         raise SettingError(f"{where}: budget.epsilon is missing; it must be a positive number")
     try:
@@ -426,4 +384,37 @@ def _resolved(view: ViewSource, base: Path, key: str) -> ViewSource:
         Source(source)
     except SettingError as error:
         raise SettingError(f"{key}: {error}") from None
-    return ViewSource(source, view.id, view.kinds, view.ignore, view.image)
+    return replace(view, source=source)
+
+
+# --- tables of a site ----------------------------------------------------------------------------
+
+
+def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
+    """Return a site's views by name, in the federation's order."""
+    views = {
+        name: read_view(
+            name,
+            source.source,
+            id=source.id,
+            rules=ColumnRules(dict(source.kinds), source.ignore, federation.id_type),
+            image=source.image,
+        )
+        for name, source in config.views.items()
+    }
+    # The federation's order, whatever the order in the file.
+    order = (*federation.shared, *federation.views)
+    return {name: views[name] for name in order if name in views}
+
+
+def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:
+    """Return the ids whom a site may name beside those of its views."""
+    people = config.people
+    if people is None:
+        return None
+    source = Source(people.source)
+    rules = ColumnRules(id_type=federation.id_type, **source.rules)
+    table = source.read(rules)
+    if people.id not in table.column_names:
+        raise DataError(f"{source.label} has no id column {people.id!r}")
+    return np.unique(read_ids(table, people.id, source.label, rules))

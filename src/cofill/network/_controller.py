@@ -22,9 +22,8 @@ from cofill.errors import CofillError, DataError
 from cofill.files import write_document
 from cofill.network._executor import TASK, end_with_parent, to_wire
 from cofill.network._kits import Kit
-from cofill.network._order import OUTCOME_FORMAT, RunOrder
+from cofill.network._order import OUTCOME_FORMAT, RunOrder, schedule_of
 from cofill.network._run_coordinator import RunCoordinator
-from cofill.network._schedule import schedule_of
 from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
 
@@ -51,9 +50,7 @@ class CoordinatorController(Controller):
             schedule = schedule_of(order, kit.federation)
             self.run = RunCoordinator(schedule, kit.identity, kit.home)
         except Exception as error:  # noqa: BLE001
-            why = public_fault(error)
-            self._tell("failed", why, fl_ctx)
-            self._fail(why, fl_ctx)
+            self._fail(error, fl_ctx)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Run the steps that are left."""
@@ -75,10 +72,8 @@ class CoordinatorController(Controller):
             run.note("stopped", str(error))
             self._tell("stopped", str(error), fl_ctx)
         except Exception as error:  # noqa: BLE001
-            why = public_fault(error)
-            run.note("failed", why)
-            self._tell("failed", why, fl_ctx)
-            self._fail(why, fl_ctx)
+            run.note("failed", public_fault(error))
+            self._fail(error, fl_ctx)
 
     def _step(self, run: RunCoordinator, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Send every site its messages and wait for all answers, or for those there can be."""
@@ -163,17 +158,13 @@ class CoordinatorController(Controller):
 
     def _received(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """Keep a site's answer; FLARE has authenticated its name."""
-        result = client_task.result
-        name = client_task.client.name
-        client_task.result = None
-        answer: dict[str, Any]
-        if result is not None and isinstance(result.get("messages"), dict):
+        result, client_task.result = client_task.result or {}, None
+        fault = result.get("fault") or "its answer is malformed"
+        answer: dict[str, Any] = {"fault": str(fault)[:1000]}
+        if isinstance(result.get("messages"), dict):
             answer = {"messages": result["messages"]}
-        else:
-            fault = None if result is None else result.get("fault")
-            answer = {"fault": str(fault)[:1000] if fault else "its answer is malformed"}
         with self._lock:
-            self._answers[name] = answer
+            self._answers[client_task.client.name] = answer
 
     def process_result_of_unknown_task(
         self,
@@ -192,18 +183,18 @@ class CoordinatorController(Controller):
         """Put the outcome where the submitter's `results` finds it."""
         engine: Any = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
-        note: dict[str, Any] = {**self.order, "state": state, "why": why, "metrics": {}}
-        note |= {"notes": [], "result": {}}
-        if self.run is not None:
-            note |= {"metrics": self.run.metrics, "notes": self.run.all_notes}
-            note["result"] = self.run.result
+        run, note = self.run, {**self.order, "state": state, "why": why}
+        note |= {"metrics": {}, "notes": [], "result": {}}
+        if run is not None:
+            note |= {"metrics": run.metrics, "notes": run.all_notes, "result": run.result}
         try:
             write_document(folder / "outcome.json", OUTCOME_FORMAT, note)
         except (OSError, CofillError):
             self.log_error(fl_ctx, "the outcome cannot be written to the job's folder")
 
-    def _fail(self, why: str, fl_ctx: FLContext) -> None:
-        self.system_panic(f"cofill: {why}", fl_ctx)
+    def _fail(self, error: Exception, fl_ctx: FLContext) -> None:
+        self._tell("failed", public_fault(error), fl_ctx)
+        self.system_panic(f"cofill: {public_fault(error)}", fl_ctx)
 
 
 def _what(run: RunCoordinator) -> str:

@@ -21,13 +21,11 @@ from nvflare.apis.signal import Signal
 from cofill.errors import CofillError, DataError, SettingError
 from cofill.network._config import SiteConfig
 from cofill.network._kits import Kit
-from cofill.network._order import RunOrder
-from cofill.network._schedule import schedule_of
+from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
 from cofill.network._site_runner import SiteRunner, public_fault
 from cofill.paths import keep_compiled_programs
 from cofill.protocol import PartyFolder
 
-SITE_CONFIG = "COFILL_SITE_CONFIG"
 TASK = "step"
 
 
@@ -44,7 +42,7 @@ class SiteExecutor(Executor):
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
     ) -> Shareable:
         """Run a step; whatever goes wrong becomes a sentence without anybody's data."""
-        kit = None
+        kit, reply = None, make_reply(ReturnCode.OK)
         try:
             kit = Kit.read(Path(str(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))), "site")
             if task_name != TASK:
@@ -60,10 +58,8 @@ class SiteExecutor(Executor):
             if kit is not None:
                 _note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
-            reply = make_reply(ReturnCode.OK)
             reply["fault"] = error.elsewhere if isinstance(error, _OwnFilesError) else why
             return reply
-        reply = make_reply(ReturnCode.OK)
         reply["messages"] = dict(messages)
         return reply
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,29 +23,15 @@ from cofill.protocol import COORDINATOR, PartyFolder
 
 _KEYS_FORMAT = "cofill.public-keys"
 _HEARTBEAT_S = 30
-_NOBODY = {
-    "submit_job": "none",
-    "clone_job": "none",
-    "manage_job": "none",
-    "download_job": "none",
-    "view": "none",
-    "operate": "none",
-    "shell_commands": "none",
-    "byoc": "none",
-    "server-predeployed-flwr": "none",
-}
+_JOB_RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
+_NOBODY = dict.fromkeys((*_JOB_RIGHTS, "shell_commands", "byoc", "server-predeployed-flwr"), "none")
+_OWN_JOBS = dict.fromkeys(("manage_job", "download_job"), "n:submitter")
 _AUTHORIZATION = {
     "format_version": "1.0",
     "permissions": {
         "project_admin": _NOBODY,
         "org_admin": _NOBODY,
-        "lead": {
-            **_NOBODY,
-            "submit_job": "any",
-            "manage_job": "n:submitter",
-            "download_job": "n:submitter",
-            "view": "any",
-        },
+        "lead": {**_NOBODY, **_OWN_JOBS, "submit_job": "any", "view": "any"},
         "member": {**_NOBODY, "view": "any"},
     },
 }
@@ -71,12 +57,8 @@ class Kit:
         party = PartyFolder(folder / "cofill")
         note = party.read_kit()
         try:
-            kit = cls(
-                folder.resolve(),
-                note["kind"],
-                note["name"],
-                FederationConfig.from_json(note["federation"]),
-            )
+            federation = FederationConfig.from_json(note["federation"])
+            kit = cls(folder.resolve(), note["kind"], note["name"], federation)
         except (KeyError, TypeError):
             raise StoreError(f"{party.kit} is damaged; get the kit again") from None
         if kit.kind != kind:
@@ -156,14 +138,9 @@ def _provision(federation: FederationConfig, scratch: Path) -> Path:
         from nvflare.lighter.provisioner import Provisioner
     except ImportError:
         raise SettingError(needs_extra()) from None
+    ports = dict.fromkeys(("fed_learn_port", "admin_port"), federation.port)
     participants: list[dict[str, Any]] = [
-        {
-            "name": federation.address,
-            "type": "server",
-            "org": "cofill",
-            "fed_learn_port": federation.port,
-            "admin_port": federation.port,
-        }
+        {"name": federation.address, "type": "server", "org": "cofill", **ports}
     ]
     participants += [
         {"name": s.name, "type": "client", "org": s.organisation} for s in federation.sites
@@ -172,15 +149,10 @@ def _provision(federation: FederationConfig, scratch: Path) -> Path:
         {"name": p.name, "type": "admin", "org": p.organisation, "role": _FLARE_ROLES[p.role]}
         for p in federation.people
     ]
-    project = prepare_project(
-        {"api_version": 3, "name": federation.name, "description": "", "participants": participants}
-    )
-    builders = [
-        WorkspaceBuilder(),
-        StaticFileBuilder(config_folder="config", scheme="grpc"),
-        CertBuilder(),
-    ]
-    provisioner = Provisioner(str(scratch), builders)
+    described = {"api_version": 3, "name": federation.name, "description": ""}
+    project = prepare_project({**described, "participants": participants})
+    static_files = StaticFileBuilder(config_folder="config", scheme="grpc")
+    provisioner = Provisioner(str(scratch), [WorkspaceBuilder(), static_files, CertBuilder()])
     context = provisioner.provision(project, logger=_Quiet())
     startup_kits = context.get("current_prod_dir")
     if not startup_kits or context.get("build_error"):
@@ -201,7 +173,7 @@ def _write_kits(federation: FederationConfig, startup_kits: Path, folder: Path) 
     names = [*federation.names, COORDINATOR]
     identities = {name: Identity.fresh(name) for name in names}
     public = {name: identity.public for name, identity in identities.items()}
-    note = {"federation": federation.to_json()}
+    note = {"federation": asdict(federation)}
     for name, identity in identities.items():
         is_site = name != COORDINATOR
         kit = folder / "sites" / name if is_site else folder / name
@@ -238,10 +210,8 @@ def _harden(kit: Path, federation: FederationConfig) -> None:
         if component["id"] == "process_launcher" and "client" in resources:
             component = {**component, "path": "cofill.network._launcher.SiteLauncher"}
         if component["id"] == "job_scheduler":
-            component["args"] = {
-                "max_jobs": federation.limits.runs_at_once,
-                "min_schedule_interval": 1.0,
-            }
+            at_once = federation.limits.runs_at_once
+            component["args"] = {"max_jobs": at_once, "min_schedule_interval": 1.0}
         components.append(component)
     resources["components"] = components
     for server in resources.get("servers", ()):

@@ -26,7 +26,7 @@ from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
 from cofill.network._processes import ProcessError, end_tree, free_port, start_party, wait_for_port
 from cofill.network._session import FederationError, Session, open_session
-from cofill.protocol import PROTOCOLS, FederationFolder, RunFolder
+from cofill.protocol import COORDINATOR, PROTOCOLS, FederationFolder, RunFolder
 from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, write_sql, write_table
 
 MARK = ".cofill-federation"
@@ -50,44 +50,34 @@ class LocalResult:
     rounds: Mapping[str, float]
 
 
-@dataclass
-class LocalFederation:
+@dataclass(frozen=True)
+class LocalFederation(FederationFolder):
     """Coordinator and sites as processes, under one folder."""
 
-    out: Path
     federation: FederationConfig
     processes: dict[str, Popen[bytes]] = field(default_factory=dict)
 
-    def kit(self, name: str) -> Path:
-        """Return a party's kit."""
-        return FederationFolder(self.out).kit(name)
-
-    def site(self, name: str) -> Path:
-        """Return the folder of a site's own files."""
-        return FederationFolder(self.out).site(name)
-
     def person(self, name: str = SUBMITTER) -> Kit:
         """Return a person's kit: whoever submits, or may look only."""
-        return Kit.read(self.out / "kits" / "people" / name, "person")
+        return Kit.read(self.path / "kits" / "people" / name, "person")
 
     def start(self, name: str) -> None:
         """Start a party as a process of its own."""
-        words = ["coordinator"] if name == "coordinator" else ["site"]
-        words += ["--kit", str(self.kit(name))]
-        if name != "coordinator":
-            words += ["--config", str(FederationFolder(self.out).site_file(name))]
-        self.processes[name] = start_party(words, self.out / "logs" / f"{name}.txt")
+        words = ["site", "--config", str(self.site_file(name))]
+        words = [COORDINATOR] if name == COORDINATOR else words
+        self.processes[name] = start_party([*words, "--kit", str(self.kit(name))], self._log(name))
+
+    def _log(self, name: str) -> Path:
+        return self.path / "logs" / f"{name}.txt"
 
     def check(self) -> None:
         """Raise unless every party's process is alive."""
         for name, process in self.processes.items():
             code = process.poll()
             if code is not None:
-                log = self.out / "logs" / f"{name}.txt"
-                lines = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-                raise ProcessError(
-                    f"the process of {name!r} ended (code {code}); it said: {lines[0]}"
-                )
+                said = self._log(name).read_text(errors="replace").strip() or "nothing"
+                last = said.splitlines()[-1]
+                raise ProcessError(f"the process of {name!r} ended (code {code}); it said: {last}")
 
     def stop(self) -> None:
         """End every process, and those below them."""
@@ -136,7 +126,7 @@ class LocalFederation:
 
     def run_folder(self, party: str, run: str) -> RunFolder:
         """Return what a party keeps of a run."""
-        return FederationFolder(self.out).party(party).run(run)
+        return self.party(party).run(run)
 
     def progress(self, run: str) -> tuple[str, float]:
         """Return the step that the coordinator is at, and the share that is done."""
@@ -146,21 +136,17 @@ class LocalFederation:
         return note["step"], note["next"] / note["steps"]
 
     def run(
-        self,
-        order: RunOrder,
-        *,
-        report_progress: ReportProgress | None = None,
-        timeout: float = 600.0,
+        self, order: RunOrder, report_progress: ReportProgress | None = None, timeout: float = 600.0
     ) -> dict:
         """Submit a run, wait for it, and return its outcome."""
+
+        def look() -> None:
+            self.check()
+            if report_progress is not None:
+                report_progress(*self.progress(order.run))
+
         with self.session() as opened:
             job = opened.submit(order)
-
-            def look() -> None:
-                self.check()
-                if report_progress is not None:
-                    report_progress(*self.progress(order.run))
-
             opened.wait(job, timeout=timeout, look=look)
             return opened.outcome(job)
 
@@ -172,19 +158,11 @@ def write_local(
     people: bool = True,
     database: str | None = None,
 ) -> LocalFederation:
-    """Write a federation: tables, configurations, kits.
+    """Write a federation into a folder: tables, configurations, kits.
 
-    Parameters
-    ----------
-    out
-        Its folder.
-    held
-        A `MultiView` for one site per view, or the views of each site: a view of several sites is
-        one that they share, of other individuals each.
-    people
-        Whether sites may name everybody.
-    database
-        URL of a database into which every third site's tables go.
+    ``held`` is a `MultiView` for one site per view, or the views of each site: a view of several
+    sites is one that they share, of other individuals each. With ``people``, sites may name
+    everybody. ``database`` is the URL of a database into which every third site's tables go.
     """
     _fresh(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -242,21 +220,19 @@ def _write_view(view: View, site: str, folder: Path, form: str | None, database:
 
 def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
     """Return the text of a site's configuration."""
-    lines = []
+    tables: dict[str, dict[str, Any]] = {}
     for name, view in views.items():
-        lines += [
-            f"[views.{name}]",
-            f"source = {json.dumps(view.source)}",
-            f"id = {json.dumps(view.id)}",
-            *([] if view.image is None else [f"image = {list(view.image)}"]),
-            "",
-        ]
+        image = {} if view.image is None else {"image": list(view.image)}
+        tables[f"views.{name}"] = {"source": view.source, "id": view.id, **image}
     if people:
-        column = json.dumps(next(iter(views.values())).id)
-        lines += ["[people]", 'source = "people.csv"', f"id = {column}", ""]
-    agreed = json.dumps(list(PROTOCOLS.names))
-    lines += ["[agrees]", f"experiments = {agreed}", "", "[results]", 'folder = "results"', ""]
-    return "\n".join(lines)
+        tables["people"] = {"source": "people.csv", "id": next(iter(views.values())).id}
+    tables["agrees"] = {"experiments": list(PROTOCOLS.names)}
+    tables["results"] = {"folder": "results"}
+    # JSON's texts, numbers and lists are also TOML's.
+    return "\n".join(
+        "\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items()), ""])
+        for name, table in tables.items()
+    )
 
 
 def _fresh(out: Path) -> None:
@@ -270,16 +246,12 @@ def _fresh(out: Path) -> None:
 
 @contextmanager
 def local_federation(
-    out: Path,
-    held: MultiView | Mapping[str, MultiView],
-    *,
-    people: bool = True,
-    database: str | None = None,
+    out: Path, held: MultiView | Mapping[str, MultiView], **options: Any
 ) -> Iterator[LocalFederation]:
     """Start a federation as `write_local` writes it; every process is ended with the block."""
-    federation = write_local(out.resolve(), held, people=people, database=database)
+    federation = write_local(out.resolve(), held, **options)
     try:
-        for name in ("coordinator", *federation.federation.names):
+        for name in (COORDINATOR, *federation.federation.names):
             federation.start(name)
         yield federation
     finally:
@@ -305,7 +277,7 @@ def run_local(
     site in three reads from Parquet, one from CSV, one from a database: that of the URL
     `database`, or an SQLite file that is removed in the end.
     """
-    from cofill.network._schedule import schedule_of
+    from cofill.network._order import schedule_of
 
     started = time.monotonic()
     if not 0 < missing < 1:
@@ -324,16 +296,17 @@ def run_local(
             outcome = federation.run(order, report_progress=report_progress)
         names = federation.federation.names
         times = _times(federation, order.run)
-    _require_finished(outcome)
+    if outcome["state"] != "finished":
+        raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
     metrics = {**outcome, "database": _brand(url), "rounds": times}
-    FederationFolder(federation.out).write_metrics(metrics)
+    federation.write_metrics(metrics)
     return LocalResult(
         order.run,
-        federation.out,
+        federation.path,
         time.monotonic() - started,
         outcome,
         {name: federation.site(name) / "results" / order.run for name in names},
-        {name: FederationFolder(federation.out).party(name).ledger for name in names},
+        {name: federation.party(name).ledger for name in names},
         _brand(url),
         times,
     )
@@ -385,8 +358,3 @@ def _times(federation: LocalFederation, run: str) -> dict[str, float]:
     wall = sum(seconds for steps in later for _, seconds in steps) / len(later)
     trained = sum(work.get(step, 0.0) for steps in later for step, _ in steps) / len(later)
     return {"round_s": wall, "training_s": trained, "overhead_s": wall - trained}
-
-
-def _require_finished(outcome: Mapping[str, Any]) -> None:
-    if outcome["state"] != "finished":
-        raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")

@@ -30,16 +30,9 @@ def write_message(
         signing_key=identity.sign,
         limit=limit - _LONGEST_HEADER,
     )
-    header = json.dumps(
-        {
-            "run": address.run,
-            "step": address.step,
-            "from": address.sender,
-            "to": address.receiver,
-            "bytes": len(sealed),
-        },
-        separators=(",", ":"),
-    ).encode()
+    where = {"run": address.run, "step": address.step, "from": address.sender}
+    where |= {"to": address.receiver, "bytes": len(sealed)}
+    header = json.dumps(where, separators=(",", ":")).encode()
     return b"".join([MAGIC, len(header).to_bytes(4, "little"), header, sealed])
 
 

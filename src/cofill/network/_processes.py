@@ -21,9 +21,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cofill.errors import CofillError, SettingError
 from cofill.network._kits import Kit, needs_extra
+from cofill.network._order import SITE_CONFIG
 
 _MODULES = {
     "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
@@ -31,7 +33,6 @@ _MODULES = {
 }
 _PATIENCE_S = 3.0
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
-SITE_CONFIG = "COFILL_SITE_CONFIG"
 
 
 class ProcessError(CofillError, RuntimeError):
@@ -45,19 +46,10 @@ def serve(kit: Kit, config: Path | None, *, ready: Callable[[], None] | None = N
     except ImportError:
         raise SettingError(needs_extra()) from None
     with _alone(kit), _stop_signals() as stopped:
-        _adopt_orphans()
+        _prctl(_SET_SUBREAPER, 1)  # orphans become this process's children
         kit.prepare()
         log = kit.home / "console.txt"
-        with log.open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603  our own interpreter and FLARE's module
-                _command(kit),
-                cwd=kit.folder,
-                env=_environment(kit, config),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        process = _start(_command(kit), log, cwd=kit.folder, env=_environment(config))
         try:
             if ready is not None:
                 ready()
@@ -83,24 +75,23 @@ def _command(kit: Kit) -> list[str]:
     return [sys.executable, "-u", "-c", _boot("KILL", f"run_module({module!r})"), *words]
 
 
-def _environment(kit: Kit, config: Path | None) -> dict[str, str]:
-    environment = dict(os.environ)
-    environment.setdefault("MALLOC_ARENA_MAX", "4")
-    if config is not None:
-        environment[SITE_CONFIG] = str(config.resolve())
-    return environment
+def _environment(config: Path | None) -> dict[str, str]:
+    environment = {"MALLOC_ARENA_MAX": "4", **os.environ}
+    return environment if config is None else {**environment, SITE_CONFIG: str(config.resolve())}
 
 
 def start_party(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a `cofill` command that serves a party, as a process of its own."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    return _start([sys.executable, "-c", _boot("TERM", "run_command()"), *arguments], log)
+
+
+def _start(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start our own interpreter in a session of its own; what it says goes to a file."""
+    streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with log.open("wb") as output:
-        return subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", _boot("TERM", "run_command()"), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        return subprocess.Popen(  # noqa: S603  no word of the command is anybody's input
+            command, stdout=output, start_new_session=True, **streams, **options
         )
 
 
@@ -208,7 +199,3 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _adopt_orphans() -> None:
-    _prctl(_SET_SUBREAPER, 1)

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import DataError, SettingError, StoreError
-from cofill.files import write_atomically
 from cofill.network._identity import Identity
 from cofill.network._messages import read_address, read_message
-from cofill.network._schedule import Schedule
-from cofill.network._site_runner import Messages, SiteRunner
+from cofill.network._order import Schedule
+from cofill.network._site_runner import SiteRunner
 from cofill.privacy import MessageAddress, RunFigures, decode_releases
 from cofill.protocol import COORDINATOR, PartyFolder
 
@@ -142,14 +141,10 @@ class RunCoordinator:
             wanted = MessageAddress(self.order.run, self.next, sender, receiver)
             if read_address(message, limit=self.limit) != wanted:
                 raise DataError(f"site {sender!r} sent a message that is not {wanted}; refused")
-        self._write_messages(sender, self.next, messages)
-
-    def _write_messages(self, sender: str, step: int, messages: Mapping[str, bytes]) -> None:
         for receiver, message in messages.items():
-            path = self.folder.message(step, sender, receiver)
-            path.parent.mkdir(parents=True, exist_ok=True)
             # In a star every sender still has its last messages: no need to survive a power cut.
-            write_atomically(path, message, private=True, sync=not self.schedule.is_star)
+            sync = not self.schedule.is_star
+            self.folder.write_message(self.next, sender, receiver, message, sync=sync)
 
     def leave_out(self, name: str, why: str) -> None:
         """Note that a run goes on without a site's answer."""
@@ -209,17 +204,3 @@ class RunCoordinator:
                 if not isinstance(release, RunFigures) or home != sender:
                     raise DataError(f"site {sender!r} must report figures of its own; refused")
                 self.metrics[release.sender] = {"site": sender, **release.figures}
-
-
-def run_in_process(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner]) -> None:
-    """Run all steps over sites in this process: the network driver without a network."""
-    schedule = coordinator.schedule
-    while coordinator.next <= schedule.report:
-        for name in schedule.actors(coordinator.next):
-            if name == COORDINATOR:
-                coordinator.act()
-            else:
-                messages: Messages = coordinator.messages_for(name)
-                coordinator.receive(name, runners[name].act(coordinator.next, messages))
-        coordinator.advance()
-    coordinator.end()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, SettingError
-from cofill.files import read_document, write_document
+from cofill.files import read_document, write_document, write_json
 from cofill.network._kits import Kit, needs_extra
 from cofill.network._order import OUTCOME_FORMAT, TOLERATES_ABSENCE, RunOrder
 
@@ -79,13 +79,9 @@ class Session:
         latest: dict[str, RunState] = {}
         jobs = self.session.list_jobs(detailed=False)
         for job in sorted(jobs, key=lambda j: j.get("submit_time", ""), reverse=True):
-            state = RunState(
-                job.get("job_name", "?"),
-                job.get("job_id", "?"),
-                job.get("status", "?"),
-                str(job.get("submit_time", "")),
-                str(job.get("duration", "")),
-            )
+            names = (job.get(key, "?") for key in ("job_name", "job_id", "status"))
+            times = (str(job.get(key, "")) for key in ("submit_time", "duration"))
+            state = RunState(*names, *times)
             latest.setdefault(state.run, state)
         return list(latest.values())
 
@@ -222,16 +218,12 @@ def _role(kit: Kit) -> str:
 
 def _client_names(status: Any) -> set[str]:
     """Return the clients that FLARE's status names, wherever it names them."""
-    names: set[str] = set()
-    if isinstance(status, dict):
-        if isinstance(status.get("client_name"), str):
-            names.add(status["client_name"])
-        for value in status.values():
-            names |= _client_names(value)
-    elif isinstance(status, list):
-        for value in status:
-            names |= _client_names(value)
-    return names
+    if not isinstance(status, dict | list):
+        return set()
+    inner = status.values() if isinstance(status, dict) else status
+    names = {name for value in inner for name in _client_names(value)}
+    here = status.get("client_name") if isinstance(status, dict) else None
+    return names | {here} if isinstance(here, str) else names
 
 
 def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] = ()) -> None:
@@ -248,37 +240,23 @@ def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] 
         "deploy_map": {"app": ["server", *sites]},
         TOLERATES_ABSENCE: order.tolerates_absence,
     }
+    arguments = {"args": {"order": order.to_json()}}
+    controller = {"path": "cofill.network._controller.CoordinatorController", **arguments}
+    executor = {"path": "cofill.network._executor.SiteExecutor", **arguments}
     server = {
         "format_version": 2,
         "server": {"task_request_interval": 0.05},
         "dead_client_grace_period": 5.0,
-        "workflows": [
-            {
-                "id": "cofill",
-                "path": "cofill.network._controller.CoordinatorController",
-                "args": {"order": order.to_json()},
-            }
-        ],
+        "workflows": [{"id": "cofill", **controller}],
         "components": [],
     }
     client = {
         "format_version": 2,
-        "executors": [
-            {
-                "tasks": ["step"],
-                "executor": {
-                    "path": "cofill.network._executor.SiteExecutor",
-                    "args": {"order": order.to_json()},
-                },
-            }
-        ],
+        "executors": [{"tasks": ["step"], "executor": executor}],
         "task_result_filters": [],
         "task_data_filters": [],
         "components": [],
     }
-    for path, content in (
-        (folder / "meta.json", meta),
-        (config / "config_fed_server.json", server),
-        (config / "config_fed_client.json", client),
-    ):
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "meta.json", meta)
+    write_json(config / "config_fed_server.json", server)
+    write_json(config / "config_fed_client.json", client)

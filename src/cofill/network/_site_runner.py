@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from typing import Any
 from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.files import new_folder, write_atomically
-from cofill.network._config import SiteConfig
+from cofill.network._config import SiteConfig, read_people, read_site_views
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
-from cofill.network._schedule import Schedule
-from cofill.network._tables import read_people, read_site_views
+from cofill.network._order import Schedule
 from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
@@ -37,31 +36,15 @@ _STATE_FORMAT = "cofill.state"
 class SiteRunner:
     """A site in one run: its parties, its gate, its files.
 
-    Parameters
-    ----------
-    schedule
-        The run's table of steps.
-    identity
-        Its keys and everybody's.
-    config
-        What the site brings and allows; None for the coordinator's own party.
-    home
-        The folder in which the site keeps its ledger and its runs.
-    report_progress
-        Called with a step's name and the share done.
+    ``config`` is what the site brings and allows, None for the coordinator's own party; ``home``
+    the folder in which the site keeps its ledger and its runs.
     """
 
     def __init__(
-        self,
-        schedule: Schedule,
-        identity: Identity,
-        config: SiteConfig | None,
-        home: Path,
-        report_progress: Callable[[str, float], None] | None = None,
+        self, schedule: Schedule, identity: Identity, config: SiteConfig | None, home: Path
     ) -> None:
         self.schedule, self.identity, self.config = schedule, identity, config
         self.protocol = schedule.protocol
-        self.report_progress = report_progress
         self.home = PartyFolder(home)
         self.folder = self.home.run(schedule.order.run)
         self.limit = schedule.federation.limits.message_bytes
@@ -232,12 +215,7 @@ class SiteRunner:
         step = self.protocol.steps[number]
         names = list(self.parties)
         inboxes = [tuple(r for r in arrived if r.receiver == name) for name in names]
-
-        def report_progress(share: float) -> None:
-            if self.report_progress is not None:
-                self.report_progress(step.name, share)
-
-        results = step.run([self.parties[n] for n in names], inboxes, report_progress)
+        results = step.run([self.parties[n] for n in names], inboxes, lambda _: None)
         everybody = (*self.protocol.party_sites, COORDINATOR)
         outbox: list[Release] = []
         self.local = []
@@ -318,9 +296,7 @@ class SiteRunner:
         if self.name == COORDINATOR:
             # They are forwarded from these files; a state that held them too would be large.
             for receiver, message in sealed.items():
-                path = self.folder.message(number, self.name, receiver)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, message, private=True, sync=False)
+                self.folder.write_message(number, self.name, receiver, message, sync=False)
             sent = {}
         state = {
             "done": number,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import StoreError
-from cofill.files import read_document, write_document
+from cofill.files import read_document, write_atomically, write_document
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol._protocol import COORDINATOR
 
@@ -62,6 +62,14 @@ class RunFolder:
     def message(self, step: int, sender: str, receiver: str) -> Path:
         """Return where the coordinator keeps a message on its way."""
         return self.messages / str(step) / f"{sender}--{receiver}.sealed"
+
+    def write_message(
+        self, step: int, sender: str, receiver: str, content: bytes, *, sync: bool
+    ) -> None:
+        """Keep a message on its way, for its owner only."""
+        path = self.message(step, sender, receiver)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content, private=True, sync=sync)
 
     @property
     def note(self) -> Path:
