@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from cofill.cli._options import AsJson, Quiet, Seed, examples, numbers_between_commas
 from cofill.cli._show import entry_facts, entry_lines, print_result, say
@@ -23,46 +24,34 @@ attack = typer.Typer(
     "--truth label --out guesses.csv",
 )
 def mean(
-    records: Annotated[
-        str, typer.Option(help="One row per individual: .csv, .parquet or a database source.")
-    ],
+    records: Annotated[str, Option(help="One row a person: .csv, .parquet or a database.")],
     mean_file: Annotated[
         str,
-        typer.Option(
+        Option(
             "--mean",
             help='JSON: {"column": mean, …} of the positive class, or {"means": {"class": '
             '{"column": mean, …}, …}, "priors": {"class": share, …}}.',
         ),
     ],
-    out: Annotated[str, typer.Option(help="File for the guesses, .csv or .parquet.")],
+    out: Annotated[str, Option(help="File for the guesses, .csv or .parquet.")],
     prior: Annotated[
-        float | None, typer.Option(help="Share of the records in the class; estimated if left out.")
+        float | None, Option(help="Share of the records in the class; estimated if left out.")
     ] = None,
     priors: Annotated[
-        str | None,
-        typer.Option(help="Shares to attack with besides, such as 0.2,0.3,0.4: what if?"),
+        str | None, Option(help="Shares to attack with besides, such as 0.2,0.3,0.4: what if?")
     ] = None,
     noise: Annotated[
-        str | None,
-        typer.Option(help="Noise on the mean, such as laplace:0.04, gaussian:0.1 or unknown:0.1."),
+        str | None, Option(help="Noise on the mean: laplace:0.04, gaussian:0.1 or unknown:0.1.")
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column to name individuals by in the guesses.")
-    ] = None,
-    truth: Annotated[
-        str | None, typer.Option(help="Column with the true class, to judge the guesses by.")
-    ] = None,
-    positive: Annotated[str, typer.Option(help="The value of --truth that is positive.")] = "1",
+    id_column: Annotated[str | None, Option("--id", help="Column to name people by.")] = None,
+    truth: Annotated[str | None, Option(help="Column with the true class, to judge by.")] = None,
+    positive: Annotated[str, Option(help="The value of --truth that is positive.")] = "1",
     contributed: Annotated[
-        str | None, typer.Option(help="Column that says whose record went into the mean (1 or 0).")
+        str | None, Option(help="Column that says whose record is in the mean (1 or 0).")
     ] = None,
-    method: Annotated[
-        str, typer.Option(help="An attack that `cofill attack list` names.")
-    ] = "best",
+    method: Annotated[str, Option(help="An attack that `cofill attack list` names.")] = "best",
     seed: Seed = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace earlier guesses.")
-    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace earlier guesses.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

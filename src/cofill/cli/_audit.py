@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cofill.cli import _options as options
 from cofill.cli._options import examples
@@ -23,12 +24,12 @@ audit = typer.Typer(
     help="Say what releases give away: attacks, guarantees, verdicts, and what to change.",
 )
 
-Out = Annotated[Path, typer.Option(help="A new folder for audit.html and audit.json.")]
-Delta = Annotated[float, typer.Option(help="δ of the guarantees; above 0 for Gaussian noise.")]
+Out = Annotated[Path, Option(help="A new folder for audit.html and audit.json.")]
+Delta = Annotated[float, Option(help="δ of the guarantees; above 0 for Gaussian noise.")]
 BudgetOption = Annotated[
-    float | None, typer.Option("--budget", help="ε that a site may spend; more is refused.")
+    float | None, Option("--budget", help="ε that a site may spend; more is refused.")
 ]
-Smallest = Annotated[int, typer.Option("--k", help="Groups of fewer people are too small.")]
+Smallest = Annotated[int, Option("--k", help="Groups of fewer people are too small.")]
 
 
 @examples(
@@ -37,15 +38,15 @@ Smallest = Annotated[int, typer.Option("--k", help="Groups of fewer people are t
 )
 def run(
     folder: Annotated[
-        Path, typer.Argument(help="The folder of a finished run, or a site's kit.", metavar="DIR")
+        Path, Argument(help="The folder of a finished run, or a site's kit.", metavar="DIR")
     ],
     out: Out,
     view: Annotated[
         list[str] | None,
-        typer.Option(help="Where a view's rows are now, if moved.", metavar="NAME=SOURCE"),
+        Option(help="Where a view's rows are now, if moved.", metavar="NAME=SOURCE"),
     ] = None,
     attribute: Annotated[
-        str | None, typer.Option(help="A private fact to infer from codes.", metavar="VIEW.COLUMN")
+        str | None, Option(help="A private fact to infer from codes.", metavar="VIEW.COLUMN")
     ] = None,
     budget: BudgetOption = None,
     k: Smallest = 5,
@@ -80,21 +81,15 @@ def run(
 
 @examples("cofill audit codes --codes codes.csv --rows lab.csv --id person --out audit/")
 def codes(
-    codes: Annotated[str, typer.Option(help="Codes as released, one row a person.")],
-    rows: Annotated[str, typer.Option(help="The private rows of the same people.")],
+    codes: Annotated[str, Option(help="Codes as released, one row a person.")],
+    rows: Annotated[str, Option(help="The private rows of the same people.")],
     out: Out,
     id_column: options.IdColumn,
-    known: Annotated[str | None, typer.Option(help="What the receiver has of them anyway.")] = None,
-    public: Annotated[
-        str | None, typer.Option(help="Rows of other people, for the attack without pairs.")
-    ] = None,
-    attribute: Annotated[
-        str | None, typer.Option(help="A column of --rows to infer; it is taken out of them.")
-    ] = None,
-    second: Annotated[
-        str | None, typer.Option(help="Codes of the same people from another site.")
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="How often pairs are drawn anew.")] = 3,
+    known: Annotated[str | None, Option(help="What the receiver has of them anyway.")] = None,
+    public: Annotated[str | None, Option(help="Other people's rows: attack without pairs.")] = None,
+    attribute: Annotated[str | None, Option(help="A column to infer, taken out of --rows.")] = None,
+    second: Annotated[str | None, Option(help="Another site's codes of these people.")] = None,
+    repeats: Annotated[int, Option(help="How often pairs are drawn anew.")] = 3,
     k: Smallest = 5,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
@@ -104,55 +99,39 @@ def codes(
     from cofill.audit import CodeAuditSettings, audit_codes, code_files
 
     def attack(_: object) -> Audit:
-        tables = code_files(
-            codes,
-            rows,
-            id=id_column,
-            known=known,
-            public=public,
-            attribute=attribute,
-            second=second,
-        )
-        return audit_codes(
-            **tables,
-            attribute_name=attribute or "attribute",
-            settings=CodeAuditSettings(decoders=_decoders(seed, repeats), k=k),
-        )
+        beside = {"known": known, "public": public, "attribute": attribute, "second": second}
+        tables = code_files(codes, rows, id=id_column, **beside)
+        settings = CodeAuditSettings(decoders=_decoders(seed, repeats), k=k)
+        named = attribute or "attribute"
+        return audit_codes(**tables, attribute_name=named, settings=settings)
 
     _write_audit(attack, out, as_json=as_json, quiet=quiet)
 
 
 @examples("cofill audit mean --records records.csv --truth label --low 0 --high 1 --out audit/")
 def mean(
-    records: Annotated[str, typer.Option(help="Records, one row a person.")],
-    truth: Annotated[str, typer.Option(help="The column of the class whose mean is released.")],
+    records: Annotated[str, Option(help="Records, one row a person.")],
+    truth: Annotated[str, Option(help="The column of the class whose mean is released.")],
     out: Out,
-    positive: Annotated[str, typer.Option(help="The value of --truth that is the class.")] = "1",
+    positive: Annotated[str, Option(help="The value of --truth that is the class.")] = "1",
     contributed: Annotated[
-        str | None, typer.Option(help="Column that says whose record goes into the mean (1 or 0).")
+        str | None, Option(help="Column that says whose record is in the mean (1 or 0).")
     ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="A column that is no part of the records.")
-    ] = None,
-    bounds: Annotated[
-        str | None, typer.Option(help='Public bounds as JSON: {"column": [low, high], …}.')
-    ] = None,
-    low: Annotated[float | None, typer.Option(help="Lowest value of every column.")] = None,
-    high: Annotated[float | None, typer.Option(help="Highest value of every column.")] = None,
+    id_column: Annotated[str | None, Option("--id", help="A column to leave out.")] = None,
+    bounds: Annotated[str | None, Option(help='Public bounds: {"column": [low, high], …}.')] = None,
+    low: Annotated[float | None, Option(help="Lowest value of every column.")] = None,
+    high: Annotated[float | None, Option(help="Highest value of every column.")] = None,
     mechanism: Annotated[
         list[str] | None,
-        typer.Option(help="gaussian, laplace or 'laplace per coordinate'; all if left out."),
+        Option(help="gaussian, laplace or 'laplace per coordinate'; all if left out."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="ε of a release.")] = 1.0,
+    epsilon: Annotated[float, Option(help="ε of a release.")] = 1.0,
     delta: Delta = 1e-5,
-    per_coordinate: Annotated[
-        float, typer.Option(help="ε that noise per coordinate claims.")
-    ] = 0.01,
+    per_coordinate: Annotated[float, Option(help="ε that noise per coordinate claims.")] = 0.01,
     budget: BudgetOption = None,
-    method: Annotated[str, typer.Option(help="Attack; see `cofill attack mean`.")] = "likelihood",
+    method: Annotated[str, Option(help="Attack; see `cofill attack mean`.")] = "likelihood",
     draws: Annotated[
-        int | None,
-        typer.Option(help="Releases drawn to prove an ε; about a second's worth if left out."),
+        int | None, Option(help="Releases drawn to prove an ε; a second's worth if left out.")
     ] = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
@@ -190,20 +169,18 @@ def mean(
 
 @examples("cofill audit update --rows lab.csv --id person --widths 32,16 --out audit/")
 def update(
-    rows: Annotated[str, typer.Option(help="Training rows, one a person.")],
+    rows: Annotated[str, Option(help="Training rows, one a person.")],
     out: Out,
     id_column: options.IdColumn,
-    widths: Annotated[
-        str, typer.Option(help="Widths of the autoencoder behind its input, such as 32,16.")
-    ] = "32,16",
-    epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 200,
-    batch: Annotated[int, typer.Option(help="Rows a step.")] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Largest step.")] = 3e-3,
-    epsilon: Annotated[float, typer.Option(help="ε of the variants with noise.")] = 1.0,
+    widths: Annotated[str, Option(help="Widths of the autoencoder behind its input.")] = "32,16",
+    epochs: Annotated[int, Option(help="Passes over the rows.")] = 200,
+    batch: Annotated[int, Option(help="Rows a step.")] = 32,
+    learning_rate: Annotated[float, Option(help="Largest step.")] = 3e-3,
+    epsilon: Annotated[float, Option(help="ε of the variants with noise.")] = 1.0,
     delta: Delta = 1e-5,
-    clip: Annotated[float, typer.Option(help="Norm that gradients and updates are cut to.")] = 1.0,
-    sites: Annotated[int, typer.Option(help="Sites that are summed securely.")] = 3,
-    networks: Annotated[int, typer.Option(help="Networks trained to find members.")] = 32,
+    clip: Annotated[float, Option(help="Norm that gradients and updates are cut to.")] = 1.0,
+    sites: Annotated[int, Option(help="Sites that are summed securely.")] = 3,
+    networks: Annotated[int, Option(help="Networks trained to find members.")] = 32,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -239,12 +216,10 @@ def views(
     view: options.Views,
     id_column: options.IdColumn,
     out: Out,
-    growth: Annotated[
-        float, typer.Option(help="By which share the error of completed rows may grow.")
-    ] = 0.25,
+    growth: Annotated[float, Option(help="By which share errors may grow.")] = 0.25,
     pilot: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="People whose full codes are sent first, where receivers say what they need; a "
             "fifth, at most 100, if left out."
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from cofill.cli import _options as options
 from cofill.cli._options import examples
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
 def cluster(
     view: Annotated[
         list[str],
-        typer.Option(
+        Option(
             help="A view as NAME=SOURCE, or SITE/NAME=SOURCE where several sites work together; "
             "a source is a .csv or .parquet file, or a database as URL#table.",
             metavar="NAME=SOURCE",
         ),
     ],
     id_column: options.IdColumn,
-    out: Annotated[str, typer.Option(help="A new folder for the result.")],
-    k: Annotated[
-        int | None, typer.Option(help="Number of groups; chosen by stability unless told.")
-    ] = None,
-    method: Annotated[str, typer.Option(help="'kmeans' or 'deep'.")] = "kmeans",
+    out: Annotated[str, Option(help="A new folder for the result.")],
+    k: Annotated[int | None, Option(help="Number of groups; chosen if left out.")] = None,
+    method: Annotated[str, Option(help="'kmeans' or 'deep'.")] = "kmeans",
     settings: options.Settings = None,
     kind: options.Kinds = None,
     ignore: options.Ignored = None,

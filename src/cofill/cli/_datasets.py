@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from cofill.cli._options import AsJson, examples
 from cofill.cli._show import print_result
@@ -39,10 +40,8 @@ def list_datasets(as_json: AsJson = False) -> None:
 @datasets.command()
 @examples("cofill datasets fetch mnist")
 def fetch(
-    name: Annotated[str, typer.Argument(help="Name of a data set; see `cofill datasets list`.")],
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to put it; the data folder unless told otherwise.")
-    ] = None,
+    name: Annotated[str, Argument(help="Name of a data set; see `cofill datasets list`.")],
+    folder: Annotated[Path | None, Option(help="Where to put it, if not the data folder.")] = None,
 ) -> None:
     """Download a data set into the data folder and check it."""
     from cofill import views

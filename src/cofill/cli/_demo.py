@@ -6,7 +6,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from cofill.cli._complete import show_result
 from cofill.cli._options import AsJson, Open, Quiet, Seed, examples
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 @examples("cofill demo --open", "cofill demo --out trial --seed 1")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything the demo writes.")] = Path(
-        "demo"
-    ),
-    missing: Annotated[float, typer.Option(help="Share of rows each hospital lacks.")] = 0.3,
+    out: Annotated[Path, Option(help="Folder for everything the demo writes.")] = Path("demo"),
+    missing: Annotated[float, Option(help="Share of rows each hospital lacks.")] = 0.3,
     seed: Seed = 0,
     show: Open = False,
     quiet: Quiet = False,

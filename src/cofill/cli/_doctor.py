@@ -140,13 +140,8 @@ def _needed() -> list[tuple[str, str]]:
         lines = requires("cofill") or []
     except PackageNotFoundError:
         return []
-    needed = []
-    for line in lines:
-        extra = re.search(r"""extra\s*==\s*['"]([\w-]+)""", line)
-        name = re.match(r"[\w.-]+", line)
-        if name is not None:
-            needed.append((extra[1] if extra else "", name[0]))
-    return needed
+    pattern = re.compile(r"""([\w.-]+)(?:.*extra\s*==\s*['"]([\w-]+))?""")
+    return [(match[2] or "", match[1]) for line in lines if (match := pattern.match(line))]
 
 
 def _version(package: str) -> str | None:
@@ -241,17 +236,11 @@ def _port(port: int) -> Finding:
 def _programs() -> Iterator[Finding]:
     # Debian keeps the server's programs out of the path.
     debian = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/postgres")))
+    postgres = shutil.which("postgres") or next(reversed(debian), None)
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     for name, path, purpose in (
-        (
-            "PostgreSQL",
-            shutil.which("postgres") or next(reversed(debian), None),
-            "a database server of your own",
-        ),
-        (
-            "chromium",
-            shutil.which("chromium") or shutil.which("chromium-browser"),
-            "the browser tests of reports",
-        ),
+        ("PostgreSQL", postgres, "a database server of your own"),
+        ("chromium", chromium, "the browser tests of reports"),
     ):
         todo = f"optional: for {purpose}, install it from your system"
         yield _ok_or_note(name, path is not None, path or "", "not found", todo)

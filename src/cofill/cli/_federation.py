@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from cofill.cli._options import AsJson, Quiet, Seed, Settings, examples, settings_of
-from cofill.cli._show import console, make_table, print_result, progress_line, say
+from cofill.cli._show import COUNTS, console, make_table, print_result, progress_line, say
 from cofill.errors import SettingError
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ federation = typer.Typer(
 )
 site = typer.Typer(invoke_without_command=True)
 
-KitOption = Annotated[Path, typer.Option("--kit", help="The kit of this participant.")]
-PersonKit = Annotated[Path, typer.Option("--kit", help="The kit of a person who may submit.")]
-RunName = Annotated[str, typer.Argument(help="Name of a run.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result.")]
+KitOption = Annotated[Path, Option("--kit", help="The kit of this participant.")]
+PersonKit = Annotated[Path, Option("--kit", help="The kit of a person who may submit.")]
+RunName = Annotated[str, Argument(help="Name of a run.")]
+Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait for the result.")]
 EXPERIMENTS = "What to run: cooperate, federate, cluster or mean."
 
 
@@ -37,8 +38,7 @@ EXPERIMENTS = "What to run: cooperate, federate, cluster or mean."
 def coordinator(
     kit: KitOption,
     watch: Annotated[
-        int | None,
-        typer.Option(help="Port of a live page on this machine; 0 takes a free one.", min=0),
+        int | None, Option(help="Port of a live page on this machine; 0 takes a free one.", min=0)
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -67,10 +67,8 @@ def _live_page(kit: Path, port: int) -> AbstractContextManager[Any]:
 @examples("cofill site --kit kits/sites/lab --config site.toml")
 def run_site(
     context: Context,
-    kit: Annotated[Path | None, typer.Option("--kit", help="The kit of this site.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="What this site brings and allows: site.toml.")
-    ] = None,
+    kit: Annotated[Path | None, Option("--kit", help="The kit of this site.")] = None,
+    config: Annotated[Path | None, Option(help="What it brings and allows: site.toml.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a site, or look after its keys.
@@ -104,12 +102,8 @@ def run_site(
 )
 def keys(
     kit: KitOption,
-    out: Annotated[
-        Path | None, typer.Option(help="Make new keys and write the public ones here.")
-    ] = None,
-    pin: Annotated[
-        Path | None, typer.Option(help="Pin the public keys that another party handed over.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Make keys; write the public ones here.")] = None,
+    pin: Annotated[Path | None, Option(help="Pin the public keys of another party.")] = None,
 ) -> None:
     """Make keys that nobody else has held, or pin the new keys of another party."""
     from cofill.network import Kit, pin_keys, renew_keys
@@ -129,8 +123,8 @@ def keys(
 
 @examples("cofill federation init federation.toml --out kits")
 def init(
-    config: Annotated[Path, typer.Argument(help="federation.toml", metavar="FEDERATION.TOML")],
-    out: Annotated[Path, typer.Option(help="A new folder for the kits.")] = Path("kits"),
+    config: Annotated[Path, Argument(help="federation.toml", metavar="FEDERATION.TOML")],
+    out: Annotated[Path, Option(help="A new folder for the kits.")] = Path("kits"),
     quiet: Quiet = False,
 ) -> None:
     """Make a start-up kit for the coordinator, each site and each person."""
@@ -148,7 +142,7 @@ def init(
 
 @examples("cofill federation run cooperate --kit kits/people/ada --set method=masked")
 def run_experiment(
-    experiment: Annotated[str, typer.Argument(help=EXPERIMENTS)],
+    experiment: Annotated[str, Argument(help=EXPERIMENTS)],
     kit: PersonKit,
     setting: Settings = None,
     seed: Seed = 0,
@@ -166,7 +160,7 @@ def run_experiment(
 
 @examples("cofill federation resume RUN --kit kits/people/ada")
 def resume(
-    run: Annotated[str, typer.Argument(help="Name of a run that was cut off.")],
+    run: Annotated[str, Argument(help="Name of a run that was cut off.")],
     kit: PersonKit,
     wait: Wait = True,
     as_json: AsJson = False,
@@ -246,21 +240,17 @@ def ledger(kit: KitOption, as_json: AsJson = False) -> None:
     "cofill federation local --experiment federate --sites 4 --set rounds=5 --out trial/",
 )
 def local(
-    out: Annotated[Path, typer.Option(help="Folder for the whole federation.")] = Path(
-        "federation"
-    ),
-    experiment: Annotated[str, typer.Option(help=EXPERIMENTS)] = "cooperate",
-    sites: Annotated[
-        int, typer.Option(help="How many sites: one view each, or other individuals each.")
-    ] = 3,
+    out: Annotated[Path, Option(help="Folder for the whole federation.")] = Path("federation"),
+    experiment: Annotated[str, Option(help=EXPERIMENTS)] = "cooperate",
+    sites: Annotated[int, Option(help="How many sites: a view or other people each.")] = 3,
     data: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="A data set; see `cofill datasets list`. wdbc by view, digits by row.",
             show_default=False,
         ),
     ] = None,
-    missing: Annotated[float, typer.Option(help="Share of rows each site lacks.")] = 0.3,
+    missing: Annotated[float, Option(help="Share of rows each site lacks.")] = 0.3,
     setting: Settings = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -285,15 +275,8 @@ def local(
     )
 
 
-federation_commands = {
-    "init": init,
-    "run": run_experiment,
-    "resume": resume,
-    "status": status,
-    "results": results,
-    "ledger": ledger,
-    "stop": stop,
-    "local": local,
+federation_commands = {"init": init, "run": run_experiment} | {
+    command.__name__: command for command in (resume, status, results, ledger, stop, local)
 }
 
 
@@ -332,22 +315,12 @@ def _show_outcome(outcome: Mapping[str, Any]) -> None:
     _show_result(outcome)
 
 
-_HEADINGS = {
-    "individuals": "individuals",
-    "observed_rows": "rows known",
-    "reconstructed_rows": "rows filled",
-    "reconstructed_cells": "cells filled",
-    "missing_cells": "left empty",
-    "mean_r2": "R²",
-}
-
-
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> Any:
-    shown = [key for key in _HEADINGS if key in next(iter(metrics.values()))]
+    headings = {"individuals": "individuals", **COUNTS, "mean_r2": "R²"}
+    shown = [key for key in headings if key in next(iter(metrics.values()))]
     named = any(name != figures["site"] for name, figures in metrics.items())
     names = ("view", "site") if named else ("site",)
-    headings = [_HEADINGS[key] for key in shown]
-    table = make_table(names, headings, title="What each site reported")
+    table = make_table(names, [headings[k] for k in shown], title="What each site reported")
     for name, figures in metrics.items():
         values = [figures[key] for key in shown]
         cells = [f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in values]

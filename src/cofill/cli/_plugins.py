@@ -63,18 +63,10 @@ def add_plugins(
     guard: Callable[[Command], Command],
     points: Iterable[EntryPoint] | None = None,
 ) -> None:
-    """Add the commands of entry points to an application.
+    """Add the commands of entry points to an application; of those installed unless given.
 
-    A command of `_ELSEWHERE` whose distribution is not installed is added as one that says so.
-
-    Parameters
-    ----------
-    app
-        The application.
-    guard
-        Wraps every function that becomes a command.
-    points
-        The entry points; those of the installed distributions when left out.
+    ``guard`` wraps every function that becomes a command. A command of `_ELSEWHERE` whose
+    distribution is not installed is added as one that says so.
     """
     missing = dict(_ELSEWHERE)
     for point in entry_points(group=GROUP) if points is None else points:
@@ -88,12 +80,10 @@ def add_plugins(
             app.add_typer(command, name=point.name)
         else:
             app.command(point.name)(guard(command))
+    lenient = {"allow_extra_args": True, "ignore_unknown_options": True}
     for name, distribution in missing.items():
-        app.command(
-            name,
-            hidden=True,
-            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        )(guard(_missing(name, distribution)))
+        add = app.command(name, hidden=True, context_settings=lenient)
+        add(guard(_missing(name, distribution)))
 
 
 def _missing(name: str, distribution: str) -> Command:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from cofill.cli._options import AsJson, Open, Quiet, examples
 from cofill.cli._show import print_result
@@ -16,12 +17,10 @@ from cofill.errors import SettingError
 @examples("cofill report demo/ --open", "cofill report results/ --out results.html")
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="Where results are looked for, in it and below.", metavar="DIR")
+        Path, Argument(help="Where results are looked for, in it and below.", metavar="DIR")
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; DIR/report.html when left out.")
-    ] = None,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "",
+    out: Annotated[Path | None, Option(help="The file to write, if not DIR/report.html.")] = None,
+    title: Annotated[str, Option(help="Heading of the page.")] = "",
     show: Open = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -49,12 +48,10 @@ def report(
 @examples("cofill watch trial/ --open", "cofill watch kits/coordinator --host 0.0.0.0 --port 8080")
 def watch(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a run, of a federation or of a kit.", metavar="RUN")
+        Path, Argument(help="Folder of a run, of a federation or of a kit.", metavar="RUN")
     ],
-    host: Annotated[
-        str, typer.Option(help="Where to listen; others need the token that is printed.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Which port; 0 takes a free one.")] = 0,
+    host: Annotated[str, Option(help="Where to listen; others need a token.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Which port; 0 takes a free one.")] = 0,
     show: Open = False,
 ) -> None:
     """Serve a page that follows a run: sites, steps, losses, releases, budget, faults; no rows.

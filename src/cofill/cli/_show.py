@@ -31,6 +31,13 @@ ReportProgress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
 
 POOLED_NOTE = "† uses all rows in one place: for one owner, not between organisations"
+COUNTS = {
+    "observed_rows": "rows known",
+    "reconstructed_rows": "rows filled",
+    "reconstructed_cells": "cells filled",
+    "missing_cells": "left empty",
+}
+"""Counts of a completed view, with their headings."""
 
 
 def console() -> Console:
@@ -135,18 +142,12 @@ def _progress_file(run: Path) -> Iterator[ReportProgress]:
 
 def completed_table(completed: Completed) -> Table:
     """Return what was filled, per view, in counts."""
-    shown = {
-        "observed_rows": "rows known",
-        "reconstructed_rows": "rows filled",
-        "reconstructed_cells": "cells filled",
-        "missing_cells": "left empty",
-    }
-    headings = ("individuals", *shown.values())
+    headings = ("individuals", *COUNTS.values())
     table = make_table(["view"], headings, title=f"Completed by {completed.method}")
     people = f"{completed.source.n_individuals:,}"
     for name in completed.source:
         counts = completed.counts(name)
-        table.add_row(name, people, *(f"{counts[key]:,}" for key in shown))
+        table.add_row(name, people, *(f"{counts[key]:,}" for key in COUNTS))
     return table
 
 
