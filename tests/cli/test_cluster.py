@@ -57,7 +57,7 @@ def test_the_number_of_groups_is_chosen_and_told(tables, capsys):
     [
         (["--k=1"], "k must be at least 2, got 1"),
         (["--k=100"], "100"),
-        (["--method=magic"], "method must be one of kmeans, deep"),
+        (["--method=magic"], "method must be one of 'kmeans', 'deep'"),
         (["--view=lab=x.csv"], "either every view is named 'site/view', or none is"),
     ],
 )
