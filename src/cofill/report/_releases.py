@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -38,44 +37,14 @@ _DELTA = 1e-5
 _MOST_PARTIES = 24  # more streams than these cannot be told apart in one picture
 
 
-@dataclass
-class _Flow:
-    """All releases of a kind from one party to another."""
-
-    kind: str
-    sender: str
-    receiver: str
-    times: int = 0
-    bytes: int = 0
-    individuals: int = 0
-    epsilon: float | None = None
-    some_without: bool = False
-
-    def add(self, entry: LedgerEntry) -> None:
-        self.times += 1
-        self.bytes += entry.bytes
-        self.individuals = max(self.individuals, entry.individuals)
-        if entry.epsilon is None:
-            self.some_without = True
-        else:
-            self.epsilon = max(self.epsilon or 0.0, entry.epsilon)
-
-    @property
-    def cost(self) -> str:
-        if self.epsilon is None:
-            return "no guarantee"
-        return f"ε ≤ {self.epsilon:.3g}" + ("; some without" if self.some_without else "")
-
-
 def releases(records: Records) -> Section | None:
     """Return every ledger as a picture and a table."""
     ledgers = records.of("ledger")
     if not ledgers:
         return None
     names = Markup(", ").join(code(ledger.name) for ledger in ledgers)
-    chain = paragraph(
-        "Each ledger is a chain of hashes; all lines of ", names, " are as they were written."
-    )
+    hashes = "Each ledger is a chain of hashes; all lines of "
+    chain = paragraph(hashes, names, " are as they were written.")
     return Section(
         "What crossed a border",
         [_flows([entry for ledger in ledgers for entry in ledger.content]), chain],
@@ -102,19 +71,20 @@ def _flows(entries: Sequence[LedgerEntry]) -> Markup:
 
 
 def _flow(entries: Sequence[LedgerEntry]) -> Markup:
+    """Draw all releases of a kind from one party to another as a stream."""
     names = _names(entries)
-    by_parties: dict[tuple[str, str, str], _Flow] = {}
-    for entry in entries:
-        key = (names[entry.sender], names[entry.receiver], entry.kind)
-        by_parties.setdefault(key, _Flow(entry.kind, *key[:2])).add(entry)
-    flows = list(by_parties.values())
-    figure = flow(
-        [(f.sender, f.receiver, f"{f.times} × {f.kind}, {f.cost}", f.bytes) for f in flows]
-    )
-    rows: list[list[Cell]] = [
-        [f.kind, f.sender, f.receiver, f.times, f.individuals, Quantity(f.bytes, unit="B"), f.cost]
-        for f in flows
-    ]
+    streams: dict[tuple[str, str, str], list[LedgerEntry]] = {}
+    for e in entries:
+        streams.setdefault((names[e.sender], names[e.receiver], e.kind), []).append(e)
+    links: list[tuple[str, str, str, int]] = []
+    rows: list[list[Cell]] = []
+    words: list[str] = []
+    for (sender, receiver, kind), sent in streams.items():
+        times, size, cost = len(sent), sum(e.bytes for e in sent), _cost(sent)
+        people = max(e.individuals for e in sent)
+        links.append((sender, receiver, f"{times} × {kind}, {cost}", size))
+        rows.append([kind, sender, receiver, times, people, Quantity(size, unit="B"), cost])
+        words.append(f"{sender} to {receiver}: {times} {kind}, {byte_size(size)}")
     table = table_html(
         ["release", "from", "to", "times", "individuals", "bytes", "ε of one"],
         rows,
@@ -124,17 +94,21 @@ def _flow(entries: Sequence[LedgerEntry]) -> Markup:
             "ε of one": "privacy cost of one such release alone, the largest; less is more private",
         },
     )
-    words = "; ".join(
-        f"{f.sender} to {f.receiver}: {f.times} {f.kind}, {byte_size(f.bytes)}" for f in flows[:20]
-    )
-    total = byte_size(sum(f.bytes for f in flows))
+    total = byte_size(sum(e.bytes for e in entries))
     return plot(
-        figure,
+        flow(links),
         f"{len(entries):,} releases between {len(names)} parties, {total} in all; the width of a "
         "stream is its bytes.",
-        words,
+        "; ".join(words[:20]),
         data=table,
     )
+
+
+def _cost(sent: Sequence[LedgerEntry]) -> str:
+    costs = [e.epsilon for e in sent if e.epsilon is not None]
+    if not costs:
+        return "no guarantee"
+    return f"ε ≤ {max(costs):.3g}" + "; some without" * (len(costs) < len(sent))
 
 
 def _names(entries: Sequence[LedgerEntry]) -> dict[str, str]:
@@ -231,7 +205,7 @@ def audit(records: Records) -> Section | None:
 
 def _audited(facts: Mapping[str, Any]) -> list[Part]:
     body: list[Part] = [
-        paragraph("Worst verdict about individuals: ", _badge(facts["verdict"])),
+        paragraph("Worst verdict about individuals: ", verdict_badge(facts["verdict"])),
         _verdicts(facts["releases"]),
         *_figures(facts["releases"]),
         details("How to read the verdicts", paragraph(str(facts["scale"]))),
@@ -254,7 +228,7 @@ def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Markup:
             [
                 release["kind"],
                 f"{release['sender']} → {release['receiver']}",
-                _badge(release["verdict"]["individual"]),
+                verdict_badge(release["verdict"]["individual"]),
                 None if claim is None else Quantity(claim["epsilon"], digits=2),
                 None if proof is None else Quantity(proof["epsilon"], digits=2),
                 join(refuted, str(advice)),
@@ -300,5 +274,6 @@ def _interval(ends: Sequence[int | float | None]) -> str:
     return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def _badge(verdict: str) -> Markup:
+def verdict_badge(verdict: str) -> Markup:
+    """Return an audit's verdict in its colour."""
     return badge(str(verdict), VERDICT_TONES.get(verdict, "plain"))

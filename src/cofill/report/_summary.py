@@ -9,7 +9,6 @@ from cofill.pages import (
     Part,
     Quantity,
     Section,
-    badge,
     byte_size,
     join,
     key_figures,
@@ -18,7 +17,7 @@ from cofill.pages import (
 from cofill.privacy import Ledger
 from cofill.report._errors import Figures, metric_of, pools_rows
 from cofill.report._records import Records
-from cofill.report._releases import spent_of
+from cofill.report._releases import spent_of, verdict_badge
 
 Tile: TypeAlias = tuple[str, Part, str]
 Overview: TypeAlias = tuple[list[Tile], list[Part]]
@@ -132,7 +131,7 @@ def _leaked(records: Records) -> Overview:
             paragraph(
                 f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict "
                 "about a person: ",
-                badge(str(audit["verdict"]), VERDICT_TONES.get(audit["verdict"], "plain")),
+                verdict_badge(audit["verdict"]),
                 f" {refuted} claimed guarantees were refuted." if refuted else "",
             )
         )
