@@ -75,8 +75,8 @@ class LocalFederation(FederationFolder):
         for name, process in self.processes.items():
             code = process.poll()
             if code is not None:
-                said = self._log(name).read_text(errors="replace").strip() or "nothing"
-                last = said.splitlines()[-1]
+                words = self._log(name).read_text(errors="replace").strip() or "nothing"
+                last = words.splitlines()[-1]
                 raise ProcessError(f"the process of {name!r} ended (code {code}); it said: {last}")
 
     def stop(self) -> None:
