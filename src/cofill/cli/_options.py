@@ -16,7 +16,7 @@ from cofill.errors import DataError, SettingError
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
-Seed = Annotated[int, typer.Option(help="Start of all randomness.")]
+Seed = Annotated[int, typer.Option(min=0, help="Start of all randomness.")]
 OptionalId = Annotated[
     str | None,
     typer.Option("--id", help="The id column, the same in every table; one table needs none."),

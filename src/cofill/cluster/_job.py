@@ -20,7 +20,7 @@ from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
 from cofill.privacy import require_one_of
-from cofill.registry import require_settings
+from cofill.settings import typed_settings
 from cofill.views import MultiView, Source, read_views, write_table
 
 CLUSTERERS: Mapping[str, Callable[..., AbstractClusterer]] = {
@@ -97,9 +97,9 @@ class ClusterJob:
     def clusterer(self) -> AbstractClusterer:
         """Return the estimator that the job asks for."""
         estimator = CLUSTERERS[self.method]
-        known = set(estimator().get_params(deep=False)) - {"k", "seed"}
-        require_settings(f"method {self.method!r}", self.settings, known)
-        return estimator(self.k, seed=self.seed, **self.settings)
+        owner = f"method {self.method!r}"
+        settings = typed_settings(owner, estimator, self.settings, leave=("k", "seed"))
+        return estimator(self.k, seed=self.seed, **settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,12 +42,11 @@ from cofill.protocol import (
     Step,
     run_protocol,
 )
-from cofill.registry import require_settings
+from cofill.settings import typed_settings, types_of
 from cofill.views import MultiView
 
 Progress = Callable[[str, float], None]
 
-_SETTINGS = tuple(field.name for field in fields(KMeansSettings))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,23 +82,12 @@ class ClusterProtocol(AbstractProtocol):
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:
         """Return the protocol for settings of plain types."""
         cls.require_by_row(members)
-        require_settings(cls.name, settings, (*_SETTINGS, "scale", "seed"))
-        if not isinstance(settings.get("k"), int):
-            raise SettingError(f"k must be given as a whole number, got {settings.get('k')!r}")
-        options = {name: settings[name] for name in _SETTINGS if name in settings}
-        try:
-            if options.get("noise") is not None:
-                options["noise"] = GroupNoise(**options["noise"])
-            kmeans = KMeansSettings(**options)
-            seed = int(settings.get("seed", 0))
-        except (TypeError, ValueError) as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                "the settings of cluster must have the types of FederatedKMeans' parameters; got "
-                f"{', '.join(settings)}"
-            ) from None
-        return cls(members, kmeans, settings.get("scale", "auto"), seed)
+        types = types_of(KMeansSettings) | {"scale": str, "seed": Annotated[int, Ge(0)]}
+        values = typed_settings(cls.name, types, settings)
+        if "k" not in values:
+            raise SettingError("cluster needs the number of groups; give --set k=…")
+        scale, seed = values.pop("scale", "auto"), values.pop("seed", 0)
+        return cls(members, KMeansSettings(**values), scale, seed)
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

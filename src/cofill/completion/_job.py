@@ -18,7 +18,7 @@ from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import RECORD_FORMAT, CompletionFolder
 from cofill.completion._intervals import with_intervals
-from cofill.completion._registry import METHODS, check_settings, make
+from cofill.completion._registry import METHODS, make
 from cofill.errors import DataError, SettingError
 from cofill.files import check_new_folder, new_folder
 from cofill.metrics import ResultRecord, versions
@@ -131,7 +131,12 @@ class CompletionJob:
             )
         if self.separate and len(self.sources) == 1:
             raise SettingError("a single view has nobody to be separate from; give two at least")
-        check_settings(self.method, self.settings)
+        if "seed" in self.settings:
+            raise SettingError("the seed is the job's, for all methods alike; give it as --seed")
+        if self.seed < 0:
+            raise SettingError(f"seed must be 0 or more, got {self.seed}")
+        if self.settings:  # wrong ones are told before anything is read or trained
+            make(self.method, **self.settings)
         ColumnRules(**self.rules)
         if self.order not in ORDERS:
             raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")

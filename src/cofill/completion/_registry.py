@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from cofill.completion._completer import AbstractCompleter
-from cofill.registry import Entry, Registry, require_settings
+from cofill.registry import Entry, Registry
+from cofill.settings import typed_settings
 
 METHODS = Registry("cofill.methods", "method", facts=("pools_rows", "settings"))
 """Subclasses of `AbstractCompleter`.
@@ -74,21 +74,24 @@ def methods() -> tuple[Entry, ...]:
 
 
 def make(name: str, **settings: Any) -> AbstractCompleter:
-    """Return a completer by the name of its method."""
-    method = METHODS.find(name)
-    return method.load()(**{**method.facts.get("settings", {}), **settings})
+    """Return a completer by the name of its method; tables become the settings objects they are.
 
-
-def check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise a `SettingError` for a setting that a method does not have.
+    Raises
+    ------
+    SettingError
+        For a setting that the method does not have, or a value of another type than it takes.
 
     Examples
     --------
-    >>> check_settings("knn", {"neighbors": 3})
+    >>> make("knn", neighbors=3)
     Traceback (most recent call last):
     ...
     cofill.errors.SettingError: method 'knn' has no setting 'neighbors'; did you mean 'n_neighbors'?
+    >>> make("cooperative", defence={"width": 3}).defence.width
+    3
     """
-    if settings:
-        known = set(make(name).get_params(deep=False)) - {"seed"}
-        require_settings(f"method {name!r}", settings, known)
+    method = METHODS.find(name)
+    implementation = method.load()
+    stated = method.facts.get("settings", {})
+    chosen = typed_settings(f"method {name!r}", implementation, settings)
+    return implementation(**{**stated, **chosen})

@@ -14,7 +14,8 @@ from cofill.federate._rows import Shape
 from cofill.federate._strategies import AbstractStrategy
 from cofill.nets import require_at_least, require_in
 from cofill.privacy import SiteNoise
-from cofill.registry import Registry, require_settings
+from cofill.registry import Registry
+from cofill.settings import typed_settings
 
 _LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
 
@@ -158,9 +159,9 @@ class Design:
             raise SettingError(
                 "dp of a site's training and site_noise are two ways to hide its rows; choose one"
             )
-        model: Any = self.model  # a data class, which its type does not say
-        known = [f.name for f in fields(model) if f.name != "shape"]
-        require_settings(f"network: {self.model.__name__}", self.network, known)
+        owner = f"network: {self.model.__name__}"
+        network = typed_settings(owner, self.model, self.network, leave=("shape",))
+        object.__setattr__(self, "network", network)
         phases, pretrain = self.model.pretraining, self.settings.pretrain
         unknown = next((name for name in pretrain if name not in phases), None)
         # The default names phases that many models lack: only a model with phases can be misspelt.

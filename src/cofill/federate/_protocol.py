@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt
 
 from cofill.completion import Completed
-from cofill.errors import DataError, SettingError
-from cofill.federate._aggregation import SecureSum
+from cofill.errors import DataError
 from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
 from cofill.federate._learner import complete_rows
+from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import SCALING, encode_site
 from cofill.federate._strategies import make_strategy
-from cofill.nets import DPSettings
-from cofill.privacy import Member, RunFigures, SiteNoise
+from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
@@ -32,13 +33,12 @@ from cofill.protocol import (
     Step,
     views_with_columns,
 )
-from cofill.registry import require_settings
+from cofill.settings import typed_settings, types_of
 
 METHOD = "federated"  # name of the completion method in results
 
 _TRAINING = ("epochs", "batch", "learning_rate")
 _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise")
-_SETTINGS = (*_TRAINING, *_ROUNDS, "local", "model", "network", "patience", "seed", "strategy")
 
 # What a party gets again when it is restored: settings, rows and what follows from them. The secret
 # is drawn anew, for whoever reads a state could remove the noise that it seeds.
@@ -80,19 +80,8 @@ class FederatedProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types; sites train one by one."""
-        require_settings(cls.name, settings, _SETTINGS)
-        patience = settings.get("patience")
-        if patience is not None and (type(patience) not in (int, float) or patience <= 0):
-            raise SettingError(f"patience must be seconds above 0, got {patience!r}")
-        try:
-            return cls(members, _make_design(settings), patience)
-        except (TypeError, KeyError, ValueError) as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                "the settings of federate must have the types of FederatedCompletion's and "
-                f"RoundSettings' parameters; got {', '.join(settings)}"
-            ) from None
+        values = typed_settings(cls.name, _setting_types(), settings)
+        return cls(members, _make_design(values), values.get("patience"))
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -205,19 +194,28 @@ class FederatedProtocol(AbstractProtocol):
         }
 
 
+def _setting_types() -> dict[str, Any]:
+    """Return the types of an order's settings; None stands for what suits the model."""
+    local, rounds = types_of(LocalSettings), types_of(RoundSettings)
+    return {
+        **{name: local[name] | None for name in _TRAINING},
+        **{name: rounds[name] for name in _ROUNDS},
+        "local": Mapping[str, Any],
+        "model": str,
+        "network": Mapping[str, Any] | None,
+        "patience": Annotated[float, Gt(0)] | None,
+        "seed": Annotated[int, Ge(0)],
+        "strategy": str | Mapping[str, Any],
+    }
+
+
 def _make_design(settings: Mapping[str, Any]) -> Design:
-    """Return the design that plain settings describe."""
+    """Return the design that an order's settings describe."""
     model = find_model(settings.get("model", "best"))
     strategy = make_strategy(settings.get("strategy", "fedavg"))
     training = {name: settings[name] for name in _TRAINING if name in settings}
-    local = dict(settings.get("local", {}))
-    if local.get("dp") is not None:
-        local["dp"] = DPSettings(**local["dp"])
+    local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
     rounds = {name: settings[name] for name in _ROUNDS if name in settings}
-    if isinstance(rounds.get("secure"), Mapping):
-        rounds["secure"] = SecureSum(**rounds["secure"])
-    if rounds.get("site_noise") is not None:
-        rounds["site_noise"] = SiteNoise(**rounds["site_noise"])
     return Design(
         model,
         dict(settings.get("network") or {}),
@@ -225,5 +223,5 @@ def _make_design(settings: Mapping[str, Any]) -> Design:
         # A machine of the network has one site, so that there is nobody to train together with.
         RoundSettings(together=False, **rounds),
         strategy,
-        int(settings.get("seed", 0)),
+        settings.get("seed", 0),
     )

@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.registry import Registry
+from cofill.settings import typed_settings
 
 Vector = Float[np.ndarray, " P"]
 Means = Mapping[str, Vector]
@@ -195,4 +196,5 @@ def make_strategy(
     if isinstance(strategy, Mapping):
         settings = {name: value for name, value in strategy.items() if name != "name"}
         strategy = str(strategy.get("name"))
-    return STRATEGIES.load(strategy)(**settings)
+    strategy_class = STRATEGIES.load(strategy)
+    return strategy_class(**typed_settings(f"strategy {strategy!r}", strategy_class, settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,9 +46,16 @@ class CentralCompleter(AbstractCompleter):
 
     name: ClassVar[str] = "central"
 
-    model: str = "mlp"
+    model: Literal["mlp", "ridge"] = "mlp"
     settings: FusionSettings | None = None
     seed: int = 0
+
+    @classmethod
+    def late_types(cls) -> dict[str, Any]:
+        """Return the types in annotations that are imported when needed."""
+        from cofill.nets import FusionSettings
+
+        return {"FusionSettings": FusionSettings}
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         # JAX takes a second to load, which whoever imports another imputer need not wait for.

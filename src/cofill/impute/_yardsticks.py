@@ -6,9 +6,10 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge
 
 from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
@@ -20,7 +21,7 @@ from cofill.views import MultiView
 class _PooledImputer(AbstractCompleter):
     """Fit an imputer on a sample of the pooled rows and apply it in blocks."""
 
-    max_rows: int = 10_000
+    max_rows: Annotated[int, Ge(2)] = 10_000
     seed: int = 0
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
@@ -68,8 +69,8 @@ class NeighboursCompleter(_PooledImputer):
 
     name: ClassVar[str] = "knn"
 
-    n_neighbors: int = 5
-    weights: str = "uniform"
+    n_neighbors: Annotated[int, Ge(1)] = 5
+    weights: Literal["uniform", "distance"] = "uniform"
 
     def _imputer(self, width: int) -> Any:
         from sklearn.impute import KNNImputer
@@ -96,8 +97,8 @@ class IterativeCompleter(_PooledImputer):
 
     name: ClassVar[str] = "iterative"
 
-    max_iter: int = 10
-    n_nearest_features: int | None = None
+    max_iter: Annotated[int, Ge(0)] = 10
+    n_nearest_features: Annotated[int, Ge(1)] | None = None
 
     def _imputer(self, width: int) -> Any:
         from sklearn.experimental import enable_iterative_imputer  # noqa: F401
