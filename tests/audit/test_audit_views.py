@@ -161,7 +161,7 @@ def test_the_first_half_chooses_and_the_second_is_told():
     )
     assert (choice["advised"], choice["defence"]) == ("a", {"bits": 1})
     assert (choice["leak"], choice["growth"]) == (0.7, 0.3)
-    assert "CodeDefence(bits=1)" in change
+    assert """--set 'defence={"bits": 1}'""" in change
     assert "above the 25 % that was allowed" in change
     assert "not reached by any of the 2 settings tried" in conclusion
 

@@ -182,7 +182,7 @@ def _advice(
             f"No defence tried here leaks less at a growth of the error of at most {allowed}: "
             "send codes to fewer receivers and of fewer people, or accept a larger error."
         )
-    changes = ", ".join(f"{k}={v!r}" for k, v in _changed(defences[advised]).items())
+    table = json.dumps(_changed(defences[advised]))
     figures = second[advised]
     pilot = defences[advised].pilot
     exposed = f", the {pilot} people of the pilot counted as without a defence" if pilot else ""
@@ -192,8 +192,9 @@ def _advice(
         else ""
     )
     return (
-        f"Of the defences tried, CodeDefence({changes}) leaks least at a growth of the error of at "
-        f"most {allowed}: {figures.words}{exposed}, where without a defence it is R² "
+        f"Of the defences tried, --set 'defence={table}' (of cofill complete --separate --method "
+        f"cooperative) leaks least at a growth of the error of at most {allowed}: "
+        f"{figures.words}{exposed}, where without a defence it is R² "
         f"{second[NO_DEFENCE].leak:.2f}{beyond}."
     )
 

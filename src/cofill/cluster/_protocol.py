@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from annotated_types import Ge
 from jaxtyping import Float, Int
 
 from cofill.cluster._kmeans import kmeans_steps
-from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
+from cofill.cluster._kmeans_settings import KMeansSettings, KMeansState
 from cofill.cluster._parties import (
     AGREE_ON_COLUMNS,
     AGREE_ON_SCALING,
@@ -46,7 +47,6 @@ from cofill.settings import typed_settings, types_of
 from cofill.views import MultiView
 
 Progress = Callable[[str, float], None]
-
 
 
 @dataclass(frozen=True, eq=False)

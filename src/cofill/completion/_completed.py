@@ -111,7 +111,7 @@ class Completed:
         return np.where(observed, 0, np.where(known, 1, 2)).astype(np.uint8)
 
     def beside(
-        self, truth: MultiView, name: str, hidden: Bool[np.ndarray, people * features]
+        self, truth: MultiView, name: str, hidden: Bool[np.ndarray, "people ..."]
     ) -> tuple[Float[np.ndarray, "hidden _"], Float[np.ndarray, "hidden _"]]:
         """Return the true and the completed cells of rows or cells that were hidden from a view.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class CentralCompleter(AbstractCompleter):
 
     name: ClassVar[str] = "central"
 
-    model: Literal["mlp", "ridge"] = "mlp"
+    model: str = "mlp"
     settings: FusionSettings | None = None
     seed: int = 0
 

@@ -19,7 +19,15 @@ from cofill.views import MultiView
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _PooledImputer(AbstractCompleter):
-    """Fit an imputer on a sample of the pooled rows and apply it in blocks."""
+    """Fit an imputer on a sample of the pooled rows and apply it in blocks.
+
+    Parameters
+    ----------
+    max_rows
+        The size of the sample.
+    seed
+        Start of all randomness.
+    """
 
     max_rows: Annotated[int, Ge(2)] = 10_000
     seed: int = 0
