@@ -115,8 +115,8 @@ def describe_settings(target: Any, *, leave: Collection[str] = ()) -> tuple[Sett
     meanings = _meanings(target)
     defaults = {n: p.default for n, p in inspect.signature(target).parameters.items()}
     if is_dataclass(target):
-        made = (f for f in fields(target) if f.default_factory is not MISSING)
-        defaults |= {f.name: f.default_factory() for f in made}
+        factories = (f for f in fields(target) if f.default_factory is not MISSING)
+        defaults |= {f.name: f.default_factory() for f in factories}
     return tuple(
         Setting(
             name,

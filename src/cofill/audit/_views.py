@@ -5,6 +5,7 @@ own people. Half of the people choose the defence, the other half give the figur
 reported, so that no figure is of people it was chosen by.
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
