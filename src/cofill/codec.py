@@ -28,6 +28,7 @@ __all__ = ["decode", "encode", "load", "save", "storable"]
 _HEADER = "cofill"
 _MAX_ARRAYS = 100_000
 _MAX_DEPTH = 40
+_TOO_DEEP = "these bytes are nested too deeply to be a value of cofill"
 _MAX_INLINE_BYTES = 4096  # longer byte strings become tensors, because hexadecimal doubles them
 
 Class = TypeVar("Class", bound=type)
@@ -49,10 +50,7 @@ def storable(cls: Class) -> Class:
     """
     known = _STORABLE.setdefault(cls.__name__, cls)
     # A module that is imported a second time defines its classes anew: the latest one counts.
-    if known is not cls and (known.__module__, known.__qualname__) != (
-        cls.__module__,
-        cls.__qualname__,
-    ):
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise TypeError(f"{cls.__name__} is the name of two storable classes; rename one of them")
     _STORABLE[cls.__name__] = cls
     return cls
@@ -66,24 +64,12 @@ def encode(
     types: Collection[type] | None = None,
     checksum: bool = False,
 ) -> bytes:
-    """Return a value as bytes.
+    """Return a value as bytes; raise a `StoreError` for one of another type than these.
 
-    Parameters
-    ----------
-    value
-        Numbers, texts, bytes, lists, tuples, frozen sets, mappings with text keys, NumPy and JAX
-        arrays, and objects of storable classes, nested.
-    format, version
-        What the bytes are; `decode` must be asked for the same.
-    types
-        Classes that may occur; all storable ones unless stated.
-    checksum
-        Whether to add a hash of the content, for files that nothing else protects.
-
-    Raises
-    ------
-    StoreError
-        For a value of another type.
+    A value is numbers, texts, bytes, lists, tuples, frozen sets, mappings with text keys, NumPy and
+    JAX arrays, and objects of storable classes (of ``types``, where stated), nested. ``format`` and
+    ``version`` are what the bytes are: `decode` must be asked for the same. ``checksum`` adds a
+    hash of the content, for files that nothing else protects.
 
     Examples
     --------
@@ -130,11 +116,10 @@ def decode(
     except StoreError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, SafetensorError) as error:
-        raise StoreError(
-            f"these bytes are no value that cofill encoded ({type(error).__name__})"
-        ) from None
+        fault = type(error).__name__
+        raise StoreError(f"these bytes are no value that cofill encoded ({fault})") from None
     except RecursionError:
-        raise StoreError("these bytes are nested too deeply to be a value of cofill") from None
+        raise StoreError(_TOO_DEEP) from None
 
 
 def save(
@@ -225,10 +210,8 @@ class _Encoder:
     def _array(self, value: Any) -> dict[str, Any]:
         array = np.asarray(value)
         # JAX's arrays come back as JAX's: networks are applied by programs that expect them.
-        if isinstance(value, np.ndarray):
-            kind = "array"
-        else:
-            kind = "number" if isinstance(value, np.generic) else "device"
+        kind = "number" if isinstance(value, np.generic) else "device"
+        kind = "array" if isinstance(value, np.ndarray) else kind
         note: dict[str, Any] = {}
         if array.dtype.kind == "S":
             note = {"width": array.dtype.itemsize, "shape": list(array.shape)}
@@ -251,7 +234,7 @@ class _Decoder:
     def up(self, tree: Any, depth: int) -> Any:
         """Return the value that a tree stands for."""
         if depth > _MAX_DEPTH:
-            raise StoreError("these bytes are nested too deeply to be a value of cofill")
+            raise StoreError(_TOO_DEEP)
         if isinstance(tree, list):
             return [self.up(item, depth + 1) for item in tree]
         if not isinstance(tree, dict):
@@ -281,9 +264,8 @@ class _Decoder:
     def _object(self, tree: Mapping[str, Any], depth: int) -> Any:
         name = tree.get("type", tree.get("enum"))
         if not isinstance(name, str) or name not in self.types:
-            raise StoreError(
-                f"these bytes name the type {str(name)[:40]!r}, which is not allowed here"
-            )
+            unknown = repr(str(name)[:40])
+            raise StoreError(f"these bytes name the type {unknown}, which is not allowed here")
         cls = self.types[name]
         if "enum" in tree:
             return cls(tree["value"])

@@ -35,21 +35,9 @@ def write_atomically(
 ) -> None:
     """Write a file that appears whole or not at all; an older file is replaced.
 
-    Parameters
-    ----------
-    path
-        Where to; its folder must exist.
-    content
-        The whole file.
-    private
-        Whether only the owner may read the file, from its first byte on.
-    sync
-        Whether the file must survive a power cut; off is faster for what can be made again.
-
-    Raises
-    ------
-    StoreError
-        If the file cannot be written; what was there before is left as it was.
+    Its folder must exist. Only the owner may read a ``private`` file, from its first byte on.
+    Without ``sync`` it may not survive a power cut, which is faster for what can be made again. If
+    it cannot be written, a `StoreError` says why, and what was there before is left as it was.
     """
     with draft_of(path, private=private, sync=sync) as draft:
         draft.write_bytes(content)
@@ -160,10 +148,7 @@ def write_document(
 def read_document(path: Path, format: str, *, version: int = 1) -> dict[str, Any]:  # noqa: A002
     """Return the JSON object that `write_document` wrote, without its format and version.
 
-    Raises
-    ------
-    StoreError
-        If the file is missing, no JSON object, or of another format or version.
+    A file that is missing, no JSON object, or of another format or version is a `StoreError`.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

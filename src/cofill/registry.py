@@ -53,21 +53,11 @@ def require_settings(owner: str, names: Iterable[str], known: Collection[str]) -
 class Entry:
     """A name and what it stands for.
 
-    Parameters
-    ----------
-    name
-        What users write.
-    target
-        The implementation, or ``"module:attribute"`` from which it is imported when used.
-    summary
-        One line for lists and help; of a plug-in, its ``description`` if it has one, else the first
-        line of its docstring.
-    package
-        The distribution that brings it.
-    facts
-        What the registry's users must know of it without importing it.
-    is_broken
-        Whether it is a plug-in that cannot be loaded; its summary says why.
+    ``target`` is the implementation, or ``"module:attribute"`` from which it is imported when used.
+    ``summary`` is one line for lists and help; of a plug-in, its ``description`` if it has one,
+    else the first line of its docstring. ``package`` is the distribution that brings it, ``facts``
+    are what the registry's users must know of it without importing it. Of a plug-in that cannot be
+    loaded, which ``is_broken``, the summary says why.
     """
 
     name: str
@@ -90,14 +80,9 @@ class Entry:
 class Registry:
     """Implementations of one interface by name.
 
-    Parameters
-    ----------
-    group
-        Entry-point group in which other packages declare theirs.
-    noun
-        What an entry is, in error messages.
-    facts
-        Attributes of a plug-in's implementation that become the facts of its entry.
+    Other packages declare theirs in the entry-point ``group``; ``noun`` is what an entry is, in
+    error messages; ``facts`` are attributes of a plug-in's implementation that become facts of its
+    entry.
 
     Examples
     --------

@@ -24,25 +24,29 @@ _RUN_FORMAT = "cofill.run"
 _FAULT_FORMAT = "cofill.fault"
 
 
+def _below(name: str) -> Any:
+    """Return a property of a folder: a path in it."""
+    return property(lambda folder: folder.path / name)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run at one party.
 
-    ``state`` is what the party has become, ``sent`` what it has sent and ``received`` what the
-    coordinator sent it, ``messages`` what is on its way through the coordinator, ``times`` how long
-    steps took.
+    ``state`` is what the party has become, ``note`` where the run stands as the coordinator knows
+    it, ``messages`` what is on its way through the coordinator, by step, and ``times`` how long
+    each step took, a JSON line each.
     """
 
     path: Path
+    state = _below("state.safetensors")
+    note = _below("run.json")
+    messages = _below("messages")
+    times = _below("times.jsonl")
 
     def make(self) -> None:
         """Make the folder, for its owner only."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-    @property
-    def state(self) -> Path:
-        """The party's state after its last step."""
-        return self.path / "state.safetensors"
 
     @property
     def sent(self) -> SentLog:
@@ -53,11 +57,6 @@ class RunFolder:
     def received(self) -> SentLog:
         """What the coordinator sent the party in the last rounds, such as common models."""
         return SentLog(self.path / "received")
-
-    @property
-    def messages(self) -> Path:
-        """Sealed messages on their way, by step."""
-        return self.path / "messages"
 
     def message(self, step: int, sender: str, receiver: str) -> Path:
         """Return where the coordinator keeps a message on its way."""
@@ -71,11 +70,6 @@ class RunFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content, private=True, sync=sync)
 
-    @property
-    def note(self) -> Path:
-        """Where the run stands, as the coordinator knows it."""
-        return self.path / "run.json"
-
     def write_note(self, value: Mapping[str, Any]) -> None:
         """Write where the run stands."""
         write_document(self.note, _RUN_FORMAT, value)
@@ -87,11 +81,6 @@ class RunFolder:
     def write_fault(self, sentence: str) -> None:
         """Leave what went wrong where the party's own people find it."""
         write_document(self.path / "fault.json", _FAULT_FORMAT, {"why": sentence})
-
-    @property
-    def times(self) -> Path:
-        """How long each step took, a JSON line each."""
-        return self.path / "times.jsonl"
 
     def add_time(self, step: int, name: str, seconds: float) -> None:
         """Note how long a step took, for whoever wonders where a run's time goes."""
@@ -109,14 +98,15 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class PartyFolder:
-    """The folder in which a party keeps its ledger and its runs."""
+    """The folder in which a party keeps its ``ledger`` over all runs and its ``runs``.
+
+    The ``kit`` says who the party is, and what everybody knows of the federation.
+    """
 
     path: Path
-
-    @property
-    def kit(self) -> Path:
-        """Who the party is, and what everybody knows of the federation."""
-        return self.path / "kit.json"
+    kit = _below("kit.json")
+    ledger = _below("ledger.jsonl")
+    runs = _below("runs")
 
     def write_kit(self, value: Mapping[str, Any]) -> None:
         """Write who the party is."""
@@ -125,16 +115,6 @@ class PartyFolder:
     def read_kit(self) -> dict[str, Any]:
         """Return who the party is; raise a `StoreError` for a file that does not say so."""
         return read_document(self.kit, _KIT_FORMAT)
-
-    @property
-    def ledger(self) -> Path:
-        """The ledger of everything the party has sent, over all runs."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def runs(self) -> Path:
-        """The folder of runs."""
-        return self.path / "runs"
 
     def run(self, name: str) -> RunFolder:
         """Return the folder of a run."""
@@ -169,9 +149,13 @@ class PartyFolder:
 
 @dataclass(frozen=True)
 class FederationFolder:
-    """The folder of a federation on one machine, as `cofill federation local` writes it."""
+    """The folder of a federation on one machine, as `cofill federation local` writes it.
+
+    ``metrics`` is the outcome of the last run.
+    """
 
     path: Path
+    metrics = _below("metrics.json")
 
     def kit(self, party: str) -> Path:
         """Return the kit of a site or of the coordinator."""
@@ -194,11 +178,6 @@ class FederationFolder:
         """The sites that have a ledger, by name."""
         ledgers = sorted((self.path / "kits" / "sites").glob("*/cofill/ledger.jsonl"))
         return tuple(ledger.parent.parent.name for ledger in ledgers)
-
-    @property
-    def metrics(self) -> Path:
-        """The outcome of the last run."""
-        return self.path / "metrics.json"
 
     def write_metrics(self, value: Mapping[str, Any]) -> None:
         """Write the outcome of a run."""

@@ -224,16 +224,10 @@ def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Markup:
         claim, proof = release.get("claim"), release.get("proof")
         refuted = join(badge("claim refuted", "bad"), " ") if release["refuted"] else ""
         advice = release["change"] if release["leaks"] or proof else release["reason"]
-        rows.append(
-            [
-                release["kind"],
-                f"{release['sender']} → {release['receiver']}",
-                verdict_badge(release["verdict"]["individual"]),
-                None if claim is None else Quantity(claim["epsilon"], digits=2),
-                None if proof is None else Quantity(proof["epsilon"], digits=2),
-                join(refuted, str(advice)),
-            ]
-        )
+        parties = f"{release['sender']} → {release['receiver']}"
+        verdict = verdict_badge(release["verdict"]["individual"])
+        bounds = (Quantity((b or {}).get("epsilon"), digits=2) for b in (claim, proof))
+        rows.append([release["kind"], parties, verdict, *bounds, join(refuted, str(advice))])
     return table_html(
         ["release", "from → to", "about a person", "claimed ε", "proved ε", "what to change"],
         rows,
@@ -248,21 +242,16 @@ def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _figures(releases: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Return the figures of all attacks, folded; nothing where there was none."""
-    rows: list[list[Cell]] = [
-        [
-            str(leak["name"]),
-            f"{release['kind']} of {release['sender']}",
-            str(leak["figure"]),
-            Quantity(leak["floor"], digits=3),
-            None if leak["control"] is None else Quantity(leak["control"], digits=3),
-            Quantity(leak["attack"], digits=3, words=str(leak["threat"])),
-            _interval(leak["interval"]),
-            None if leak["ceiling"] is None else Quantity(leak["ceiling"], digits=3),
-            str(leak["scope"]),
-        ]
-        for release in releases
-        for leak in release["leaks"]
-    ]
+    rows: list[list[Cell]] = []
+    for release in releases:
+        for leak in release["leaks"]:
+            what = [leak["name"], f"{release['kind']} of {release['sender']}", leak["figure"]]
+            floor, control, ceiling = (
+                Quantity(leak[which], digits=3) for which in ("floor", "control", "ceiling")
+            )
+            reached = Quantity(leak["attack"], digits=3, words=str(leak["threat"]))
+            interval = _interval(leak["interval"])
+            rows.append([*what, floor, control, reached, interval, ceiling, leak["scope"]])
     hints = {name: words for name, words in _LEAK_HINTS.items() if words}
     table = table_html(list(_LEAK_HINTS), rows, hints=hints)
     title = f"The figures of {len(rows)} attack{'s' * (len(rows) != 1)}"

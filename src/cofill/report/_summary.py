@@ -127,14 +127,12 @@ def _leaked(records: Records) -> Overview:
     sentences: list[Part] = []
     for audit in audits:
         refuted = sum(bool(release["refuted"]) for release in audit["releases"])
-        sentences.append(
-            paragraph(
-                f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict "
-                "about a person: ",
-                verdict_badge(audit["verdict"]),
-                f" {refuted} claimed guarantees were refuted." if refuted else "",
-            )
+        broken = f" {refuted} claimed guarantees were refuted." if refuted else ""
+        audited = (
+            f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict"
         )
+        verdict = verdict_badge(audit["verdict"])
+        sentences.append(paragraph(f"{audited} about a person: ", verdict, broken))
     scale = list(VERDICT_TONES)
     verdicts = [str(audit["verdict"]) for audit in audits]
     worst = max(verdicts, key=lambda v: scale.index(v) if v in scale else len(scale))
