@@ -25,6 +25,9 @@ class PlainComputer(Computer):
     def weighted_product(self, label, left, right):
         return left.value.public.T @ (right.weight * right.value.public)
 
+    def weighted(self, value):
+        return value.weight * value.value.public
+
     def times(self, label, left, right):
         return left.public * right.public
 

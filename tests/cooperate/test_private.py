@@ -22,7 +22,7 @@ from cofill.cooperate._private_learner import (
     learn,
 )
 from cofill.errors import DataError, SettingError
-from cofill.privacy import OpenedShares, encode_releases
+from cofill.privacy import OpenedShares, SelectedCells, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, Step, run_protocol
 from cofill.shares import from_words, points_of, split_points
 from cofill.views import Feature, Kind, MultiView, View
@@ -123,17 +123,20 @@ def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
     inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
     learned, _ = run(learn(machine, known, inputs, 10))
     slots, patterns, plan = slots_and_patterns(asked)
+    for k, (name, site) in enumerate(asked.items()):
+        is_asked = np.zeros(plan.slots, bool)
+        is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
+        for bits in plan.asked[name]:
+            machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
     inputs = plain_inputs(asked, slots, plan, machine, asking=True)
     choices = model.federation_.coordinator.choices
     predicted = run(ask(machine, plan, inputs, learned, known, choices, 10))
     compared = 0
-    for k, (name, site) in enumerate(asked.items()):
+    for name, site in asked.items():
         if site.predicted is None:
             continue
         at = site.placed.slots[[int(np.flatnonzero(site.ids == i)[0]) for i in site.predicted.ids]]
-        others = patterns[at] & ~(1 << k)
-        expected = np.stack([predicted[f"{name}/{p}"][s] for p, s in zip(others, at, strict=True)])
-        expected = machine.decode(expected, PREDICTED_BITS) * np.sqrt(plan.slots)
+        expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
         # Targets have variance one: the tolerance is in standard deviations.
         np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-3)
         compared += len(expected)
@@ -265,6 +268,17 @@ def test_nobody_can_test_a_guessed_id():
             assert not first & second
     tokens = list(map(set, lists[COORDINATOR]))
     assert len(tokens[0] & tokens[1]) == N - 10 or len(tokens[0] & tokens[1]) == N - 20
+
+
+def test_a_receiver_is_not_told_which_views_know_a_person():
+    rng = np.random.default_rng(0)
+    views = people().hide({"shop": rng.random(N) < 0.3})
+    protocol, parties = federation(views)
+    for name, releases in recorded(protocol, parties).items():
+        cells = [r for r in releases if isinstance(r, SelectedCells)]
+        assert all(set(r.words) <= {name} for r in cells)
+    # The people of whom the ward is told have other views in common or not: one list for all.
+    assert len(parties.coordinator.known.patterns) > 3
 
 
 def test_runs_on_different_data_cannot_be_told_apart():

@@ -114,9 +114,7 @@ EXAMPLES: list[Release] = [
     ChosenPenalties(**TO, choices=np.zeros((2, 3), np.int64), rows=9),
     PadKey(**TO, key=b"k" * 32),
     PaddedCells(**TO, words=WORDS),
-    SelectedCells(
-        **TO, words=WORDS, part=1, ids={"a/2": np.arange(2)}, slots={"a/2": np.arange(2)}
-    ),
+    SelectedCells(**TO, words=WORDS, part=1, ids=ROWS, slots=ROWS),
     Update(
         **TO,
         round=1,

@@ -39,7 +39,7 @@ def _blind(site: PrivateSite, ids: np.ndarray) -> tuple[PrivateSite, Outbox]:
     asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
     flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
     sizes = site.fitted.sizes
-    points = multiply_points(points_of(ids), _exponent(site))
+    points = multiply_points(points_of(ids), site.key_for("points"))
     site = replace(site, ids=ids, placement=None, inputs={}, received=(), pads={})
     return site, [
         RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
@@ -60,13 +60,8 @@ def hand_in(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 
 
 def _multiplied(site: PrivateSite, release: BlindedPoints, receiver: str) -> BlindedPoints:
-    points = multiply_points(release.points, _exponent(site))
+    points = multiply_points(release.points, site.key_for("points"))
     return replace(release, sender=site.name, receiver=receiver, points=points)
-
-
-def _exponent(site: PrivateSite) -> bytes:
-    # Below the curve's order but for a chance of 2^-32, in which the curve refuses it.
-    return site.key_for("exponent")
 
 
 def _next(site: PrivateSite) -> str:

@@ -90,8 +90,7 @@ def finish_asking(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
     pads = {**site.pads, site.name: site.pads[str(site.number)]}
     padded = {}
     for label, words in predicted.items():
-        key = pads[label.rsplit("/", 1)[0]]
-        padded[label] = words + random_words(key, label, words.shape)
+        padded[label] = words + random_words(pads[label], label, words.shape)
     site = replace(site, inputs={}, received=())
     return site, [PaddedCells(sender=site.name, receiver=COORDINATOR, words=padded)]
 

@@ -88,10 +88,24 @@ def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordin
         raise DataError("the coordinator has dealt no learning; fit first")
     if plan.widths != known.widths or plan.targets != known.targets:
         raise DataError("sites have other features than they learned with; fit again")
-    dealer, zeros = _dealer(party), _zeros(plan, asking=True)
+    dealer = replace(_dealer(party), weights=_asked_weights(alignment))
+    zeros = _zeros(plan, asking=True)
     least = party.settings.min_overlap
     run_as_dealer(ask(dealer, plan, zeros, learned, known, party.choices, least))
     return replace(party, alignment=alignment), _placements(party, alignment, dealer)
+
+
+def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
+    """Return, for each view and pattern that is asked, whose cells its regression predicts."""
+    weights = {}
+    for k, view in enumerate(alignment.plan.views):
+        is_asked = np.zeros(alignment.plan.slots, bool)
+        is_asked[alignment.slots[view][alignment.asks[view]]] = True
+        others = alignment.patterns & ~(1 << k)
+        for bits in alignment.plan.asked[view]:
+            chosen = is_asked & (others == bits)
+            weights[f"asked/{view}/{bits}"] = chosen.astype(np.uint64)
+    return weights
 
 
 def _align(party: PrivateCoordinator, inbox: Inbox, folds: int) -> Alignment:
@@ -168,25 +182,22 @@ def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator,
     alignment = party.alignment
     if alignment is None:
         raise DataError("the coordinator has aligned nobody; start a new run")
-    plan = alignment.plan
     padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
+    first = padded[party.computing[0]]
     releases = []
-    for k, view in enumerate(plan.views):
-        others = alignment.patterns[alignment.slots[view]] & ~(1 << k)
-        ids = {
-            f"{view}/{bits}": np.flatnonzero(alignment.asks[view] & (others == bits))
-            for bits in plan.asked[view]
-        }
-        ids = {label: at for label, at in ids.items() if label in padded[party.computing[0]]}
-        slots = {label: alignment.slots[view][at] for label, at in ids.items()}
+    for k, view in enumerate(alignment.plan.views):
+        slots = alignment.slots[view]
+        known = np.isin(alignment.patterns[slots] & ~(1 << k), alignment.plan.asked[view])
+        # Nothing is sent of people whom no other site knows, nor by whom they are known.
+        ids = np.flatnonzero(alignment.asks[view] & known & (view in first))
         releases += [
             SelectedCells(
                 sender=COORDINATOR,
                 receiver=view,
                 part=part,
                 ids=ids,
-                slots=slots,
-                words={label: padded[name][label][at] for label, at in slots.items()},
+                slots=slots[ids],
+                words={view: padded[name][view][slots[ids]]} if view in first else {},
             )
             for part, name in enumerate(party.computing)
         ]

@@ -27,7 +27,7 @@ PREDICTED_BITS = INPUT_BITS + WEIGHT_BITS
 ERROR_BITS = 24
 SCORE_BITS, SPREAD_BITS = 2 * ERROR_BITS, 2 * INPUT_BITS
 
-LEARN_ROUNDS, ASK_ROUNDS = 15, 10
+LEARN_ROUNDS, ASK_ROUNDS = 15, 11
 """How many times the computing sites open something to each other."""
 
 Inputs = Mapping[str, Words]
@@ -290,10 +290,11 @@ def ask(
     choices: Mapping[str, np.ndarray],
     least: int,
 ) -> Rounds[dict[str, Words]]:
-    """Return shares of every slot's targets, for each pattern that is asked, by target view.
+    """Return shares of the targets of those whom each view asks about, by slot; zero elsewhere.
 
     ``known`` is the plan of learning, ``choices`` are variant and penalty of each target column.
-    A label is ``view/pattern``; its columns are the view's targets.
+    A person's pattern decides which regression predicts, and only the dealer knows it: everybody
+    is predicted by all regressions that are asked for, and the dealer's weights keep one of them.
     """
     (features,) = yield from _features(computer, plan, inputs, ["asked"])
     tasks, rows, places = {}, {}, {}
@@ -317,4 +318,10 @@ def ask(
         cells = computer.product(f"{task}/predicted", rows[task], weights[task])
         whole = predicted.setdefault(label, computer.zeros((len(cells), width)))
         whole[:, columns] = cells
-    return predicted
+    masked = yield from computer.mask(predicted)
+    chosen: dict[str, Words] = {}
+    for label, value in masked.items():
+        name = label.rsplit("/", 1)[0]
+        cells = computer.weighted(computer.weigh(label, f"asked/{label}", value))
+        chosen[name] = chosen[name] + cells if name in chosen else cells
+    return chosen

@@ -46,16 +46,11 @@ def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
         raise DataError(f"site {site.name!r} needs cells from two computing sites; start a new run")
     everyone = site.placed.plan.slots
     shape = (everyone, site.fitted.targets.width)
-    ids, targets = [], []
-    for label, positions in parts[0].ids.items():
-        total = np.zeros((len(positions), shape[1]), np.uint64)
-        for part in parts:
-            pad = random_words(site.pads[str(part.part)], label, shape)
-            total += part.words[label] - pad[part.slots[label]]
-        ids.append(site.ids[positions])
-        targets.append(from_words(total, PREDICTED_BITS) * np.sqrt(everyone))
-    if not ids:
+    if not len(parts[0].ids):
         return replace(site, predicted=None), []
-    return replace(
-        site, predicted=PredictedTargets(np.concatenate(ids), np.concatenate(targets))
-    ), []
+    total = np.zeros((len(parts[0].ids), shape[1]), np.uint64)
+    for part in parts:
+        pad = random_words(site.pads[str(part.part)], site.name, shape)
+        total += part.words[site.name] - pad[part.slots]
+    targets = from_words(total, PREDICTED_BITS) * np.sqrt(everyone)
+    return replace(site, predicted=PredictedTargets(site.ids[parts[0].ids], targets)), []

@@ -168,17 +168,12 @@ class PaddedCells(_Words):
 class SelectedCells(_Words):
     """The padded shares of the cells a site has asked for, and of nobody else's.
 
-    ``part`` is the number of the computing site they come from; ``ids`` are positions in the
-    receiver's own list, by pattern.
+    ``part`` is the number of the computing site they come from, ``ids`` are positions in the
+    receiver's own list, ``slots`` those people's places in the common order.
     """
 
     kind: ClassVar[str] = "selected-cells"
-    individuals_in: ClassVar[str] = "individuals"
+    individuals_in: ClassVar[str] = "ids"
     part: int = checked(one_of(0, 1))
-    ids: Mapping[str, Int[np.ndarray, " asked"]] = checked(map_of(vector_of("int64")))
-    slots: Mapping[str, Int[np.ndarray, " asked"]] = checked(map_of(vector_of("int64")))
-
-    @property
-    def individuals(self) -> int:
-        """Of how many people cells are told."""
-        return sum(len(ids) for ids in self.ids.values())
+    ids: Int[np.ndarray, " asked"] = checked(vector_of("int64"))
+    slots: Int[np.ndarray, " asked"] = checked(vector_of("int64"))

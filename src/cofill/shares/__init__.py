@@ -11,7 +11,7 @@ ranges only; a wrong input gives a wrong result to those who asked for it.
 All keys come from the operating system; everything else is drawn from them by AES-256.
 """
 
-from cofill.shares._alignment import multiply_points, new_exponent, points_of, split_points
+from cofill.shares._alignment import multiply_points, points_of, split_points
 from cofill.shares._engine import (
     Computer,
     ComputingSite,
@@ -41,7 +41,6 @@ __all__ = [
     "mask_input",
     "multiply",
     "multiply_points",
-    "new_exponent",
     "points_of",
     "random_words",
     "run_as_dealer",

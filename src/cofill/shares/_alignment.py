@@ -10,7 +10,6 @@ the numbers can make the token of a guessed id.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,6 @@ from cofill.errors import DataError
 
 _WIDTH = 32  # bytes of an x coordinate
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-
-
-def new_exponent() -> bytes:
-    """Return a secret number for one run, from the operating system."""
-    return (1 + secrets.randbelow(_ORDER - 1)).to_bytes(_WIDTH, "big")
 
 
 def points_of(ids: np.ndarray) -> bytes:
@@ -48,18 +42,20 @@ def _point_of(text: str) -> bytes:
     raise DataError("an id could not be mapped to the curve; rename it")
 
 
-def multiply_points(points: bytes, exponent: bytes) -> bytes:
-    """Return each point times a secret number; raise a `DataError` where one is no point.
+def multiply_points(points: bytes, secret: bytes) -> bytes:
+    """Return each point times a number that follows from a secret; refuse what is no point.
 
     Examples
     --------
-    >>> a, b, x = new_exponent(), new_exponent(), points_of(np.array([7]))
+    >>> a, b, x = b"secret of one", b"secret of another", points_of(np.array([7]))
     >>> multiply_points(multiply_points(x, a), b) == multiply_points(multiply_points(x, b), a)
     True
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.derive_private_key(int.from_bytes(exponent, "big"), ec.SECP256R1())
+    # 512 bits modulo a number of 256 are uniform but for a chance of 2^-256.
+    number = 1 + int.from_bytes(hashlib.sha512(secret).digest(), "big") % (_ORDER - 1)
+    key = ec.derive_private_key(number, ec.SECP256R1())
     exchange, ecdh = key.exchange, ec.ECDH()
     try:
         return b"".join(exchange(ecdh, _public(x)) for x in split_points(points))

@@ -101,6 +101,10 @@ class Computer(ABC):
         """Return shares of Xᵀ W Y = Eᵀ (w F + w V) + (w U)ᵀ F + Uᵀ W V."""
 
     @abstractmethod
+    def weighted(self, value: Weighted) -> Words:
+        """Return shares of a matrix with its rows times their weights."""
+
+    @abstractmethod
     def times(self, label: str, left: Masked, right: Masked) -> Words:
         """Return shares of a product cell by cell."""
 
@@ -187,6 +191,9 @@ class ComputingSite(Computer):
         cross = multiply(left.value.public.T, others)
         cross += multiply(left.mask.T, right.value.public)
         return cross + self._triple(label, cross.shape)
+
+    def weighted(self, value: Weighted) -> Words:
+        return value.weight * value.value.public + value.mask
 
     def times(self, label: str, left: Masked, right: Masked) -> Words:
         others = right.mask + right.public if self.number == 0 else right.mask
@@ -284,6 +291,9 @@ class Dealer(Computer):
 
     def weighted_product(self, label: str, left: Weighted, right: Weighted) -> Words:
         return self._deal(f"{label}/triple", multiply(left.mask.T, right.value.mask))
+
+    def weighted(self, value: Weighted) -> Words:
+        return np.zeros(value.mask.shape, np.uint64)
 
     def times(self, label: str, left: Masked, right: Masked) -> Words:
         return self._deal(f"{label}/triple", left.mask * right.mask)
