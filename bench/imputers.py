@@ -117,7 +117,7 @@ def main() -> None:
     method, source, out = sys.argv[1:4]
     warnings.filterwarnings("ignore")
     table = np.load(source)
-    cells, coded = table["cells"], given_table["coded"]
+    cells, coded = table["cells"], table["coded"]
     started = time.perf_counter()
     filled = METHODS[method](cells, coded, int(table["seed"]))
     np.savez(out, cells=filled, seconds=time.perf_counter() - started)

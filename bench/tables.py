@@ -168,8 +168,12 @@ def main() -> None:
                         try:
                             filled, seconds = fill(method, holed, coded, seed, options.limit)
                             run |= score(actual, filled, hidden, coded) | {"seconds": seconds}
-                        except (subprocess.SubprocessError, OSError) as error:
-                            run["failed"] = type(error).__name__
+                        except subprocess.TimeoutExpired:
+                            run["failed"] = f"took more than {options.limit} s"
+                        except subprocess.CalledProcessError as error:
+                            run["failed"] = error.stderr.decode().strip().splitlines()[-1][:200]
+                        if "failed" in run:
+                            print(f"{' '.join(key)}: {run['failed']}", flush=True)
                         runs[key] = run
                         with journal.open("a") as file:
                             file.write(json.dumps(run) + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -44,7 +46,8 @@ class TableModel:
         """Return the table with every unknown cell filled; rows need not be those of the fit."""
         filled = np.array(cells, dtype=np.float64)
         for rows, matrix in self._blocks(filled):
-            blocks = self.blend.predict(matrix)
+            with _threads(matrix.size):
+                blocks = self.blend.predict(matrix)
             for column, k, gone in self._gone(filled, rows):
                 filled[rows[gone], k] = column.decode(blocks[gone, column.place])
         return filled
@@ -148,7 +151,8 @@ def fit_table(
         known = np.sort(rng.choice(known, most, replace=False))
     matrix = encoding.encode(cells[known])
     plan, left_out = make_plan(matrix, encoding, effort)
-    blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
+    with _threads(matrix.size):
+        blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
     blend = replace(blend, held_out=tuple(trim(blend.held_out, rng)))
     return TableModel(encoding, blend, (*notes, *left_out), seed)
 
@@ -187,6 +191,17 @@ def require_effort(effort: str) -> None:
     """Raise a `SettingError` unless there is such an effort."""
     if effort not in EFFORTS:
         raise SettingError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
+
+
+def _threads(cells: int) -> AbstractContextManager[Any]:
+    """Keep libraries to one thread on small tables.
+
+    Boosting a few hundred rows waits for its threads at every split, which on a busy machine
+    takes far longer than the splits themselves.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1) if cells <= _MANY else nullcontext()
 
 
 def _normal_share(values: np.ndarray) -> np.ndarray:
