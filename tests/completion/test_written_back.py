@@ -418,6 +418,10 @@ def test_rows_without_an_id_are_numbered(tmp_path):
     assert written.decode() == "x,s\n1.5,a\n2.0,a\n2.5,a\n"
     assert (tmp_path / "done" / "t_origin.csv").read_text().split()[0] == '"x","s"'
     assert result.completed.source["t"].ids.tolist() == [0, 1, 2]
+    text = "0,1\n1.5,a\n,a\n"
+    assert complete(tmp_path, text, id=None, out="named")[0].decode() == "0,1\n1.5,a\n1.5,a\n"
+    with pytest.raises(DataError, match="first line looks like a person's row; give it a header"):
+        complete(tmp_path, "5.1,a\n1.5,a\n", id=None, out="no")
     with pytest.raises(SettingError, match="need an id column that links them"):
         read_views(two_tables(tmp_path))
 

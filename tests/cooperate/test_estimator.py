@@ -315,7 +315,9 @@ def test_coded_cells_come_back_as_valid_values(quick):
     observed = frames["lab"][np.arange(n) >= 50].reset_index(drop=True)
     views = MultiView.from_frames({"clinic": frames["clinic"], "lab": observed}, id="person")
     model = quick(method="auto").fit(views)
-    filled = model.complete(views).to_frames("pandas")["lab"]
+    filled = (
+        model.complete(views).to_frames("pandas")["lab"].sort_values("person", ignore_index=True)
+    )
     assert filled.dtypes.astype(str).tolist() == observed.dtypes.astype(str).tolist()
     assert filled["high"].isin([True, False]).all()
     assert set(filled["group"]) <= {"x", "y", "z"}

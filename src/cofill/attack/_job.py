@@ -269,7 +269,7 @@ def _true_classes(job: MeanAttackJob, table: pa.Table, names: list[str]) -> np.n
 
 
 def _read_table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
-    table = Source(job.records).read(job.id or "")
+    table = Source(job.records).read_table(job.id)
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
     missing = [c for c in (*named, *columns) if c not in table.column_names]
     if missing:

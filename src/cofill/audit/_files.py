@@ -113,7 +113,7 @@ def mean_files(
     low, high
         The bounds of every column, in place of a file.
     """
-    table = Source(records).read(id or "")
+    table = Source(records).read_table(id)
     beside = [c for c in (truth, contributed, id) if c is not None]
     for name in beside:
         if name not in table.column_names:

@@ -74,33 +74,38 @@ class ColumnReader:
 
     def read_texts(self, texts: pa.Array) -> Column:
         """Read a column of a text file, whose type its texts tell."""
+        style, values, notes = self.typed(texts)
+        if style is None:
+            return self._empty()
+        column = self.read(pa.chunked_array([values]))
+        if isinstance(style, NumberStyle) and column.feature is not None:
+            decimals = style.decimals if column.feature.kind is Kind.NUMERIC else None
+            column = replace(column, feature=replace(column.feature, decimals=decimals))
+        elif column.feature is not None and column.feature.kind is not Kind.NUMERIC:
+            notes += self._namibia(texts, values)
+        return replace(column, notes=(*notes, *column.notes), style=style)
+
+    def typed(self, texts: pa.Array) -> tuple[TextStyle | None, pa.Array, list[str]]:
+        """Return how texts are written, their values with a type, and notes.
+
+        A column without any known text has no style.
+        """
         tokens = self.rules.missing_values(self.view, self.name)
         trimmed = pc.utf8_trim_whitespace(texts)
         missing = pc.is_in(trimmed, value_set=pa.array(tokens, texts.type))
         known = texts.filter(pc.invert(missing))
         if not len(known):
-            return self._empty()
+            return None, pa.nulls(len(texts)), []
         notes: list[str] = []
         style: TextStyle | None = self._style(known, notes)
         if style is None:  # numbers with other texts among them
             blank = self._blank_token(known)
             if blank is None:
                 self._refuse_texts(pc.if_else(missing, None, texts), len(known))
-            else:
-                missing = pc.or_(missing, pc.equal(trimmed, blank))
-                known = texts.filter(pc.invert(missing))
-                style = self._style(known, notes) or TextStyle()
-                notes.append(
-                    f"{self.where}: {blank!r} stands among numbers and was read as missing"
-                )
-        values = style.read(pc.if_else(missing, None, texts))
-        column = self.read(pa.chunked_array([values]))
-        if isinstance(style, NumberStyle) and column.feature is not None:
-            decimals = style.decimals if column.feature.kind is Kind.NUMERIC else None
-            column = replace(column, feature=replace(column.feature, decimals=decimals))
-        elif column.feature is not None and column.feature.kind is not Kind.NUMERIC:
-            notes += self._namibia(texts, missing, tokens)
-        return replace(column, notes=(*notes, *column.notes), style=style)
+            missing = pc.or_(missing, pc.equal(trimmed, blank))
+            style = self._style(texts.filter(pc.invert(missing)), notes) or TextStyle()
+            notes.append(f"{self.where}: {blank!r} stands among numbers and was read as missing")
+        return style, style.read(pc.if_else(missing, None, texts)), notes
 
     def read(self, column: pa.ChunkedArray) -> Column:
         """Read a column with a type."""
@@ -194,11 +199,12 @@ class ColumnReader:
             f"declare the column categorical (--kind {self.name}=categorical)"
         )
 
-    def _namibia(self, texts: Any, missing: Any, tokens: tuple[str, ...]) -> list[str]:
+    def _namibia(self, texts: Any, values: Any) -> list[str]:
         """Point at ``NA`` among codes of two capital letters: it may be a country."""
+        tokens = self.rules.missing_values(self.view, self.name)
         if "NA" not in tokens or "NA" in self.rules.na_values:
             return []
-        known = texts.filter(pc.invert(missing))
+        known = texts.filter(pc.is_valid(values))
         count = int(pc.sum(pc.equal(texts, "NA")).as_py() or 0)
         if not count or not pc.all(pc.match_substring_regex(known, "^[A-Z]{2}$")).as_py():
             return []

@@ -46,6 +46,20 @@ def frame_to_table(frame: Any, name: str) -> pa.Table:
     return eager.to_arrow()
 
 
+def text_to_table(text: TextTable, id: str | None) -> pa.Table:  # noqa: A002
+    """Return a text file as an Arrow table with the types that its texts tell; ids stay text."""
+    _check_columns(text.column_names, None, text.where)
+    fields, columns = text.fields(), {}
+    for k, name in enumerate(text.column_names):
+        texts = text.column(fields, k)
+        if name == id:
+            columns[name] = texts.cast(pa.string())
+        else:
+            reader = ColumnReader("", name, f"{text.where}: column {name!r}", ColumnRules())
+            columns[name] = reader.typed(texts)[1]
+    return pa.table(columns)
+
+
 def view_from_table(
     name: str,
     table: pa.Table | TextTable,
@@ -144,7 +158,8 @@ def _check_columns(columns: list[str], id: str | None, where: str) -> None:  # n
         raise DataError(f"{where}: column {twice!r} occurs more than once; rename one of them")
     if id in columns:
         return
-    if any(NUMBER.match(c) for c in columns):
+    # Without an id to look for, columns may be called 0, 1, 2, but hardly 5.1.
+    if any(NUMBER.match(c) and (id is not None or "." in c) for c in columns):
         lack = "" if id is None else f" has no id column {id!r} and"
         raise DataError(
             f"{where}{lack or ':'} its first line looks like a person's row; give it a header line"

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.files import draft_of
 from cofill.registry import Registry
-from cofill.views._frames import view_from_table
+from cofill.views._frames import text_to_table, view_from_table
 from cofill.views._multiview import MultiView, require_id
 from cofill.views._rules import ColumnRules
 from cofill.views._source_table import FilledTable
@@ -143,6 +143,11 @@ class Source:
             return form.read(self.text, rules)
         except PermissionError:
             raise DataError(f"{self.label} may not be read; check its permissions") from None
+
+    def read_table(self, id: str | None = None) -> pa.Table:  # noqa: A002
+        """Read the whole source as an Arrow table; ids of a text file stay text."""
+        table = self.read()
+        return table if isinstance(table, pa.Table) else text_to_table(table, id)
 
     @property
     def rules(self) -> dict[str, Any]:
