@@ -88,11 +88,12 @@ def start_party(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 def _start(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
     """Start our own interpreter in a session of its own; what it says goes to a file."""
-    streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    options |= {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with log.open("wb") as output:
-        return subprocess.Popen(  # noqa: S603  no word of the command is anybody's input
-            command, stdout=output, start_new_session=True, **streams, **options
+        process: Any = subprocess.Popen(  # noqa: S603  no word of it is anybody's input
+            command, stdout=output, start_new_session=True, **options
         )
+    return process
 
 
 def _boot(ending: str, then: str) -> str:

@@ -75,7 +75,9 @@ class Curve:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Curve:
         """Return the curve of a record."""
-        fields = {n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()}
+        fields: dict[str, Any] = {
+            n: tuple(v) if isinstance(v, list) else v for n, v in facts.items()
+        }
         return cls(**fields)
 
 

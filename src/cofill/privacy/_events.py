@@ -266,8 +266,9 @@ def training_event(
         return None
     require_whole("rows", rows, 1)
     batch = min(settings.batch_size or rows, rows)
-    steps = settings.epochs * math.ceil(rows / batch) if steps is None else steps
-    return sgd_event(settings.dp.noise_multiplier, rate=batch / rows, steps=steps, rows=rows)
+    planned: int = settings.epochs * math.ceil(rows / batch)
+    taken = planned if steps is None else steps
+    return sgd_event(settings.dp.noise_multiplier, rate=batch / rows, steps=taken, rows=rows)
 
 
 def overflow_of(rows: int | None, rate: float | int, steps: int) -> float:
