@@ -6,7 +6,7 @@ inference about a population, which no noise on the mean can take back.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from cofill.attack._inputs import Noise, check_prior
 from cofill.attack._multinomial import REST
 from cofill.attack._registry import MEAN_ATTACKS, make_class_attack, make_mean_attack
 from cofill.attack._selftraining import SelfTraining
+from cofill.completion import read_records
 from cofill.errors import DataError, SettingError
-from cofill.views import Source, is_writable
+from cofill.views import is_writable
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
     released = read_means(Path(job.mean))
     noise_text = job.noise or released.noise
     noise = None if noise_text is None else Noise.parse(noise_text)
-    table = _read_table(job, released.columns)
+    table, name = read_records(job.records, job.id)
+    job = replace(job, id=job.id or name)
+    _require_columns(job, table, released.columns)
     records = np.column_stack([number_column(table, c, job.records) for c in released.columns])
     attack = _attack_classes if released.several else _attack_one
     about, guesses = attack(job, released, noise, table, records)
@@ -268,8 +271,7 @@ def _true_classes(job: MeanAttackJob, table: pa.Table, names: list[str]) -> np.n
     return truth
 
 
-def _read_table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
-    table = Source(job.records).read_table(job.id)
+def _require_columns(job: MeanAttackJob, table: pa.Table, columns: Sequence[str]) -> None:
     named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
     missing = [c for c in (*named, *columns) if c not in table.column_names]
     if missing:
@@ -278,7 +280,6 @@ def _read_table(job: MeanAttackJob, columns: list[str]) -> pa.Table:
             f"{job.records} has no column {shown} ({len(missing)} of {len(columns) + len(named)} "
             "wanted are missing); records and mean must name the same columns"
         )
-    return table
 
 
 def _truth(job: MeanAttackJob, table: pa.Table) -> np.ndarray:

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.attack import flag_column, number_column
+from cofill.completion import read_records
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Box
-from cofill.views import Scaler, Source, View, read_views
+from cofill.views import Scaler, Source, View, is_url, read_views
 
 
 def code_files(
@@ -113,22 +114,23 @@ def mean_files(
     low, high
         The bounds of every column, in place of a file.
     """
-    table = Source(records).read_table(id)
+    table, id = read_records(records, id)  # noqa: A001
+    where = Source(records).label if is_url(records) else records
     beside = [c for c in (truth, contributed, id) if c is not None]
     for name in beside:
         if name not in table.column_names:
-            raise DataError(f"{Source(records).label} has no column {name!r}")
+            raise DataError(f"{where} has no column {name!r}")
     limits = _limits(bounds)
     names = list(limits) or [c for c in table.column_names if c not in beside]
     lacking = [name for name in names if name not in table.column_names]
     if lacking or not names:
         raise DataError(
-            f"{Source(records).label} lacks {len(lacking)} of the columns with bounds"
+            f"{where} lacks {len(lacking)} of the columns with bounds"
             if lacking
-            else f"{Source(records).label} has no column to make a mean of"
+            else f"{where} has no column to make a mean of"
         )
     if not table.num_rows:
-        raise DataError(f"{Source(records).label} is empty; there is nothing to release")
+        raise DataError(f"{where} is empty; there is nothing to release")
     rows = np.column_stack([number_column(table, name, records) for name in names])
     if limits:
         box = Box(tuple(limits[n][0] for n in names), tuple(limits[n][1] for n in names))

@@ -13,8 +13,9 @@ from typer import Option
 import cofill
 from cofill.cli._attack import attack, list_attacks, mean
 from cofill.cli._audit import audit, audit_commands
+from cofill.cli._check import check
 from cofill.cli._cluster import cluster
-from cofill.cli._complete import complete, methods
+from cofill.cli._complete import complete
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
 from cofill.cli._doctor import doctor
@@ -26,6 +27,7 @@ from cofill.cli._federation import (
     run_site,
     site,
 )
+from cofill.cli._methods import methods
 from cofill.cli._plugins import add_plugins, plugins
 from cofill.cli._report import report, watch
 from cofill.errors import CofillError, InputError
@@ -79,7 +81,10 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (complete, cluster, methods, plugins, demo, doctor, report, watch, coordinator):
+for _command in (
+    *(complete, check, cluster, methods, plugins),
+    *(demo, doctor, report, watch, coordinator),
+):
     app.command()(_guarded(_command))
 attack.command()(_guarded(mean))
 attack.command("list")(_guarded(list_attacks))

@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 
 @examples(
-    "cofill cluster --view lab=done/lab.csv --view scan=done/scan.csv --id person --k 5 "
-    "--out groups/",
+    "cofill cluster completed/ --k 5 --out groups/",
+    "cofill cluster --view lab=lab.csv --view scan=scan.csv --id person --k 5 --out groups/",
     "cofill cluster --view north/lab=n.csv --view south/lab=s.csv --id person --out groups/",
 )
 def cluster(
+    out: Annotated[str, Option(help="A new folder for the result.")],
+    folder: options.CompletedFolder = None,
     view: Annotated[
-        list[str],
+        list[str] | None,
         Option(
             help="A view as NAME=SOURCE, or SITE/NAME=SOURCE where several sites work together; "
             "a source is a .csv or .parquet file, or a database as URL#table.",
             metavar="NAME=SOURCE",
         ),
-    ],
-    id_column: options.IdColumn,
-    out: Annotated[str, Option(help="A new folder for the result.")],
+    ] = None,
+    id_column: options.OptionalId = None,
     k: Annotated[int | None, Option(help="Number of groups; chosen if left out.")] = None,
     method: Annotated[str, Option(help="'kmeans' or 'deep'.")] = "kmeans",
     settings: options.Settings = None,
@@ -43,16 +44,22 @@ def cluster(
     """Find groups among completed individuals, at one site or at several that show no row."""
     from cofill.cluster import ClusterJob, run_cluster  # scikit-learn and JAX are behind it
 
-    job = ClusterJob(
-        sources=options.pairs(view, "--view"),
+    reading = options.reading_of(
+        folder,
+        view,
         id=id_column,
+        kinds=options.pairs(kind, "--kind"),
+        ignore=tuple(ignore or ()),
+        id_type=id_type,
+    )
+    tables = {name: reading.pop(name) for name in ("sources", "id", "kinds", "ignore", "id_type")}
+    job = ClusterJob(
+        **tables,
+        reading=reading,
         out=out,
         k=k,
         method=method,
         settings=options.settings_of(settings),
-        kinds=options.pairs(kind, "--kind"),
-        ignore=tuple(ignore or ()),
-        id_type=id_type,
         seed=seed,
     )
     with progress_line(quiet or as_json) as report_progress:

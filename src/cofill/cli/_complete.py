@@ -11,11 +11,8 @@ from cofill.cli import _options as options
 from cofill.cli._options import examples
 from cofill.cli._show import (
     EVALUATED,
-    POOLED_NOTE,
     completed_table,
     console,
-    entry_facts,
-    entry_lines,
     evaluation_table,
     print_result,
     progress_line,
@@ -111,20 +108,6 @@ def complete(
     with progress_line(quiet or as_json, progress) as report_progress:
         result = run_completion(job, report_progress)
     print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
-
-
-@examples("cofill methods", "cofill methods --json")
-def methods(as_json: options.AsJson = False) -> None:
-    """List the completion methods, those of installed packages among them."""
-    from cofill.completion import methods as registered_methods
-
-    registered = registered_methods()
-
-    def show() -> None:
-        lines = entry_lines(registered, lambda m: "†" if m.facts.get("pools_rows") else " ")
-        typer.echo("\n".join([*lines, POOLED_NOTE]))
-
-    print_result(lambda: [entry_facts(m, "pools_rows") for m in registered], show, as_json=as_json)
 
 
 def show_result(result: CompletionResult) -> None:

@@ -23,6 +23,12 @@ OptionalId = Annotated[
 ]
 IdColumn = Annotated[str, typer.Option("--id", help="The id column, the same in every table.")]
 IdType = Annotated[str | None, typer.Option(help="'text' reads ids as text, so that 007 is not 7.")]
+CompletedFolder = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A folder that `cofill complete` wrote, in place of --view and --id.", metavar="[DIR]"
+    ),
+]
 Views = Annotated[
     list[str],
     typer.Option(
@@ -132,6 +138,33 @@ def sources_of(texts: Sequence[str] | None) -> dict[str, str]:
         if "://" not in source and not Path(source).exists():
             raise DataError(f"{source}: there is no such file; check the path")
     return sources
+
+
+def reading_of(folder: Path | None, views: Sequence[str] | None, **stated: Any) -> dict[str, Any]:
+    """Return what tables are read and how: a completed folder's, or those that options name.
+
+    ``stated`` are an id and rules of columns; beside a folder they are added to its own.
+    """
+    if folder is None:
+        return {"sources": sources_of(views), **stated}
+    from cofill.completion import completed_folder
+
+    completed = completed_folder(folder)
+    if views:
+        raise SettingError(f"give either the folder {folder} or --view, not both")
+    if completed is None:
+        raise DataError(
+            f"{folder} has no completion.json; give a folder that cofill complete wrote"
+        )
+    reading = completed.reading()
+    for name, value in stated.items():
+        if isinstance(value, dict):
+            reading[name] = {**reading[name], **value}
+        elif isinstance(value, tuple):
+            reading[name] = (*reading[name], *value)
+        elif value is not None:
+            reading[name] = value
+    return reading
 
 
 def settings_of(texts: Sequence[str] | None) -> dict[str, Any]:

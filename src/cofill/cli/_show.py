@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 ReportProgress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
+
+SECONDS_A_LINE = 60.0
 
 POOLED_NOTE = "† uses all rows in one place: for one owner, not between organisations"
 COUNTS = {
@@ -90,9 +94,31 @@ def entry_lines(
 def progress_line(quiet: bool, run: Path | None = None) -> Iterator[ReportProgress]:
     """Yield a function ``report_progress(what, share)`` that moves a bar with the time left.
 
+    Where standard error is no terminal, it is a line a minute.
     It also writes to the progress file in the folder `run`, for `cofill watch`.
     """
-    bar = Progress(
+    shown = nullcontext(_ignore) if quiet else _bar() if _has_screen() else _lines(SECONDS_A_LINE)
+    with nullcontext(_ignore) if run is None else _progress_file(run) as note, shown as show:
+
+        def report_progress(what: str, share: float) -> None:
+            note(what, share)
+            show(what, min(max(share, 0.0), 1.0))
+
+        yield report_progress
+
+
+def _ignore(what: str, share: float) -> None:
+    """Show nothing."""
+
+
+def _has_screen() -> bool:
+    return Console(stderr=True).is_terminal
+
+
+@contextmanager
+def _bar() -> Iterator[ReportProgress]:
+    """Yield a function that moves a bar on a terminal."""
+    with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
@@ -101,23 +127,65 @@ def progress_line(quiet: bool, run: Path | None = None) -> Iterator[ReportProgre
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-        disable=quiet,
-    )
-    with nullcontext() if run is None else _progress_file(run) as note, bar:
+    ) as bar:
         task = bar.add_task("start", total=1.0)
         current = "start"
 
-        def report_progress(what: str, share: float) -> None:
+        def move(what: str, share: float) -> None:
             nonlocal current
-            if note is not None:
-                note(what, share)
             if what != current:
                 # Without it the time left would be guessed from the step before.
                 bar.reset(task, description=what)
                 current = what
-            bar.update(task, completed=min(max(share, 0.0), 1.0))
+            bar.update(task, completed=share)
 
-        yield report_progress
+        yield move
+
+
+@contextmanager
+def _lines(seconds: float) -> Iterator[ReportProgress]:
+    """Yield a function that notes progress, which a thread writes to standard error now and then.
+
+    A log has no place for a bar, and a long step may report nothing for minutes.
+    """
+    started, ended = time.monotonic(), threading.Event()
+    state: dict[str, Any] = {"what": "start", "share": 0.0, "since": started}
+
+    def note(what: str, share: float) -> None:
+        state.update(what=what, share=share)
+        if what != state.get("step"):
+            state.update(step=what, since=time.monotonic())
+
+    def write_lines() -> None:
+        while not ended.wait(seconds):
+            now, share = time.monotonic(), state["share"]
+            left = (now - state["since"]) * (1 - share) / share if share else None
+            rest = "" if left is None else f", about {in_words(left)} left in this step"
+            typer.echo(
+                f"cofill: {state['what']} {share:.0%} after {in_words(now - started)}{rest}",
+                err=True,
+            )
+
+    thread = threading.Thread(target=write_lines, daemon=True)
+    thread.start()
+    try:
+        yield note
+    finally:
+        ended.set()
+        thread.join()
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    Examples
+    --------
+    >>> in_words(4.2), in_words(150), in_words(7300)
+    ('4 s', '2.5 min', '2.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class ClusterJob:
         ``{view: source}`` for one site, or ``{"site/view": source}`` for several: a CSV or Parquet
         file, ``URL#table`` or ``URL#SELECT …``. Views must be complete.
     id
-        The id column, the same in every source.
+        The id column, the same in every source; a single source needs none.
     out
         A folder that does not exist yet.
     k
@@ -49,8 +49,8 @@ class ClusterJob:
         ``"kmeans"`` or ``"deep"``.
     settings
         Settings of the method.
-    kinds, ignore, id_type
-        See `MultiView.from_frames`.
+    kinds, ignore, id_type, reading
+        See `MultiView.from_frames`; ``reading`` has further fields of `ColumnRules`.
     seed
         Start of all randomness.
 
@@ -61,7 +61,7 @@ class ClusterJob:
     """
 
     sources: Mapping[str, str]
-    id: str
+    id: str | None
     out: str
     k: int | None = None
     method: str = "kmeans"
@@ -69,6 +69,7 @@ class ClusterJob:
     kinds: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
     id_type: str | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -131,7 +132,7 @@ def run_cluster(job: ClusterJob, progress: Progress | None = None) -> ClusterRes
         clusterer.labels_,
         clusterer.confidence_,
         clusterer.k_,
-        job.id,
+        job.id or "row",
         name_sites=job.names_sites,
     )
     codes = clusterer.codes(data)
@@ -163,7 +164,12 @@ def _read(job: ClusterJob) -> dict[str, MultiView]:
     for name, source in job.sources.items():
         site, _, view = name.rpartition("/")
         sources.setdefault(site or ONLY_SITE, {})[view] = source
-    rules: dict[str, Any] = {"kinds": job.kinds, "ignore": job.ignore, "id_type": job.id_type}
+    rules: dict[str, Any] = {
+        "kinds": job.kinds,
+        "ignore": job.ignore,
+        "id_type": job.id_type,
+        **job.reading,
+    }
     return {site: read_views(views, id=job.id, **rules) for site, views in sources.items()}
 
 

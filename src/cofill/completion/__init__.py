@@ -1,11 +1,17 @@
 """What every completion method shares: its interface, its result, its registry, its evaluation."""
 
+from cofill.completion._check import check_tables
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, require_rows, silent
 from cofill.completion._evaluate import evaluate
-from cofill.completion._folder import CompletionFolder
+from cofill.completion._folder import (
+    RULES,
+    CompletionFolder,
+    completed_folder,
+    read_records,
+)
 from cofill.completion._intervals import conformal_radius, with_intervals
-from cofill.completion._job import RULES, CompletionJob, CompletionResult, run_completion
+from cofill.completion._job import CompletionJob, CompletionResult, run_completion
 from cofill.completion._registry import METHODS, make, methods
 from cofill.completion._rubin import Pooled, rubin
 
@@ -19,10 +25,13 @@ __all__ = [
     "CompletionResult",
     "Pooled",
     "Progress",
+    "check_tables",
+    "completed_folder",
     "conformal_radius",
     "evaluate",
     "make",
     "methods",
+    "read_records",
     "require_rows",
     "rubin",
     "run_completion",

@@ -7,10 +7,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from cofill.files import read_document, write_json
 from cofill.privacy import SentLog
+from cofill.views import Source, read_views, to_table
 
 RECORD_FORMAT = "cofill-completion"
+RULES = (
+    *("kinds", "ignore", "id_type", "drop", "na_values"),
+    *("decimal", "thousands", "delimiter", "encoding"),
+)
+"""Fields of `ColumnRules` that a job states."""
+
+
+def completed_folder(path: str | Path) -> CompletionFolder | None:
+    """Return the folder if `cofill complete` has written it, or None."""
+    folder = CompletionFolder(Path(path))
+    return folder if "://" not in str(path) and folder.record.is_file() else None
+
+
+def read_records(source: str, id: str | None = None) -> tuple[pa.Table, str | None]:  # noqa: A002
+    """Return a table with one row a person, and its id column.
+
+    The source is a table, or a folder that `cofill complete` wrote, whose tables are joined without
+    the ends of intervals.
+    """
+    folder = completed_folder(source)
+    if folder is None:
+        return Source(source).read_table(id), id
+    reading = folder.reading()
+    tables = [to_table(view) for view in read_views(**reading).values()]
+    joined = tables[0]
+    for table in tables[1:]:
+        joined = joined.join(table, reading["id"], join_type="inner")
+    return joined.sort_by(reading["id"]) if tables[1:] else joined, reading["id"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +70,19 @@ class CompletionFolder:
     def read_record(self) -> dict[str, Any]:
         """Return what was done; raise a `StoreError` for a file that is no such record."""
         return read_document(self.record, RECORD_FORMAT)
+
+    def reading(self) -> dict[str, Any]:
+        """Return how the completed tables are read again: ``sources``, ``id`` and rules of columns.
+
+        Ends of intervals are no features, and what was ignored before is ignored again.
+        """
+        facts = self.read_record()
+        rules = {name: facts["settings"][name] for name in RULES if name != "drop"}
+        rules["ignore"] = list(rules["ignore"])
+        for view, about in facts["views"].items():
+            rules["ignore"] += (f"{view}.{column}" for column in about["interval_columns"])
+        sources = {view: str(self.path / about["file"]) for view, about in facts["views"].items()}
+        return {"sources": sources, "id": facts["settings"]["id"], **rules}
 
     @property
     def evaluation(self) -> Path:

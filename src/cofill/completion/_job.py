@@ -16,7 +16,7 @@ from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
 from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
-from cofill.completion._folder import RECORD_FORMAT, CompletionFolder
+from cofill.completion._folder import RECORD_FORMAT, RULES, CompletionFolder
 from cofill.completion._intervals import with_intervals
 from cofill.completion._registry import METHODS, make
 from cofill.errors import DataError, SettingError
@@ -39,10 +39,6 @@ TOGETHER, SEPARATE = "pooled", "cooperative"
 """The methods for one owner of all tables, and for sites that keep their rows at home."""
 
 YARDSTICKS = ("mean", "knn", "iterative")
-RULES = (
-    *("kinds", "ignore", "id_type", "drop", "na_values"),
-    *("decimal", "thousands", "delimiter", "encoding"),
-)
 
 
 @dataclass(frozen=True)
@@ -309,12 +305,19 @@ def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[st
         "version": 1,
         "settings": settings,
         "individuals": completed.source.n_individuals,
-        "views": {name: completed.counts(name) for name in completed.source},
+        "views": {name: _view_facts(job, completed, name) for name in completed.source},
         "distributions": distributions(completed),
         "notes": list(completed.notes),
         "versions": versions(),
         "duration_s": round(duration, 3),
     }
+
+
+def _view_facts(job: CompletionJob, completed: Completed, name: str) -> dict[str, Any]:
+    """Return a view's counts, and what reads its table again: its file, columns to skip."""
+    columns = list(completed.filled(name).beside)
+    file = None if job.to_database else f"{name}{Source(job.sources[name]).result_ending}"
+    return {**completed.counts(name), "file": file, "interval_columns": columns}
 
 
 def _learned(completer: Any) -> dict[str, Any]:
