@@ -146,7 +146,7 @@ def reading_of(folder: Path | None, views: Sequence[str] | None, **stated: Any) 
     ``stated`` are an id and rules of columns; beside a folder they are added to its own.
     """
     if folder is None:
-        return {"sources": sources_of(views), **stated}
+        return {"sources": pairs(views, "--view"), **stated}
     from cofill.completion import completed_folder
 
     completed = completed_folder(folder)
