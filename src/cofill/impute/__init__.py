@@ -3,6 +3,7 @@
 from cofill.impute._central import CentralCompleter
 from cofill.impute._completer import PooledCompleter
 from cofill.impute._estimator import Imputer
+from cofill.impute._joint import JointGaussian
 from cofill.impute._mean import MeanCompleter
 from cofill.impute._model import EFFORTS, TableModel, fit_table
 from cofill.impute._yardsticks import IterativeCompleter, NeighboursCompleter
@@ -12,6 +13,7 @@ __all__ = [
     "CentralCompleter",
     "Imputer",
     "IterativeCompleter",
+    "JointGaussian",
     "MeanCompleter",
     "NeighboursCompleter",
     "PooledCompleter",
