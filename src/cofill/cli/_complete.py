@@ -59,6 +59,13 @@ def complete(
         float | None,
         typer.Option(help="Add columns with intervals of this level, such as 0.9."),
     ] = None,
+    leave: Annotated[
+        bool,
+        typer.Option(
+            "--leave-unreconstructable",
+            help="With --separate: leave features empty that the other views do not tell.",
+        ),
+    ] = False,
     kind: options.Kinds = None,
     ignore: options.Ignored = None,
     drop: options.Dropped = None,
@@ -87,7 +94,8 @@ def complete(
         out=out,
         separate=separate,
         method=method,
-        settings=options.settings_of(settings),
+        settings=options.settings_of(settings)
+        | ({"on_unreconstructable": "leave"} if leave else {}),
         evaluate=evaluate,
         compare=tuple(name for name in compare.split(",") if name),
         share=share,

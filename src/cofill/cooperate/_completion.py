@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from cofill.completion import Completed, conformal_radius
 from cofill.cooperate._predict import masks_of
@@ -21,18 +21,19 @@ from cofill.privacy import no_tokens, require_one_of, rows_of
 from cofill.views import Kind, MultiView, Scaler, to_frame
 
 Cells = Float[np.ndarray, "individuals features"]
+_NAMED = 10  # features that a note names
 
 
 @dataclass(frozen=True)
 class CompletionPolicy:
     """What is done with features that cannot be reconstructed, and the level of intervals."""
 
-    on_unreconstructable: str = "flag"
+    on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        choices = ("flag", "fill", "leave")
+        choices = ("fill", "leave")
         require_one_of("on_unreconstructable", self.on_unreconstructable, choices)
         if self.interval is not None and not 0 < self.interval < 1:
             raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
@@ -49,7 +50,8 @@ def completed_views(
     """Return views whose gaps each site has filled; tokens are the individuals' blinded ids."""
     cells, lower, upper = {}, {}, {}
     for name, site in sites.items():
-        cells[name] = apply_policy(site, decode_rows(site, rows[name], tokens), policy)
+        decoded = decode_rows(site, rows[name], tokens)
+        cells[name] = apply_policy(site, decoded, policy, views.present(name))
         if policy.interval is not None:
             ends = interval_ends(site, rows[name], tokens, policy.interval)
             lower[name], upper[name] = (np.where(np.isnan(cells[name]), np.nan, e) for e in ends)
@@ -69,16 +71,26 @@ def unreconstructable(site: CooperativeSite, policy: CompletionPolicy) -> np.nda
 
 
 def site_notes(sites: Mapping[str, CooperativeSite], policy: CompletionPolicy) -> tuple[str, ...]:
-    """Return sentences on links that were left out and on features left empty."""
+    """Return sentences on links that were left out and on features that cannot be told."""
     notes = [note for site in sites.values() for note in site.notes]
     for name, site in sites.items():
-        is_left_empty = unreconstructable(site, policy)
-        if policy.on_unreconstructable == "flag" and is_left_empty.any():
-            notes.append(
-                f"view {name!r}: {int(is_left_empty.sum())} of {len(is_left_empty)} features "
-                "cannot be reconstructed from the other views and are left empty"
-            )
+        notes += note_untold(name, site.fitted_scaler, unreconstructable(site, policy), policy)
     return tuple(notes)
+
+
+def note_untold(
+    view: str, scaler: Scaler, untold: Bool[np.ndarray, " features"], policy: CompletionPolicy
+) -> list[str]:
+    """Return a sentence that names features that the other views do not tell, if there are any."""
+    if not untold.any():
+        return []
+    named = [scaler.features[k].name for k in np.flatnonzero(untold)[:_NAMED]]
+    more = ", …" if untold.sum() > _NAMED else ""
+    fate = "are left empty" if policy.on_unreconstructable == "leave" else "are guesses"
+    return [
+        f"view {view!r}: {int(untold.sum())} of {len(untold)} features cannot be told from the "
+        f"other views and {fate} ({', '.join(named)}{more})"
+    ]
 
 
 def decode_rows(site: CooperativeSite, rows: ReconstructedRows, tokens: np.ndarray) -> Cells:
@@ -95,10 +107,23 @@ def _by_token(rows: ReconstructedRows, tokens: np.ndarray, values: np.ndarray) -
     return ordered
 
 
-def apply_policy(site: CooperativeSite, cells: Cells, policy: CompletionPolicy) -> Cells:
-    """Empty the features that cannot be reconstructed, or fill every cell when asked to."""
-    if policy.on_unreconstructable != "fill":
-        return np.where(unreconstructable(site, policy), np.nan, cells)
+def apply_policy(
+    site: CooperativeSite,
+    cells: Cells,
+    policy: CompletionPolicy,
+    known: Bool[np.ndarray, " individuals"] | None = None,
+) -> Cells:
+    """Fill every cell, or empty the features that cannot be told.
+
+    People whom the site knows in part (`known`) keep what their own cells tell.
+    """
+    if policy.on_unreconstructable == "leave":
+        hopeless = np.broadcast_to(unreconstructable(site, policy), cells.shape)
+        own = site.model.own_cells
+        if known is not None and own is not None:
+            told = _per_feature(site.fitted_scaler, own.r2) >= policy.threshold
+            hopeless = hopeless & ~(known[:, None] & told)
+        return np.where(hopeless, np.nan, cells)
     if site.typical is None:
         return cells
     is_whole = np.array([feature.is_integer for feature in site.fitted_scaler.features])

@@ -57,9 +57,9 @@ class CooperativeReconstruction(AbstractCompleter):
     architecture
         A name of the paper's Table I, an `Architecture`, or None to choose by the data.
     on_unreconstructable, threshold
-        Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
-        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway,
-        and individuals whom no other site knows with the mean or the commonest value.
+        Features whose out-of-sample R² is below `threshold` are named in the notes. ``"fill"``
+        fills them with the best guess there is, and individuals whom no other site knows with the
+        mean or the commonest value; ``"leave"`` leaves both empty.
     min_overlap, scale
         How many shared individuals a link needs; ``"standard"``, ``"robust"`` for heavy tails, or
         ``"none"``.
@@ -99,7 +99,7 @@ class CooperativeReconstruction(AbstractCompleter):
     masks: str = "closed"
     mask_folds: int = 0
     architecture: str | Architecture | None = None
-    on_unreconstructable: str = "flag"
+    on_unreconstructable: str = "fill"
     threshold: float = 0.05
     min_overlap: int = 20
     scale: str = "standard"

@@ -17,9 +17,11 @@ from jaxtyping import Int
 
 from cofill.cooperate._link_data import LinkData, link_data, receive_codes
 from cofill.cooperate._masks import MaskStatistics
+from cofill.cooperate._own_cells import fit_own_cells
 from cofill.cooperate._predict import link_output, masked_sum
 from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._site import CooperativeSite, Link, Report, ViewModel, fit_in_groups
+from cofill.impute import JointGaussian
 from cofill.nets import (
     MLP,
     Fusion,
@@ -97,7 +99,9 @@ def _choose_model(data: LinkData, fusion: Fusion | None, new_links: int) -> Coop
             np.nanmean((fused - targets) ** 2) <= np.nanmean((masked - targets) ** 2)
         ):
             model = replace(model, use_fusion=True, residuals=Residuals.of(fused, targets))
+            masked = fused
         model = replace(model, fusion=fusion)
+    model = replace(model, own_cells=_own_cells(data, masked))
     return site.with_(model=model).count_trained(links=new_links, fusions=int(fusion is not None))
 
 
@@ -156,7 +160,8 @@ def _learn_faithful(all_data: Sequence[LinkData], report_progress: Report) -> li
             model = replace(grown[id(data)], links=data.links)
         else:
             outputs = data.held_out_outputs() if data.uses_held_out_rows else data.link_outputs()
-            model, _ = _weigh_links(data, outputs)
+            model, predicted = _weigh_links(data, outputs)
+            model = replace(model, own_cells=_own_cells(data, predicted))
         count = sum(fitted is data for fitted, _ in unfitted)
         sites.append(data.site.with_(model=model).count_trained(links=count))
     return sites
@@ -241,3 +246,7 @@ def _weigh_links(data: LinkData, outputs: np.ndarray) -> tuple[ViewModel, np.nda
     predicted = masked_sum(outputs, statistics, data.present, data.site.settings)[data.is_linked]
     wrong = Residuals.of(predicted, data.targets[data.is_linked])
     return replace(model, statistics=statistics, residuals=wrong), predicted
+
+
+def _own_cells(data: LinkData, predicted: np.ndarray | None) -> JointGaussian | None:
+    return fit_own_cells(data.site, data.targets, data.is_linked, predicted)

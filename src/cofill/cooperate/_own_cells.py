@@ -9,6 +9,7 @@ leaves the site for it.
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Bool
 
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows, Rows, named_seed
 from cofill.impute import JointGaussian
@@ -17,9 +18,12 @@ from cofill.views import Kind
 
 
 def fit_own_cells(
-    site: CooperativeSite, targets: Rows, predicted: Rows | None
+    site: CooperativeSite,
+    targets: Rows,
+    linked: Bool[np.ndarray, " rows"],
+    predicted: np.ndarray | None,
 ) -> JointGaussian | None:
-    """Return the joint model of a site's encoded cells and out-of-sample predictions of them.
+    """Return the joint model of a site's encoded rows and predictions of those that are linked.
 
     None where every row is complete, or has one cell only.
     """
@@ -29,7 +33,9 @@ def fit_own_cells(
     groups = [(block.start, block.stop) for block in blocks]
     matrix = targets
     if predicted is not None:
-        matrix = np.hstack([targets, predicted])
+        by_peers = np.full(targets.shape, np.nan)
+        by_peers[linked] = predicted
+        matrix = np.hstack([targets, by_peers])
         groups += [(k, k + 1) for k in range(targets.shape[1], matrix.shape[1])]
     return JointGaussian.fit(matrix, groups, seed=named_seed(site.seed, site.name, "own cells"))
 

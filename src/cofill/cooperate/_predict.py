@@ -17,6 +17,7 @@ from cofill.cooperate._masks import (
     masks_for_patterns,
     masks_in_closed_form,
 )
+from cofill.cooperate._own_cells import add_known_in_part
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite, Link, ReconstructedRows, Rows, gather_codes
 from cofill.errors import DataError
@@ -64,7 +65,8 @@ def _complete(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Out
                 )
             release.check(link.spec)
             codes[release.sender] = release
-    return site.with_(reconstructed=reconstruct_rows(site, codes)), []
+    rows = reconstruct_rows(site, codes)
+    return site.with_(reconstructed=add_known_in_part(site, rows)), []
 
 
 ASK = Step("ask", one_by_one(_ask))

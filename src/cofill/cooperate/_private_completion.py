@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from cofill.completion import Completed
-from cofill.cooperate._completion import CompletionPolicy
+from cofill.cooperate._completion import CompletionPolicy, note_untold
 from cofill.cooperate._private_site import PrivateSite
 from cofill.views import Kind, MultiView
 
@@ -81,13 +81,8 @@ def site_note(site: PrivateSite, policy: CompletionPolicy) -> list[str]:
     """Return sentences on a view that nobody can tell of, and on features left empty."""
     if site.choice is None:
         return [f"view {site.name!r} shares too few people with any other view to be completed"]
-    empty = feature_r2(site) < policy.threshold
-    if policy.on_unreconstructable == "flag" and empty.any():
-        return [
-            f"view {site.name!r}: {int(empty.sum())} of {len(empty)} features cannot be "
-            "reconstructed from the other views and are left empty"
-        ]
-    return []
+    untold = feature_r2(site) < policy.threshold
+    return note_untold(site.name, site.fitted.targets.scaler, untold, policy)
 
 
 def completed_by(

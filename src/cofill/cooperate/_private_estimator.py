@@ -38,9 +38,9 @@ class PrivateCompletion(AbstractCompleter):
     min_overlap
         A view tells of another if at least so many people are in both.
     on_unreconstructable
-        Features whose out-of-sample R² is below `threshold` are not invented: ``"flag"`` leaves
-        their cells empty and says so, ``"leave"`` leaves them empty, ``"fill"`` fills them anyway,
-        and individuals whom no other site knows with the mean or the commonest value.
+        Features whose out-of-sample R² is below `threshold` are named in the notes. ``"fill"``
+        fills them with the best guess there is, and individuals whom no other site knows with the
+        mean or the commonest value; ``"leave"`` leaves both empty.
     threshold
         See above.
     interval
@@ -74,7 +74,7 @@ class PrivateCompletion(AbstractCompleter):
     features: int = 150
     folds: int = 3
     min_overlap: int = 20
-    on_unreconstructable: str = "flag"
+    on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None
     computing: tuple[str, ...] | None = None

@@ -16,6 +16,7 @@ from cofill.cooperate._masks import MaskStatistics
 from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.errors import DataError
+from cofill.impute import JointGaussian
 from cofill.nets import Fusion
 from cofill.privacy import Codes, CodeSpec, blind, no_tokens, rows_of
 from cofill.views import Scaler, View
@@ -78,6 +79,9 @@ class ViewModel:
         Of predictions for the site's linked rows by a model that had not seen them (in-sample for
         the paper's method without `mask_folds`, which has no others), and of each link alone. None
         when nothing can be reconstructed.
+    own_cells
+        Of the site's cells and predictions of them together, for people known in part; None where
+        every row is complete.
     seen
         Tokens of the rows that the model was learned from.
     """
@@ -88,6 +92,7 @@ class ViewModel:
     use_fusion: bool = False
     residuals: Residuals | None = None
     link_residuals: Mapping[str, Residuals] = field(default_factory=dict)
+    own_cells: JointGaussian | None = None
     seen: np.ndarray = field(default_factory=no_tokens)
 
 
