@@ -1,4 +1,4 @@
-"""Columns of any unit taken as jointly Gaussian, as a small model that can be stored and sent along.
+"""Columns of any unit taken as jointly Gaussian, as a small model that can be stored.
 
 `PooledCompleter` has more candidates; this is the one that needs no rows once it is fitted.
 """
