@@ -463,10 +463,10 @@ def test_other_views_than_at_fit_are_refused(masked, holed):
 def test_a_known_person_is_told_from_their_own_cells_first(quick):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
-    own = np.column_stack([x[:, 0], 2 * x[:, 0], rng.normal(size=300)])
-    truth = own.copy()
-    own[:40, 1] = np.nan  # twice its neighbour, of which the peer knows nothing
-    views = MultiView.from_arrays({"own": own, "peer": x[:, 1:] + rng.normal(size=(300, 3))})
+    cells = np.column_stack([x[:, 0], 2 * x[:, 0], rng.normal(size=300)])
+    truth = cells.copy()
+    cells[:40, 1] = np.nan  # twice its neighbour, of which the peer knows nothing
+    views = MultiView.from_arrays({"own": cells, "peer": x[:, 1:] + rng.normal(size=(300, 3))})
     model = quick(method="masked").fit(views)
     done = model.complete(views).cells["own"]
     assert abs(done[:40, 1] - truth[:40, 1]).mean() < 0.2
@@ -476,11 +476,11 @@ def test_a_known_person_is_told_from_their_own_cells_first(quick):
 def test_own_cells_and_codes_together_tell_more_than_either(quick):
     rng = np.random.default_rng(1)
     first, second = rng.normal(size=(2, 400))
-    own = np.column_stack([first, first + second, rng.normal(size=400)])
-    truth = own[:, 1].copy()
-    own[:60, 1] = np.nan
+    cells = np.column_stack([first, first + second, rng.normal(size=400)])
+    truth = cells[:, 1].copy()
+    cells[:60, 1] = np.nan
     peer = np.column_stack([second, second + 0.01 * rng.normal(size=400)])
-    views = MultiView.from_arrays({"own": own, "peer": peer})
+    views = MultiView.from_arrays({"own": cells, "peer": peer})
     done = quick(method="masked").fit_complete(views).cells["own"][:60, 1]
     # Either alone explains half of the variance of 2.
     assert ((done - truth[:60]) ** 2).mean() < 0.4
@@ -489,9 +489,9 @@ def test_own_cells_and_codes_together_tell_more_than_either(quick):
 def test_a_saved_model_still_knows_how_cells_go_together(quick, tmp_path):
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 1))
-    own = np.hstack([x, 3 * x])
-    own[:30, 1] = np.nan
-    views = MultiView.from_arrays({"own": own, "peer": rng.normal(size=(200, 2))})
+    cells = np.hstack([x, 3 * x])
+    cells[:30, 1] = np.nan
+    views = MultiView.from_arrays({"own": cells, "peer": rng.normal(size=(200, 2))})
     model = quick(method="masked").fit(views)
     model.save(tmp_path / "model.safetensors")
     loaded = CooperativeReconstruction.load(tmp_path / "model.safetensors")

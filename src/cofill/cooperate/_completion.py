@@ -119,10 +119,10 @@ def apply_policy(
     """
     if policy.on_unreconstructable == "leave":
         hopeless = np.broadcast_to(unreconstructable(site, policy), cells.shape)
-        own = site.model.own_cells
-        if known is not None and own is not None:
-            told = _per_feature(site.fitted_scaler, own.r2) >= policy.threshold
-            hopeless = hopeless & ~(known[:, None] & told)
+        joint = site.model.own_cells
+        if known is not None and joint is not None:
+            explained = _per_feature(site.fitted_scaler, joint.r2[: site.fitted_scaler.width])
+            hopeless = hopeless & ~(known[:, None] & (explained >= policy.threshold))
         return np.where(hopeless, np.nan, cells)
     if site.typical is None:
         return cells

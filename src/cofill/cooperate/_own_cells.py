@@ -51,12 +51,12 @@ def add_known_in_part(site: CooperativeSite, rows: ReconstructedRows) -> Reconst
     at = rows_of(rows.tokens, tokens)
     if len(model.mean) > width:
         matrix[at >= 0, width:] = rows.expected[at[at >= 0]]
-    told = model.fill(matrix)[:, :width]
+    filled = model.fill(matrix)[:, :width]
     for block in site.fitted_scaler.blocks:
         if block.kind is not Kind.NUMERIC:
-            told[:, block.start : block.stop] = told[:, block.start : block.stop].clip(0.0, 1.0)
+            filled[:, block.start : block.stop] = filled[:, block.start : block.stop].clip(0.0, 1.0)
     expected = np.array(rows.expected, dtype=np.float64)
-    expected[at[at >= 0]] = told[at >= 0]
+    expected[at[at >= 0]] = filled[at >= 0]
     return ReconstructedRows(
-        np.concatenate([rows.tokens, tokens[at < 0]]), np.concatenate([expected, told[at < 0]])
+        np.concatenate([rows.tokens, tokens[at < 0]]), np.concatenate([expected, filled[at < 0]])
     )
