@@ -9,10 +9,10 @@ people (`describe_settings`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from cofill.errors import SettingError
 from cofill.registry import require_settings
@@ -81,14 +81,15 @@ def typed(value: Any, annotation: Any, name: str) -> Any:
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     options = _options(annotation)
-    classes = [option for option in options if is_dataclass(option)]
+    classes: list[Any] = [option for option in options if is_dataclass(option)]
     if any(isinstance(value, option) for option in classes):
         return value
     if isinstance(value, Mapping) and classes and not _takes_tables(options):
         return _instance(classes[0], value, name)
-    if hasattr(value, "item") and not getattr(value, "shape", ()):
-        value = value.item()  # NumPy's numbers are what Python's are
-    rest = Union[tuple(o for o in options if o not in classes) or (classes[0],)]  # noqa: UP007
+    item = getattr(value, "item", None)
+    if callable(item) and not getattr(value, "shape", ()):
+        value = item()  # NumPy's numbers are what Python's are
+    rest: Any = Union[tuple(o for o in options if o not in classes) or (classes[0],)]  # noqa: UP007
     adapter = TypeAdapter(rest, config=ConfigDict(arbitrary_types_allowed=True))
     try:
         return adapter.validate_python(_tuples(value), strict=True)
@@ -115,8 +116,8 @@ def describe_settings(target: Any, *, leave: Collection[str] = ()) -> tuple[Sett
     meanings = _meanings(target)
     defaults = {n: p.default for n, p in inspect.signature(target).parameters.items()}
     if is_dataclass(target):
-        factories = (f for f in fields(target) if f.default_factory is not MISSING)
-        defaults |= {f.name: f.default_factory() for f in factories}
+        factories = ((f.name, f.default_factory) for f in fields(target))
+        defaults |= {name: make() for name, make in factories if make is not MISSING}
     return tuple(
         Setting(
             name,
@@ -135,7 +136,8 @@ def types_of(target: Any) -> dict[str, Any]:
     late = getattr(target, "late_types", dict)()
     owner = target if is_dataclass(target) or not inspect.isclass(target) else target.__init__
     hints = get_type_hints(owner, localns=late, include_extras=True)
-    parameters = inspect.signature(target).parameters.values()
+    signature: Any = inspect.signature(cast(Callable[..., Any], target))
+    parameters = signature.parameters.values()
     named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return {name: hints.get(name, Any) for name in named}
 

@@ -46,7 +46,8 @@ def settings_facts(entry: Entry) -> list[dict[str, Any]]:
     facts = []
     for setting in describe_settings(entry.load(), leave=("seed",)):
         default = fixed.get(setting.name, setting.default)
-        plain = asdict(default) if is_dataclass(default) else default
+        is_value = is_dataclass(default) and not isinstance(default, type)
+        plain = asdict(default) if is_value else default
         facts.append({**asdict(setting), "default": plain})
     return facts
 

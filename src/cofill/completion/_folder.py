@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from cofill.files import read_document, write_json
 from cofill.privacy import SentLog
 from cofill.views import Source, read_views, to_table
@@ -27,8 +25,8 @@ def completed_folder(path: str | Path) -> CompletionFolder | None:
     return folder if "://" not in str(path) and folder.record.is_file() else None
 
 
-def read_records(source: str, id: str | None = None) -> tuple[pa.Table, str | None]:  # noqa: A002
-    """Return a table with one row a person, and its id column.
+def read_records(source: str, id: str | None = None) -> tuple[Any, str | None]:  # noqa: A002
+    """Return an Arrow table with one row a person, and its id column.
 
     The source is a table, or a folder that `cofill complete` wrote, whose tables are joined without
     the ends of intervals.

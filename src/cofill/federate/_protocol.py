@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Optional
 
 from annotated_types import Ge, Gt
 
@@ -203,7 +203,7 @@ def _setting_types() -> dict[str, Any]:
         "local": Mapping[str, Any],
         "model": str,
         "network": Mapping[str, Any] | None,
-        "patience": Annotated[float, Gt(0)] | None,
+        "patience": Optional[Annotated[float, Gt(0)]],  # noqa: UP045
         "seed": Annotated[int, Ge(0)],
         "strategy": str | Mapping[str, Any],
     }

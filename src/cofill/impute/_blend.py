@@ -271,8 +271,8 @@ def _fit_filler_alone(matrix: np.ndarray, encoding: Encoding, rng: np.random.Gen
         practice = make_practice(matrix[test], encoding, part, rng)
         held_out = _held_out(practice, np.arange(len(test)), (), gaussian=True)
     weights = blend_weights(held_out, 1)
-    stages = (Stage(encoding, (), w) for w in (weights, np.zeros_like(weights)))
-    return Blend(encoding, gaussian, ("gaussian",), weights, *stages, None, tuple(held_out))
+    first, second = (Stage(encoding, (), w) for w in (weights, np.zeros_like(weights)))
+    return Blend(encoding, gaussian, ("gaussian",), weights, first, second, None, tuple(held_out))
 
 
 def _held_out(

@@ -100,7 +100,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.where(np.isnan(cells), self.model_.predict(cells), cells)
 
     def _array(self, X: Any, *, reset: bool) -> np.ndarray:
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        options: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        return np.asarray(validate_data(self, X, reset=reset, **options))
 
     def _views(self, frames: Mapping[str, Any]) -> MultiView:
         if self.id is None:

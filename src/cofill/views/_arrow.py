@@ -39,7 +39,9 @@ def cells_to_arrow(
     if categories.type != value_type:
         categories = _cast(categories, value_type)
     if is_dictionary:
-        return pa.DictionaryArray.from_arrays(codes, categories, ordered=type_.ordered)
+        return pa.DictionaryArray.from_arrays(
+            codes, categories, ordered=bool(type_ is not None and type_.ordered)
+        )
     return categories.take(codes)
 
 

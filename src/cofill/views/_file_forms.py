@@ -46,13 +46,13 @@ class CsvForm(AbstractSourceForm):
             with path.open("wb") as file:
                 file.writelines(table.to_text())
             return
-        table = table.to_arrow() if isinstance(table, FilledTable) else table
+        arrow: pa.Table = table.to_arrow() if isinstance(table, FilledTable) else table
         flat = [
             c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
-            for c in table.columns
+            for c in arrow.columns
         ]
         options = arrow_csv.WriteOptions(delimiter=self.written_delimiter, quoting_style="needed")
-        arrow_csv.write_csv(pa.table(flat, names=table.column_names), path, options)
+        arrow_csv.write_csv(pa.table(flat, names=arrow.column_names), path, options)
 
 
 class TsvForm(CsvForm):

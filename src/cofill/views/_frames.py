@@ -103,10 +103,10 @@ def view_from_table(
     notes: list[str] = []
     for c in wanted:
         reader = ColumnReader(name, c, f"{where}: column {c!r}", rules)
-        if fields is None:
-            column = reader.read(table.column(c))
-        else:
+        if isinstance(table, TextTable) and fields is not None:
             column = reader.read_texts(table.column(fields, columns.index(c)))
+        else:
+            column = reader.read(table.column(c))
         notes += column.notes
         if column.feature is not None:
             read[c] = column

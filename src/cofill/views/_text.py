@@ -5,6 +5,9 @@ before it is even. Nothing is parsed twice and nothing is normalised, so that wh
 written back byte for byte: quotes, padding, line ends, byte order mark.
 """
 
+# pyarrow.compute makes its functions at run time, where a type checker cannot see them.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import codecs
