@@ -116,18 +116,13 @@ def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
     return LEARNERS.load(model) if isinstance(model, str) else model
 
 
-def suitable_training(
-    model: type[AbstractLearner], strategy: AbstractStrategy, **changes: Any
-) -> LocalSettings:
-    """Return settings of local training that suit a model and a strategy.
-
-    ``changes`` are fields that users set; those that are None stay as they suit.
-    """
-    fields_of_model: dict[str, Any] = {"moments": "reset", **model.training}
-    local = LocalSettings(**fields_of_model)
-    if strategy.controls:
-        local = replace(local, optimizer="sgd", learning_rate=0.05, momentum=0.0)
-    return replace(local, **{name: v for name, v in changes.items() if v is not None})
+def with_effort(
+    model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
+) -> dict[str, Any]:
+    """Return fields of a learner, with an effort where the model knows efforts."""
+    kind: Any = model  # a data class, which its type does not say
+    knows_efforts = any(field.name == "effort" for field in fields(kind))
+    return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,20 +130,21 @@ class Design:
     """What all parties know before the first step; the columns arrive later.
 
     ``model`` is the learner's class, ``network`` its further fields beside its shape, ``local`` how
-    a site trains, ``settings`` how sites and coordinator work together, ``strategy`` how the
-    coordinator combines updates, ``seed`` that of everything drawn, except where privacy rests on
-    it.
+    a site trains (or those fields of it that are not to be what suits the model), ``settings`` how
+    sites and coordinator work together, ``strategy`` how the coordinator combines updates, ``seed``
+    that of everything drawn, except where privacy rests on it, ``sites`` how many take part.
     """
 
     model: type[AbstractLearner]
     network: Mapping[str, Any]
-    local: LocalSettings
+    local: LocalSettings | Mapping[str, Any]
     settings: RoundSettings
     strategy: AbstractStrategy
     seed: int = 0
+    sites: int = 1
 
     def __post_init__(self) -> None:
-        local, strategy = self.local, self.strategy
+        local, strategy = self._local({}), self.strategy
         steps = (local.optimizer, local.moments, local.momentum)
         if strategy.controls and steps != ("sgd", "reset", 0):
             raise SettingError(
@@ -169,8 +165,25 @@ class Design:
             raise SettingError(
                 f"pretrain: there is no phase {unknown!r}; there is {', '.join(phases)}"
             )
-        proximal = strategy.proximal or local.proximal
-        object.__setattr__(self, "local", replace(local, proximal=proximal))
+
+    def _local(self, suitable: Mapping[str, Any]) -> LocalSettings:
+        strategy, local = self.strategy, self.local
+        if isinstance(local, Mapping):
+            plain = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.0}
+            fields_set = {name: value for name, value in local.items() if value is not None}
+            chosen = {**suitable, **(plain if strategy.controls else {}), **fields_set}
+            local = LocalSettings(**{"moments": "reset", **chosen})
+        # FedProx is a strategy that acts at the sites.
+        return replace(local, proximal=strategy.proximal or local.proximal)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether sites train with differential privacy."""
+        return self._local({}).dp is not None
+
+    def local_settings(self, learner: AbstractLearner) -> LocalSettings:
+        """Return how a site trains a learner."""
+        return self._local(learner.training(self.sites))
 
     @property
     def pretrains(self) -> bool:
@@ -186,7 +199,7 @@ class Design:
             )
         trained = (*(p for p, _ in self.settings.pretraining(learner)), learner.phases[-1])
         mixed = next((phase for phase in trained if len(phase.streams) > 1), None)
-        if self.local.dp is not None and mixed is not None:
+        if self.is_private and mixed is not None:
             raise SettingError(
                 "dp must be None for a phase that draws from several streams of rows "
                 f"({', '.join(mixed.streams)}); leave phase {mixed.name!r} out, or the cycle"
