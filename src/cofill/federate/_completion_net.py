@@ -7,14 +7,15 @@ Individuals with a single modality train it by a cycle: what is predicted from i
 Any number of modalities, any pattern, one model.
 
 Images of one size go through a U-Net, in which each modality brings its channels. Its settings were
-chosen on held-out rows of unlike pictures (digits of 16 × 16 and 28 × 28, made-up things in grey and
-in colour, beside their edges): steps of about 40 rows over all sites together, so that ten sites
-take as many steps in a pass as one place does; and a second moment that forgets quickly, for errors
-of images fall a thousandfold.
+chosen on held-out rows of unlike pictures (digits of 16 × 16, made-up things in grey and colour,
+beside their edges): steps of about 40 rows over all sites together, so that ten sites take as many
+steps in a pass as one place does; and a second moment that forgets quickly, for errors of images
+fall a thousandfold.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
@@ -32,8 +34,8 @@ from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, square
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, UNet, require_at_least
 
-# Channels of a U-Net at full size. On a CPU "quick" takes about as long as the patches that were the
-# default before it; on a GPU "normal" takes less time than a plain U-Net for each direction.
+# Channels of a U-Net at full size. "quick" is for a CPU; on a GPU "normal" takes less time than a
+# plain U-Net for each direction.
 _WIDTHS = {"quick": 12, "normal": 32, "thorough": 48}
 _ALL_SITES_BATCH, _LEAST_BATCH = 40, 2  # rows of images in a step, at all sites and at one
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
@@ -52,6 +54,9 @@ class CompletionNet(AbstractLearner):
         which are those of the smallest size for images. None for what the effort says.
     effort
         How large a network of images is: ``"quick"``, ``"normal"`` or ``"thorough"``.
+    shift
+        By how many pixels images are moved at most while the network learns, against learning them
+        by heart; 0 where a pixel's place matters by itself.
     cycle
         Weight of the cycle loss of individuals with a single modality.
 
@@ -67,11 +72,12 @@ class CompletionNet(AbstractLearner):
     width: int | None = None
     blocks: int | None = None
     effort: str = "normal"
+    shift: int = 2
     cycle: float | int = 0.0
 
     def __post_init__(self) -> None:
         require_effort(self.effort)
-        require_at_least(self, 0, "cycle")
+        require_at_least(self, 0, "cycle", "shift")
         for name, least in (("width", 1), ("blocks", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -86,25 +92,35 @@ class CompletionNet(AbstractLearner):
     @cached_property
     def _net(self) -> Any:
         shape, count = self.shape, self.shape.count
-        width, blocks = (64, 3) if shape.image is None else (_WIDTHS[self.effort], 2)
-        width = width if self.width is None else self.width
-        blocks = blocks if self.blocks is None else self.blocks
+        blocks = (3 if shape.image is None else 2) if self.blocks is None else self.blocks
         if shape.image is None:
-            return GridNet((1, 1), shape.size + count, shape.size, width, blocks)
+            return GridNet((1, 1), shape.size + count, shape.size, self.width or 64, blocks)
         channels = sum(shape.channels)
+        width = self.width or _WIDTHS[self.effort]
         return UNet(*shape.image, channels + count, channels, width, blocks)
 
     def training(self, sites: int) -> dict[str, Any]:
         """Return what suits images, or other rows."""
         if self.shape.image is None:
             return {"batch": 8, "learning_rate": 3e-3}
-        batch = max(_LEAST_BATCH, _ALL_SITES_BATCH // sites)
         return {
-            "batch": batch,
-            "learning_rate": 4e-3,
+            "batch": max(_LEAST_BATCH, _ALL_SITES_BATCH // sites),
+            # Wide networks need shorter steps: 4e-3 was best for 32 channels, 8e-3 for 8.
+            "learning_rate": 4e-3 * math.sqrt(32 / self._net.width),
             "second_moment": 0.99,
+            "weight_decay": 0.1,
+            "moments": "keep",
             "warm_up": True,
         }
+
+    @property
+    def momentum(self) -> float:
+        """Much for images: small batches are noisy, which shortens a site's own steps.
+
+        Ten sites with 500 pairs each, beside one place with 23.15 dB: 21.98 dB without, 22.69 with
+        0.5, 22.94 with 0.8.
+        """
+        return 0.0 if self.shape.image is None else 0.8
 
     @property
     def held_out(self) -> float:
@@ -134,7 +150,7 @@ class CompletionNet(AbstractLearner):
 
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
-        batch = batches["several"]
+        batch = self._moved(batches["several"], jax.random.fold_in(key, 1))
         total = jnp.zeros(())
         patterns = self._draw_patterns(batch, key)
         for shown in patterns:
@@ -155,6 +171,31 @@ class CompletionNet(AbstractLearner):
             total += self.cycle * cycle_loss / self.shape.count
             figures["cycle"] = cycle_loss / self.shape.count
         return total, figures
+
+    def _moved(self, batch: Batch, key: Array) -> Batch:
+        """Return a batch whose images are moved by a few pixels, all alike.
+
+        Pixels that come in at a side repeat the last ones, and are not known: nothing is learnt
+        from them.
+        """
+        shape = self.shape
+        if shape.image is None or not self.shift:
+            return batch
+        most = min(self.shift, min(shape.image) - 1)
+        down, right = jax.random.randint(key, (2,), 0, 2 * most + 1)
+
+        def move(table: Array, mode: str) -> Array:
+            parts = []
+            for columns, channels in zip(shape.slices.values(), shape.channels, strict=True):
+                images = table[:, columns].reshape(-1, *shape.image, channels)
+                sides = ((0, 0), (most, most), (most, most), (0, 0))
+                wider = jnp.pad(images, sides, mode=mode)
+                moved = lax.dynamic_slice(wider, (0, down, right, 0), images.shape)
+                parts.append(moved.reshape(len(table), -1))
+            return jnp.concatenate(parts, axis=1)
+
+        cells, known = move(batch.cells, "edge"), move(batch.known, "constant")
+        return batch._replace(cells=cells, known=known)
 
     def _draw_patterns(self, batch: Batch, key: Array) -> list[Float[Array, "n count"]]:
         """Return which modalities each row shows, in one or two ways."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cofill.errors import SettingError
@@ -121,7 +121,7 @@ def with_effort(
 ) -> dict[str, Any]:
     """Return fields of a learner, with an effort where the model knows efforts."""
     kind: Any = model  # a data class, which its type does not say
-    knows_efforts = any(field.name == "effort" for field in fields(kind))
+    knows_efforts = any(known.name == "effort" for known in fields(kind))
     return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
 
 
@@ -169,7 +169,7 @@ class Design:
     def _local(self, suitable: Mapping[str, Any]) -> LocalSettings:
         strategy, local = self.strategy, self.local
         if isinstance(local, Mapping):
-            plain = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.0}
+            plain = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
             fields_set = {name: value for name, value in local.items() if value is not None}
             chosen = {**suitable, **(plain if strategy.controls else {}), **fields_set}
             local = LocalSettings(**{"moments": "reset", **chosen})

@@ -59,7 +59,7 @@ class FederatedCompletion(AbstractCompleter):
         ``"fedavg"``, ``"fedprox"``, ``"fedadam"``, ``"fedyogi"``, ``"scaffold"``, another name in
         `STRATEGIES`, or a strategy.
     network
-        Fields of the model's learner: ``width``, ``blocks``, ``cycle`` for ``"best"``,
+        Fields of the model's learner: ``width``, ``blocks``, ``shift``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
     local, settings
         All settings of training and rounds, for those who want to set more (who takes part, secure

@@ -78,6 +78,11 @@ class AbstractLearner(ABC):
         return {"batch": 32, "learning_rate": 1e-3}
 
     @property
+    def momentum(self) -> float:
+        """Momentum of the mean of several sites' weights that suits the model (`FedAvg`)."""
+        return 0.0
+
+    @property
     def held_out(self) -> float:
         """Share of a site's rows that judge the common model and train nothing."""
         return 0.0

@@ -27,6 +27,7 @@ from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
 from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows
+from cofill.federate._strategies import AbstractStrategy, FedAvg
 from cofill.privacy import Columns, Member, Release, Update
 from cofill.views import Scaler, View
 
@@ -143,6 +144,14 @@ class Coordinator:
     best_error: float = math.inf
     best_round: int = 0
     finished: bool = False
+
+    @property
+    def strategy(self) -> AbstractStrategy:
+        """How it combines updates of its learner."""
+        strategy, alone = self.design.strategy, len(self.names) == 1
+        if isinstance(strategy, FedAvg) and strategy.momentum is None:
+            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
+        return strategy
 
     @property
     def packing(self) -> Packing:

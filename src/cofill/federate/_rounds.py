@@ -160,7 +160,7 @@ def _advance(
     mean = {name: vector.astype(before.dtype) for name, vector in vectors.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         if number:
-            apply, share = coordinator.design.strategy.apply, sites / len(coordinator.names)
+            apply, share = coordinator.strategy.apply, sites / len(coordinator.names)
             state, weights = apply(dict(coordinator.state), before, mean, share)
         else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
             state, weights = coordinator.state, before + mean["change"]

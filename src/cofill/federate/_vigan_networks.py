@@ -166,7 +166,7 @@ def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
     if architecture == "published":
         if shape.image is None or set(shape.channels) != {1}:
             raise SettingError(
-                "architecture 'published' is for grey images of one size; use 'small' for other data"
+                "architecture 'published' is for grey images of one size; use 'small' for others"
             )
         size = shape.image
         return ResNet(*size), Judge(*size), Judge(*size, copies=2), pair
