@@ -105,8 +105,9 @@ class CompletionNet(AbstractLearner):
             return {"batch": 8, "learning_rate": 3e-3}
         return {
             "batch": max(_LEAST_BATCH, _ALL_SITES_BATCH // sites),
-            # Wide networks need shorter steps: 4e-3 was best for 32 channels, 8e-3 for 8.
-            "learning_rate": 4e-3 * math.sqrt(32 / self._net.width),
+            # Wide networks need shorter steps; 8e-3 was good for 8 channels in one place, and too
+            # long with the momentum of ten sites.
+            "learning_rate": min(4e-3 * math.sqrt(32 / self._net.width), 6e-3),
             "second_moment": 0.99,
             "weight_decay": 0.1,
             "moments": "keep",

@@ -108,7 +108,7 @@ class FederatedCompletion(AbstractCompleter):
     learning_rate: float | int | None = None
     strategy: str | Mapping[str, Any] | AbstractStrategy = "fedavg"
     network: Mapping[str, Any] | None = None
-    local: LocalSettings | None = None
+    local: LocalSettings | Mapping[str, Any] | None = None
     settings: RoundSettings | None = None
     budget: Budget | None = None
     checkpoint: str | Path | None = None
