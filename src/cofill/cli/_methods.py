@@ -45,10 +45,10 @@ def settings_facts(entry: Entry) -> list[dict[str, Any]]:
     fixed = entry.facts.get("settings", {})
     facts = []
     for setting in describe_settings(entry.load(), leave=("seed",)):
-        default = fixed.get(setting.name, setting.default)
-        is_value = is_dataclass(default) and not isinstance(default, type)
-        plain = asdict(default) if is_value else default
-        facts.append({**asdict(setting), "default": plain})
+        default: Any = fixed.get(setting.name, setting.default)
+        if is_dataclass(default) and not isinstance(default, type):
+            default = asdict(default)
+        facts.append({**asdict(setting), "default": default})
     return facts
 
 

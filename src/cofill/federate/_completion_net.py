@@ -182,13 +182,14 @@ class CompletionNet(AbstractLearner):
         shape = self.shape
         if shape.image is None or not self.shift:
             return batch
-        most = min(self.shift, min(shape.image) - 1)
+        image = shape.image
+        most = min(self.shift, min(image) - 1)
         down, right = jax.random.randint(key, (2,), 0, 2 * most + 1)
 
         def move(table: Array, mode: str) -> Array:
             parts = []
             for columns, channels in zip(shape.slices.values(), shape.channels, strict=True):
-                images = table[:, columns].reshape(-1, *shape.image, channels)
+                images = table[:, columns].reshape(-1, *image, channels)
                 sides = ((0, 0), (most, most), (most, most), (0, 0))
                 wider = jnp.pad(images, sides, mode=mode)
                 moved = lax.dynamic_slice(wider, (0, down, right, 0), images.shape)

@@ -106,7 +106,8 @@ def view_from_table(
         if isinstance(table, TextTable) and fields is not None:
             column = reader.read_texts(table.column(fields, columns.index(c)))
         else:
-            column = reader.read(table.column(c))
+            arrow: Any = table
+            column = reader.read(arrow.column(c))
         notes += column.notes
         if column.feature is not None:
             read[c] = column
