@@ -7,10 +7,10 @@ Individuals with a single modality train it by a cycle: what is predicted from i
 Any number of modalities, any pattern, one model.
 
 Images of one size go through a U-Net, in which each modality brings its channels. Its settings were
-chosen on held-out rows of one kind of pictures, made-up grey things beside their edges, one seed
-each: steps of about 40 rows over all sites together, so that ten sites take as many steps in a pass
-as one place does; and a second moment that forgets quickly, for errors of images fall a
-thousandfold.
+chosen on held-out rows of unlike pictures (digits of 16 × 16, made-up things in grey and colour,
+beside their edges): steps of about 40 rows over all sites together, so that ten sites take as many
+steps in a pass as one place does; and a second moment that forgets quickly, for errors of images
+fall a thousandfold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, square
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, UNet, require_at_least
 
-# Channels of a U-Net at full size. "quick" is for a CPU.
+# Channels of a U-Net at full size. "quick" is for a CPU; on a GPU "normal" takes less time than a
+# plain U-Net for each direction.
 _WIDTHS = {"quick": 12, "normal": 32, "thorough": 48}
 _ALL_SITES_BATCH, _LEAST_BATCH = 40, 2  # rows of images in a step, at all sites and at one
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
@@ -104,8 +105,8 @@ class CompletionNet(AbstractLearner):
             return {"batch": 8, "learning_rate": 3e-3}
         return {
             "batch": max(_LEAST_BATCH, _ALL_SITES_BATCH // sites),
-            # Wide networks need shorter steps; 8e-3 was good for 8 channels in one place, and
-            # failed with the momentum of ten sites (one run each).
+            # Wide networks need shorter steps; 8e-3 was good for 8 channels in one place, and too
+            # long with the momentum of ten sites.
             "learning_rate": min(4e-3 * math.sqrt(32 / self._net.width), 6e-3),
             "second_moment": 0.99,
             "weight_decay": 0.1,

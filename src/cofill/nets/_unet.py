@@ -4,8 +4,7 @@ The image is worked on at full size and at each half of it, down to about four p
 back every size sees what was known there on the way down (skip connections), and the last layer
 sees the input itself. Weights are shared by all pixels of a size, so that few images teach much.
 Convolutions are products of gathered neighbours (`_grid`): with other weights at each site, that is
-nine times as quick on a GPU as grouped convolutions (2.8 against 25.7 ms a step of
-ten sites, on a GPU shared by nine programs).
+nine times as quick on a GPU as grouped convolutions (2.8 against 25.7 ms a step of ten sites).
 """
 
 from __future__ import annotations
