@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ENTRIES = (
-    "engine", "rows", "tables", "demo", "cooperate", "attack", "federate", "network", "holds",
-)  # fmt: skip
+ENTRIES = ("engine", "rows", "tables", "demo", "cooperate", "attack", "federate", "network")
 
 
 def main() -> int:

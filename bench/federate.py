@@ -39,7 +39,7 @@ from cofill.views import MultiView, View
 SITES, PEOPLE = 10, 150
 SMALL = {
     "tables": {"size": 10, "side": None, "width": 16, "blocks": 1},
-    "digits": {"size": 64, "side": 8, "width": 8, "blocks": 1},
+    "digits": {"size": 64, "side": 8, "width": 32, "blocks": 1},
 }
 
 
@@ -214,7 +214,7 @@ def main():
         flush=True,
     )
     people = 600 if quick else 6000
-    big = {"size": 784, "side": 28, "width": 12, "blocks": 2}
+    big = {"size": 784, "side": 28, "width": 64, "blocks": 3}
     paper = time_cofill(big, LocalSettings(batch=32, moments="reset"), 3, people)
     print(f"28 × 28, {people:,} individuals a site: {paper[-1]:.1f} s a round", flush=True)
     recorder.note("ratio", ratios)

@@ -15,13 +15,12 @@ import numpy as np
 
 from cofill.cluster import ClusterJob, ClusterResult, run_cluster
 from cofill.completion import Progress
-from cofill.federate import FederatedCompletion, PairScores, RowSite
+from cofill.federate import FederatedCompletion, LocalSettings, PairScores, RoundSettings, RowSite
 from cofill.metrics import Recorder, ResultRecord, psnr
 from cofill.metrics import purity as purity_of
 from cofill.privacy import Ledger, SentLog
 from cofill.views import MultiView, by_row_paired, load, to_table, write_table
 
-_EPOCHS = 4  # of a round: a clinic has few pairs
 _SITES, _ROUNDS, _TEST = 10, 8, 297  # the 1,500 others are 10 clinics of 150 patients
 
 
@@ -66,7 +65,12 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
         if number:
             curve.append({"round": number, **scores.errors(model)})
 
-    model = FederatedCompletion(effort="quick", rounds=_ROUNDS, epochs=_EPOCHS, seed=seed)
+    model = FederatedCompletion(
+        network={"fine": 0, "width": 64, "blocks": 2},
+        local=LocalSettings(batch=8, learning_rate=3e-3, moments="reset"),
+        settings=RoundSettings(rounds=_ROUNDS),
+        seed=seed,
+    )
     folder = out / "clinics"
     folder.mkdir()
     model.sent = SentLog(folder / "sent")

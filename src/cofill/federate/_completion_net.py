@@ -4,40 +4,26 @@ Its input is the whole row with zeros for what is missing, and a flag for each m
 present; its output is the whole row. It is trained on individuals with several modalities: some of
 these are hidden, in every way that can happen, and the error of the hidden ones is the loss.
 Individuals with a single modality train it by a cycle: what is predicted from it must predict it.
-Any number of modalities, any pattern, one model.
-
-Images of one size go through a U-Net, in which each modality brings its channels. Its settings were
-chosen on held-out rows of unlike pictures (digits of 16 × 16, made-up things in grey and colour,
-beside their edges): steps of about 40 rows over all sites together, so that ten sites take as many
-steps in a pass as one place does; and a second moment that forgets quickly, for errors of images
-fall a thousandfold.
+Any number of modalities, any pattern, one model; skip connections keep detail (`cofill.nets`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
-from cofill.errors import SettingError
-from cofill.federate._effort import require_effort
 from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, squared_error
 from cofill.federate._rows import Shape
-from cofill.nets import GridNet, UNet, require_at_least
+from cofill.nets import DetailNet, GridNet, layout_of, require_at_least
 
-# Channels of a U-Net at full size. "quick" is for a CPU; on a GPU "normal" takes less time than a
-# plain U-Net for each direction.
-_WIDTHS = {"quick": 12, "normal": 32, "thorough": 48}
-_ALL_SITES_BATCH, _LEAST_BATCH = 40, 2  # rows of images in a step, at all sites and at one
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
 
 
@@ -50,13 +36,9 @@ class CompletionNet(AbstractLearner):
     shape
         Of the rows.
     width, blocks
-        Of the network: channels at full size for images, units for other rows; residual blocks,
-        which are those of the smallest size for images. None for what the effort says.
-    effort
-        How large a network of images is: ``"quick"``, ``"normal"`` or ``"thorough"``.
-    shift
-        By how many pixels images are moved at most while the network learns, against learning them
-        by heart; 0 where a pixel's place matters by itself.
+        Of the residual network.
+    fine
+        Channels at full size, for images; 0 for none: much less work, and less detail.
     cycle
         Weight of the cycle loss of individuals with a single modality.
 
@@ -68,20 +50,17 @@ class CompletionNet(AbstractLearner):
     (4, 5)
     """
 
+    training: ClassVar[Mapping[str, Any]] = {"batch": 8, "learning_rate": 3e-3}
+
     shape: Shape
-    width: int | None = None
-    blocks: int | None = None
-    effort: str = "normal"
-    shift: int = 2
+    width: int = 64
+    blocks: int = 3
+    fine: int = 0
     cycle: float | int = 0.0
 
     def __post_init__(self) -> None:
-        require_effort(self.effort)
-        require_at_least(self, 0, "cycle", "shift")
-        for name, least in (("width", 1), ("blocks", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise SettingError(f"{name} must be at least {least} or None, got {value}")
+        require_at_least(self, 1, "width")
+        require_at_least(self, 0, "blocks", "fine", "cycle")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -91,42 +70,17 @@ class CompletionNet(AbstractLearner):
 
     @cached_property
     def _net(self) -> Any:
-        shape, count = self.shape, self.shape.count
-        blocks = (3 if shape.image is None else 2) if self.blocks is None else self.blocks
-        if shape.image is None:
-            return GridNet((1, 1), shape.size + count, shape.size, self.width or 64, blocks)
-        channels = sum(shape.channels)
-        width = self.width or _WIDTHS[self.effort]
-        return UNet(*shape.image, channels + count, channels, width, blocks)
-
-    def training(self, sites: int) -> dict[str, Any]:
-        """Return what suits images, or other rows."""
-        if self.shape.image is None:
-            return {"batch": 8, "learning_rate": 3e-3}
-        return {
-            "batch": max(_LEAST_BATCH, _ALL_SITES_BATCH // sites),
-            # Wide networks need shorter steps; 8e-3 was good for 8 channels in one place, and too
-            # long with the momentum of ten sites.
-            "learning_rate": min(4e-3 * math.sqrt(32 / self._net.width), 6e-3),
-            "second_moment": 0.99,
-            "weight_decay": 0.1,
-            "moments": "keep",
-            "warm_up": True,
-        }
-
-    @property
-    def momentum(self) -> float:
-        """Much for images: small batches are noisy, which shortens a site's own steps.
-
-        Ten sites with 500 pairs each, beside one place with 23.15 dB: 21.98 dB without, 22.69 with
-        0.5, 22.94 with 0.8.
-        """
-        return 0.0 if self.shape.image is None else 0.8
-
-    @property
-    def held_out(self) -> float:
-        """Some rows of images, of which there are many; none of others."""
-        return 0.0 if self.shape.image is None else 0.05
+        count, image = self.shape.count, self.shape.image
+        if image is None:
+            size = self.shape.size
+            return GridNet((1, 1), size + count, size, self.width, self.blocks)
+        layout = layout_of(image, image[0] * image[1])
+        if self.fine:
+            return DetailNet(
+                *image, 2 * count, count, self.fine, layout.patch, self.width, self.blocks
+            )
+        deep = layout.depth * count
+        return GridNet(layout.grid, deep + count, deep, self.width, self.blocks)
 
     def init(self, key: Array) -> Any:
         """Return new parameters."""
@@ -138,20 +92,27 @@ class CompletionNet(AbstractLearner):
         return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 
     def _raw(self, params: Any, cells: Array, present: Array) -> Array:
-        shape, n = self.shape, len(cells)
-        if shape.image is None:
+        image, count = self.shape.image, self.shape.count
+        if image is None:
             inputs = jnp.concatenate([cells, present], axis=1)[:, None, None]
-            return self._net(params, inputs).reshape(n, -1)
-        modalities = zip(shape.slices.values(), shape.channels, strict=True)
-        images = [cells[:, c].reshape(n, *shape.image, channels) for c, channels in modalities]
-        flags = jnp.broadcast_to(present[:, None, None], (n, *shape.image, shape.count))
-        output = self._net(params, jnp.concatenate([*images, flags], axis=-1))
-        parts = jnp.split(output, np.cumsum(shape.channels)[:-1], axis=-1)
-        return jnp.concatenate([part.reshape(n, -1) for part in parts], axis=1)
+            return self._net(params, inputs).reshape(len(cells), -1)
+        high, wide = image
+        if self.fine:
+            pixels = cells.reshape(-1, count, high, wide).transpose(0, 2, 3, 1)
+            flags = jnp.broadcast_to(present[:, None, None], pixels.shape)
+            output = self._net(params, jnp.concatenate([pixels, flags], axis=-1))
+            return output.transpose(0, 3, 1, 2).reshape(len(cells), -1)
+        layout = layout_of(image, high * wide)
+        grids = [layout.to_grids(cells[:, c]) for c in self.shape.slices.values()]
+        flags = jnp.broadcast_to(present[:, None, None], (len(cells), *layout.grid, count))
+        output = self._net(params, jnp.concatenate([*grids, flags], axis=-1))
+        return jnp.concatenate(
+            [layout.to_rows(g) for g in jnp.split(output, count, axis=-1)], axis=1
+        )
 
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
-        batch = self._moved(batches["several"], jax.random.fold_in(key, 1))
+        batch = batches["several"]
         total = jnp.zeros(())
         patterns = self._draw_patterns(batch, key)
         for shown in patterns:
@@ -172,32 +133,6 @@ class CompletionNet(AbstractLearner):
             total += self.cycle * cycle_loss / self.shape.count
             figures["cycle"] = cycle_loss / self.shape.count
         return total, figures
-
-    def _moved(self, batch: Batch, key: Array) -> Batch:
-        """Return a batch whose images are moved by a few pixels, all alike.
-
-        Pixels that come in at a side repeat the last ones, and are not known: nothing is learnt
-        from them.
-        """
-        shape = self.shape
-        if shape.image is None or not self.shift:
-            return batch
-        image = shape.image
-        most = min(self.shift, min(image) - 1)
-        down, right = jax.random.randint(key, (2,), 0, 2 * most + 1)
-
-        def move(table: Array, mode: str) -> Array:
-            parts = []
-            for columns, channels in zip(shape.slices.values(), shape.channels, strict=True):
-                images = table[:, columns].reshape(-1, *image, channels)
-                sides = ((0, 0), (most, most), (most, most), (0, 0))
-                wider = jnp.pad(images, sides, mode=mode)
-                moved = lax.dynamic_slice(wider, (0, down, right, 0), images.shape)
-                parts.append(moved.reshape(len(table), -1))
-            return jnp.concatenate(parts, axis=1)
-
-        cells, known = move(batch.cells, "edge"), move(batch.known, "constant")
-        return batch._replace(cells=cells, known=known)
 
     def _draw_patterns(self, batch: Batch, key: Array) -> list[Float[Array, "n count"]]:
         """Return which modalities each row shows, in one or two ways."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cofill.errors import SettingError
@@ -116,13 +116,18 @@ def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
     return LEARNERS.load(model) if isinstance(model, str) else model
 
 
-def with_effort(
-    model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
-) -> dict[str, Any]:
-    """Return fields of a learner, with an effort where the model knows efforts."""
-    kind: Any = model  # a data class, which its type does not say
-    knows_efforts = any(known.name == "effort" for known in fields(kind))
-    return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
+def suitable_training(
+    model: type[AbstractLearner], strategy: AbstractStrategy, **changes: Any
+) -> LocalSettings:
+    """Return settings of local training that suit a model and a strategy.
+
+    ``changes`` are fields that users set; those that are None stay as they suit.
+    """
+    fields_of_model: dict[str, Any] = {"moments": "reset", **model.training}
+    local = LocalSettings(**fields_of_model)
+    if strategy.controls:
+        local = replace(local, optimizer="sgd", learning_rate=0.05, momentum=0.0)
+    return replace(local, **{name: v for name, v in changes.items() if v is not None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,21 +135,20 @@ class Design:
     """What all parties know before the first step; the columns arrive later.
 
     ``model`` is the learner's class, ``network`` its further fields beside its shape, ``local`` how
-    a site trains (or those fields of it that are not to be what suits the model), ``settings`` how
-    sites and coordinator work together, ``strategy`` how the coordinator combines updates, ``seed``
-    that of everything drawn, except where privacy rests on it, ``sites`` how many take part.
+    a site trains, ``settings`` how sites and coordinator work together, ``strategy`` how the
+    coordinator combines updates, ``seed`` that of everything drawn, except where privacy rests on
+    it.
     """
 
     model: type[AbstractLearner]
     network: Mapping[str, Any]
-    local: LocalSettings | Mapping[str, Any]
+    local: LocalSettings
     settings: RoundSettings
     strategy: AbstractStrategy
     seed: int = 0
-    sites: int = 1
 
     def __post_init__(self) -> None:
-        local, strategy = self._local({}), self.strategy
+        local, strategy = self.local, self.strategy
         steps = (local.optimizer, local.moments, local.momentum)
         if strategy.controls and steps != ("sgd", "reset", 0):
             raise SettingError(
@@ -165,25 +169,8 @@ class Design:
             raise SettingError(
                 f"pretrain: there is no phase {unknown!r}; there is {', '.join(phases)}"
             )
-
-    def _local(self, suitable: Mapping[str, Any]) -> LocalSettings:
-        strategy, local = self.strategy, self.local
-        if isinstance(local, Mapping):
-            plain = {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
-            fields_set = {name: value for name, value in local.items() if value is not None}
-            chosen = {**suitable, **(plain if strategy.controls else {}), **fields_set}
-            local = LocalSettings(**{"moments": "reset", **chosen})
-        # FedProx is a strategy that acts at the sites.
-        return replace(local, proximal=strategy.proximal or local.proximal)
-
-    @property
-    def is_private(self) -> bool:
-        """Whether sites train with differential privacy."""
-        return self._local({}).dp is not None
-
-    def local_settings(self, learner: AbstractLearner) -> LocalSettings:
-        """Return how a site trains a learner."""
-        return self._local(learner.training(self.sites))
+        proximal = strategy.proximal or local.proximal
+        object.__setattr__(self, "local", replace(local, proximal=proximal))
 
     @property
     def pretrains(self) -> bool:
@@ -199,7 +186,7 @@ class Design:
             )
         trained = (*(p for p, _ in self.settings.pretraining(learner)), learner.phases[-1])
         mixed = next((phase for phase in trained if len(phase.streams) > 1), None)
-        if self.is_private and mixed is not None:
+        if self.local.dp is not None and mixed is not None:
             raise SettingError(
                 "dp must be None for a phase that draws from several streams of rows "
                 f"({', '.join(mixed.streams)}); leave phase {mixed.name!r} out, or the cycle"

@@ -17,12 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import DataError, SettingError
-from cofill.federate._design import Design, RoundSettings, find_model, with_effort
-from cofill.federate._effort import ROUNDS, default_effort, require_effort
+from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
 from cofill.federate._learner import AbstractLearner, complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
-from cofill.federate._rounds import final_weights
 from cofill.federate._strategies import AbstractStrategy, make_strategy
 from cofill.privacy import Budget, Ledger
 from cofill.protocol import (
@@ -47,19 +45,15 @@ class FederatedCompletion(AbstractCompleter):
     sites
         How many sites `fit` deals the individuals of one `MultiView` out to. `fit_sites` takes
         the sites' own views.
-    effort
-        ``"quick"``, ``"normal"`` or ``"thorough"``: how large a network of images is and how many
-        rounds there are. None for normal where there is an accelerator, else quick. Networks of
-        images are judged by rows that sites hold out, and rounds end when these find no better one.
     rounds
-        How often the sites' models are averaged; None for what the effort says.
+        How often the sites' models are averaged.
     epochs, batch, learning_rate
         Of a site between two rounds; None for what suits the model.
     strategy
         ``"fedavg"``, ``"fedprox"``, ``"fedadam"``, ``"fedyogi"``, ``"scaffold"``, another name in
         `STRATEGIES`, or a strategy.
     network
-        Fields of the model's learner: ``width``, ``blocks``, ``shift``, ``cycle`` for ``"best"``,
+        Fields of the model's learner: ``width``, ``blocks``, ``fine``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
     local, settings
         All settings of training and rounds, for those who want to set more (who takes part, secure
@@ -101,14 +95,13 @@ class FederatedCompletion(AbstractCompleter):
 
     model: str | type[AbstractLearner] = "best"
     sites: int = 1
-    effort: str | None = None
-    rounds: int | None = None
+    rounds: int = 40
     epochs: int = 1
     batch: int | None = None
     learning_rate: float | int | None = None
     strategy: str | Mapping[str, Any] | AbstractStrategy = "fedavg"
     network: Mapping[str, Any] | None = None
-    local: LocalSettings | Mapping[str, Any] | None = None
+    local: LocalSettings | None = None
     settings: RoundSettings | None = None
     budget: Budget | None = None
     checkpoint: str | Path | None = None
@@ -147,18 +140,14 @@ class FederatedCompletion(AbstractCompleter):
 
     def protocol(self, members: Membership) -> FederatedProtocol:
         """Return the protocol that these parameters describe."""
-        return FederatedProtocol(members, self._design(len(members.sites)))
+        return FederatedProtocol(members, self._design())
 
-    def _design(self, sites: int) -> Design:
+    def _design(self) -> Design:
         model, strategy = find_model(self.model), make_strategy(self.strategy)
-        effort = default_effort() if self.effort is None else self.effort
-        require_effort(effort)
         training = {name: getattr(self, name) for name in ("epochs", "batch", "learning_rate")}
-        rounds = ROUNDS[effort] if self.rounds is None else self.rounds
-        settings = self.settings or RoundSettings(rounds=rounds)
-        network = with_effort(model, self.network, effort)
-        local = self.local or training
-        return Design(model, network, local, settings, strategy, self.seed, sites)
+        local = self.local or suitable_training(model, strategy, **training)
+        settings = self.settings or RoundSettings(rounds=self.rounds)
+        return Design(model, dict(self.network or {}), local, settings, strategy, self.seed)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
@@ -182,7 +171,7 @@ class FederatedCompletion(AbstractCompleter):
         self.scalers_ = dict(sites[0].scalers)
         self.columns_ = sites[0].columns
         self.features_ = {name: scaler.features for name, scaler in self.scalers_.items()}
-        self.weights_ = final_weights(coordinator)
+        self.weights_ = coordinator.weights
         self.curve_ = [dict(entry) for entry in coordinator.curve]
         self.notes_ = (*coordinator.notes, *(note for site in sites for note in site.notes))
         self.ledger_: Ledger = federation.ledger
@@ -213,8 +202,6 @@ def fit_sites_many(
 
     def after_step(number: int, federation: Federation[Any]) -> None:
         if not protocol.ends_round(number) and number != last:
-            return
-        if federation.coordinator.finished and number != last:
             return
         fit = fit_by_design[id(federation.coordinator.design)]
         if fit.checkpoint is not None:

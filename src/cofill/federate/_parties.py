@@ -7,12 +7,10 @@ takes the sound answers of a round and makes notes on everything else.
 
 from __future__ import annotations
 
-import math
 import secrets
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import jax
@@ -25,9 +23,7 @@ from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, Packing, SumState
 from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
-from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows
-from cofill.federate._strategies import AbstractStrategy, FedAvg
 from cofill.privacy import Columns, Member, Release, Update
 from cofill.views import Scaler, View
 
@@ -68,7 +64,6 @@ class SurveyCoordinator:
 class RowSite:
     """A site that trains: its encoded rows, its optimiser's moments, its control, its scales.
 
-    ``held_out`` are rows that train nothing and judge the common model as it arrives.
     ``notes`` is what its owner should know and nobody else is told. ``secret`` seeds samples and
     noise where privacy rests on them. ``update`` waits for a secure sum, in which ``member`` is the
     site's part. ``weights`` is the final common model, once it has been handed out.
@@ -78,7 +73,6 @@ class RowSite:
     rows: Rows
     learner: AbstractLearner
     design: Design
-    held_out: Rows
     columns: Columns | None = None
     scalers: Mapping[str, Scaler] = field(default_factory=dict)
     moments: Any = None
@@ -88,21 +82,6 @@ class RowSite:
     member: Member | None = None
     update: LocalUpdate | None = field(default=None, repr=False)
     weights: Float[np.ndarray, " P"] | None = None
-
-    @cached_property
-    def local(self) -> LocalSettings:
-        """How it trains."""
-        return self.design.local_settings(self.learner)
-
-    @property
-    def hides_figures(self) -> bool:
-        """Whether its figures stay at home, for no noise would cover them."""
-        return self.local.dp is not None or self.design.settings.site_noise is not None
-
-    @property
-    def judges(self) -> bool:
-        """Whether it tells how well the common model does on rows that train nothing."""
-        return len(self.held_out) > 0 and not self.hides_figures
 
     def stream(self, *purpose: int) -> list[int]:
         """Return the seed of one of the site's random streams: it depends on nobody else."""
@@ -125,9 +104,7 @@ class Coordinator:
     ``state`` is the strategy's. ``round`` is the next one, 0 for the pre-training, and ``invited``
     who takes part in it. ``notes`` says which answers were refused or missing; ``curve`` has one
     entry per round with the sites' figures, weighted by rows. ``sum_state`` is a secure sum that is
-    under way. ``best`` are the weights that sites' held-out rows judged best, and ``best_round``
-    after which round they were: 0 before there was a judgement. Rounds after the model is
-    ``finished`` invite nobody.
+    under way.
     """
 
     names: tuple[str, ...]
@@ -140,18 +117,6 @@ class Coordinator:
     notes: tuple[str, ...] = ()
     curve: tuple[Mapping[str, float | int], ...] = ()
     sum_state: SumState | None = field(default=None, repr=False)
-    best: Float[np.ndarray, " P"] | None = field(default=None, repr=False)
-    best_error: float = math.inf
-    best_round: int = 0
-    finished: bool = False
-
-    @property
-    def strategy(self) -> AbstractStrategy:
-        """How it combines updates of its learner."""
-        strategy, alone = self.design.strategy, len(self.names) == 1
-        if isinstance(strategy, FedAvg) and strategy.momentum is None:
-            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
-        return strategy
 
     @property
     def packing(self) -> Packing:
@@ -222,16 +187,8 @@ def make_coordinator(
 def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -> RowSite:
     """Return a site with encoded rows, before the first round."""
     # The seed is common knowledge: samples and noise of DP-SGD must not follow from it.
-    secret = secrets.randbits(128) if design.is_private else None
-    rows, held_out = _split_rows(rows, learner, [design.seed, zlib.crc32(name.encode()), 0x4E1D])
-    return RowSite(name, rows, learner, design, held_out, secret=secret)
-
-
-def _split_rows(rows: Rows, learner: AbstractLearner, seed: list[int]) -> tuple[Rows, Rows]:
-    """Return the rows to train on and those to judge by: a share of those with two modalities."""
-    judging = np.random.default_rng(seed).permutation(rows.positions("several"))
-    judging = np.sort(judging[: int(learner.held_out * len(judging))])
-    return rows.take(np.setdiff1d(np.arange(len(rows)), judging)), rows.take(judging)
+    secret = secrets.randbits(128) if design.local.dp is not None else None
+    return RowSite(name, rows, learner, design, secret=secret)
 
 
 def same_note(note: str, notes: tuple[str, ...]) -> bool:

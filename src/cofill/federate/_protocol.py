@@ -16,8 +16,7 @@ from annotated_types import Ge, Gt
 
 from cofill.completion import Completed
 from cofill.errors import DataError
-from cofill.federate._design import Design, RoundSettings, find_model, with_effort
-from cofill.federate._effort import ROUNDS, require_effort
+from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
 from cofill.federate._learner import complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
@@ -43,18 +42,7 @@ _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_n
 
 # What a party gets again when it is restored: settings, rows and what follows from them. The secret
 # is drawn anew, for whoever reads a state could remove the noise that it seeds.
-_REMADE = (
-    "name",
-    "names",
-    "view_order",
-    "views",
-    "design",
-    "rows",
-    "held_out",
-    "learner",
-    "member",
-    "secret",
-)
+_REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
 _MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy")
 
 
@@ -93,7 +81,7 @@ class FederatedProtocol(AbstractProtocol):
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types; sites train one by one."""
         values = typed_settings(cls.name, _setting_types(), settings)
-        return cls(members, _make_design(values, len(members.sites)), values.get("patience"))
+        return cls(members, _make_design(values), values.get("patience"))
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -212,7 +200,6 @@ def _setting_types() -> dict[str, Any]:
     return {
         **{name: local[name] | None for name in _TRAINING},
         **{name: rounds[name] for name in _ROUNDS},
-        "effort": str,
         "local": Mapping[str, Any],
         "model": str,
         "network": Mapping[str, Any] | None,
@@ -222,23 +209,19 @@ def _setting_types() -> dict[str, Any]:
     }
 
 
-def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
+def _make_design(settings: Mapping[str, Any]) -> Design:
     """Return the design that an order's settings describe."""
-    effort = settings.get("effort", "quick")  # every site must be able to follow
-    require_effort(effort)
     model = find_model(settings.get("model", "best"))
     strategy = make_strategy(settings.get("strategy", "fedavg"))
     training = {name: settings[name] for name in _TRAINING if name in settings}
     local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
     rounds = {name: settings[name] for name in _ROUNDS if name in settings}
-    rounds = {"rounds": ROUNDS[effort], **rounds}
     return Design(
         model,
-        with_effort(model, settings.get("network"), effort),
-        {**training, **local},
+        dict(settings.get("network") or {}),
+        replace(suitable_training(model, strategy, **training), **local),
         # A machine of the network has one site, so that there is nobody to train together with.
         RoundSettings(together=False, **rounds),
         strategy,
         settings.get("seed", 0),
-        sites,
     )

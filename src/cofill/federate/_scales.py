@@ -99,12 +99,11 @@ def _make_scalers(columns: Columns, scales: Mapping[str, Scales]) -> dict[str, S
 
 def _row_shape(columns: Columns, scalers: Mapping[str, Scaler]) -> Shape:
     names = tuple(columns.features)
-    shapes = [columns.shapes.get(name) or () for name in names]
+    images = {columns.shapes.get(name) for name in names}
+    common = next(iter(images)) if len(images) == 1 else None
+    image = (common[0], common[1]) if common is not None and len(common) == 2 else None
     sizes = tuple(scalers[name].width for name in names)
-    pixels = {shape[:2] for shape in shapes}  # colours may differ
-    common = next(iter(pixels)) if len(pixels) == 1 and max(map(len, shapes)) <= 3 else ()
-    image = (common[0], common[1]) if len(common) == 2 else None
-    return Shape(names, sizes, image, bounded=all(shapes))
+    return Shape(names, sizes, image, bounded=None not in images)
 
 
 # --- the coordinator's steps --------------------------------------------------------------------

@@ -108,8 +108,6 @@ def _leave(site: RowSite) -> RowSite:
 
 
 def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    if coordinator.finished:
-        return coordinator, []
     idle = coordinator.idle_sites(inbox)
     joining = [release for release in inbox if release.sender not in idle]
     keys, notes = coordinator.sound_messages(joining, PublicKeys, coordinator.invited)
@@ -138,8 +136,6 @@ def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> i
 
 
 def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    if coordinator.finished:
-        return coordinator, []
     state = _sum_state(coordinator)
     names = {keys.sender for keys in state.roster.keys}
     sealed, notes = coordinator.sound_messages(inbox, SealedShares, names)
@@ -151,8 +147,6 @@ def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbo
 
 
 def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    if coordinator.finished:
-        return coordinator, []
     state = _sum_state(coordinator)
     names, length = {shares.sender for shares in state.sealed}, (coordinator.packing.length,)
 

@@ -40,9 +40,7 @@ Adversarial = Literal["printed", "non-saturating", "least-squares"]
 class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
-    def training(self, sites: int) -> dict[str, Any]:
-        """Return what suits a game."""
-        return {**super().training(sites), "first_moment": 0.5}
+    training: ClassVar[Mapping[str, Any]] = {**AbstractLearner.training, "first_moment": 0.5}
 
     shape: Shape
     architecture: str = "small"

@@ -14,7 +14,7 @@ from cofill.nets._engine import (
 from cofill.nets._flat import flatten_network, form_of
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import FusionSettings, fit_fusions, refine_fusions
-from cofill.nets._grid import GridNet, Layout, gather_neighbours, layout_of
+from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
 from cofill.nets._linear import Moments, patterns_of, side_by_side
 from cofill.nets._losses import Block, CellLoss, SquaredError, loss_blocks
 from cofill.nets._networks import MLP, Autoencoder, OpposedEncoder, apply_rows, forward, recipe
@@ -28,7 +28,6 @@ from cofill.nets._settings import (
 )
 from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
-from cofill.nets._unet import UNet
 
 __all__ = [
     "MLP",
@@ -37,6 +36,7 @@ __all__ = [
     "Block",
     "CellLoss",
     "DPSettings",
+    "DetailNet",
     "Fusion",
     "FusionProblem",
     "FusionSettings",
@@ -50,7 +50,6 @@ __all__ = [
     "TrainSettings",
     "Trained",
     "Trainer",
-    "UNet",
     "advance",
     "apply_rows",
     "descend",
