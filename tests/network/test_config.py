@@ -105,7 +105,7 @@ def test_a_wrong_federation_is_named(tmp_path, old, new, words):
     ("old", "new", "words"),
     [
         ('source = "lab.csv"', "", r"views.lab.source is missing"),
-        ("lab.csv", "lab.xlsx", "the form of this source is not known"),
+        ("lab.csv", "lab.ods", "the form of this source is not known"),
         ('"binary"', '"yes"', "views.lab.kinds.smoker must be one of"),
         ('["cooperate"]', '["steal"]', "agrees.experiments must be"),
         ('["cooperate"]', '"cooperate"', "agrees.experiments must be"),

@@ -180,7 +180,7 @@ def in_words(seconds: float) -> str:
 
     Examples
     --------
-    >>> in_words(4.2), in_words(150), in_words(7300)
+    >>> in_words(4.2), in_words(150.0), in_words(7300.0)
     ('4 s', '2.5 min', '2.0 h')
     """
     if seconds < 90:

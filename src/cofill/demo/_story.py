@@ -172,6 +172,7 @@ def _complete_hospitals(
         out=str(out / "completed"),
         separate=True,
         evaluate=True,
+        compare=("mean", "knn", "central"),
         intervals=0.9,
         seed=seed,
     )

@@ -49,12 +49,12 @@ class ColumnTransform:
 
     Examples
     --------
-    >>> income = np.exp(np.linspace(5.0, 12.0, 50))
+    >>> income = np.rint(np.exp(np.linspace(5.0, 12.0, 50)))
     >>> transform = ColumnTransform.fit(Feature("income", decimals=0), income)
     >>> transform.scale
     'log'
-    >>> transform.inverse(np.array([-9.0, 0.0, 9.0]))
-    array([   148.,   4915., 162755.])
+    >>> transform.inverse(np.array([-9.0, 0.0, 9.0])).astype(int).tolist()
+    [148, 4914, 162755]
     """
 
     feature: Feature
