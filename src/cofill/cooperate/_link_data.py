@@ -12,9 +12,10 @@ from cofill.cooperate._predict import link_outputs, masked_sum
 from cofill.cooperate._residuals import Residuals
 from cofill.cooperate._site import CooperativeSite, Link, ViewModel, gather_codes, named_seed
 from cofill.errors import DataError
-from cofill.nets import FusionProblem, loss_blocks, side_by_side
+from cofill.nets import FusionProblem, loss_blocks
 from cofill.privacy import Codes, rows_of, union
 from cofill.protocol import Inbox
+from cofill.views import side_by_side
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ import numpy as np
 
 from cofill.completion import AbstractCompleter, Progress
 from cofill.errors import SettingError
-from cofill.impute._pooled import Pool, side_by_side
-from cofill.views import MultiView
+from cofill.impute._pooled import Pool
+from cofill.views import MultiView, side_by_side
 
 if TYPE_CHECKING:
     from cofill.nets import Fusion, FusionSettings
@@ -36,7 +36,7 @@ class CentralCompleter(AbstractCompleter):
     Examples
     --------
     >>> import numpy as np
-    >>> from cofill.views import MultiView
+    >>> from cofill.views import MultiView, side_by_side
     >>> x = np.random.default_rng(0).normal(size=(50, 2))
     >>> both = MultiView.from_arrays({"x": x, "y": 3 * x}, presence={"y": np.arange(50) > 0})
     >>> done = CentralCompleter(model="ridge").fit_complete(both)

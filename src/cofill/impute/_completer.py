@@ -11,8 +11,7 @@ import numpy as np
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import SettingError
 from cofill.impute._model import TableModel, fit_table, require_effort
-from cofill.impute._pooled import side_by_side
-from cofill.views import MultiView, View
+from cofill.views import MultiView, View, side_by_side
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

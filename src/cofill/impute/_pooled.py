@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from cofill.views import MultiView, Scaler
+from cofill.views import MultiView, Scaler, side_by_side
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,3 @@ class Pool:
             name: scaler.decode(matrix[:, self.columns[name]], clip=True)
             for name, scaler in self.scalers.items()
         }
-
-
-def side_by_side(widths: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return first and last column of blocks that stand side by side."""
-    return tuple(pairwise(accumulate(widths, initial=0)))

@@ -9,9 +9,8 @@ ordinary ridge regression.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -119,17 +118,6 @@ def patterns_of(
     ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(first)))
     for at, rows in zip(first, np.split(order, ends[:-1]), strict=True):
         yield present[at], rows
-
-
-def side_by_side(widths: Iterable[int]) -> Groups:
-    """Return the columns ``(start, stop)`` of parts side by side.
-
-    Examples
-    --------
-    >>> side_by_side([2, 3])
-    ((0, 2), (2, 5))
-    """
-    return tuple(pairwise(accumulate(widths, initial=0)))
 
 
 def spectrum(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:

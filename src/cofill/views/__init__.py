@@ -18,7 +18,7 @@ from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
 from cofill.views._rules import ColumnRules
-from cofill.views._scaling import EncodedBlock, Scaler
+from cofill.views._scaling import EncodedBlock, Scaler, side_by_side
 from cofill.views._source_table import ORDERS, FilledTable, SourceTable
 from cofill.views._sources import (
     SOURCES,
@@ -71,6 +71,7 @@ __all__ = [
     "read_ids",
     "read_view",
     "read_views",
+    "side_by_side",
     "stream",
     "to_frame",
     "to_table",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -263,6 +264,17 @@ class Scaler:
     @cached_property
     def _coded(self) -> tuple[EncodedBlock, ...]:
         return tuple(b for b in self.blocks if b.kind is not Kind.NUMERIC)
+
+
+def side_by_side(widths: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return the columns ``(start, stop)`` of parts side by side.
+
+    Examples
+    --------
+    >>> side_by_side([2, 3])
+    ((0, 2), (2, 5))
+    """
+    return tuple(pairwise(accumulate(widths, initial=0)))
 
 
 def _learn(known: np.ndarray, method: str) -> tuple[float, float, float, float]:
