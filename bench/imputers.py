@@ -34,10 +34,41 @@ def iterative(cells, coded, seed):
     return IterativeImputer(max_iter=20, random_state=seed).fit_transform(cells)
 
 
-def missforest(cells, coded, seed, rounds=5):
-    """Iterated extremely randomised trees, classification for codes, fewest holes first."""
+def missforest(cells, coded, seed):
+    """MissForest (Stekhoven & Bühlmann 2012): iterated random forests, fewest holes first."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    def models(is_coded):
+        if is_coded:
+            return RandomForestClassifier(100, max_features="sqrt", random_state=seed)
+        return RandomForestRegressor(100, max_features=1 / 3, random_state=seed)
+
+    return iterate(cells, coded, models, rounds=5)
+
+
+def extratrees(cells, coded, seed):
+    """Iterated extremely randomised trees, as in scikit-learn's example of its imputer."""
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
+    def models(is_coded):
+        return (ExtraTreesClassifier if is_coded else ExtraTreesRegressor)(100, random_state=seed)
+
+    return iterate(cells, coded, models, rounds=5)
+
+
+def iterated_boosting(cells, coded, seed):
+    """Histogram boosting iterated from the columns' means."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    def models(is_coded):
+        kind = HistGradientBoostingClassifier if is_coded else HistGradientBoostingRegressor
+        return kind(random_state=seed)
+
+    return iterate(cells, coded, models, rounds=3)
+
+
+def iterate(cells, coded, models, rounds):
+    """Fill with means and modes, then each column in turn from all others as they are filled."""
     holes = np.isnan(cells)
     filled = np.where(holes, np.nanmean(cells, axis=0), cells)
     for k in np.flatnonzero(coded):
@@ -46,25 +77,29 @@ def missforest(cells, coded, seed, rounds=5):
     for _ in range(rounds):
         for k in np.argsort(holes.sum(axis=0)):
             gone = holes[:, k]
-            if gone.any():
-                kind = ExtraTreesClassifier if coded[k] else ExtraTreesRegressor
+            targets = cells[~gone, k]
+            if gone.any() and len(np.unique(targets)) > 1:
                 others = np.delete(filled, k, axis=1)
-                model = kind(100, random_state=seed, n_jobs=-1)
-                filled[gone, k] = model.fit(others[~gone], cells[~gone, k]).predict(others[gone])
+                model = models(coded[k]).fit(others[~gone], targets)
+                filled[gone, k] = model.predict(others[gone])
     return filled
 
 
 def boosted(cells, coded, seed):
-    """Histogram boosting of every column on the others with their holes."""
+    """Histogram boosting of every column on the others with their holes, once."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     filled = cells.copy()
     for k in range(cells.shape[1]):
         gone = np.isnan(cells[:, k])
         if gone.any():
+            targets = cells[~gone, k]
+            if len(np.unique(targets)) < 2:
+                filled[gone, k] = targets[0]
+                continue
             kind = HistGradientBoostingClassifier if coded[k] else HistGradientBoostingRegressor
             others = np.delete(cells, k, axis=1)
-            model = kind(random_state=seed).fit(others[~gone], cells[~gone, k])
+            model = kind(random_state=seed).fit(others[~gone], targets)
             filled[gone, k] = model.predict(others[gone])
     return filled
 
@@ -109,7 +144,18 @@ def remasker(cells, coded, seed):
 
 METHODS = {
     f.__name__: f
-    for f in (mean, knn, iterative, missforest, boosted, hyperimpute, miceforest, remasker)
+    for f in (
+        mean,
+        knn,
+        iterative,
+        missforest,
+        extratrees,
+        boosted,
+        iterated_boosting,
+        hyperimpute,
+        miceforest,
+        remasker,
+    )
 }
 
 

@@ -1,31 +1,41 @@
 """Compare imputers on tables with holes: RMSE after min-max scaling, accuracy of codes, seconds.
 
-    python -m bench.tables --out results/bench_tables.json [--sets iris,wine] [--rates 0.3]
+    python -m bench.tables --out results/bench_tables.json [--jobs 16] [--sets iris,wine]
+        [--rates 0.3] [--seeds 3] [--minutes 9]
 
 HyperImpute's protocol: columns scaled to 0…1, holes MCAR, MAR or MNAR (logistic, as in
-R-miss-tastic) at rates from 0.1 to 0.9. Peers run in the Python that PEERS names (an environment
-with bench/requirements.txt and hyperimpute, miceforest; the project's own otherwise). Every run is
-one line of the journal beside the record: a run that was stopped goes on where it was. HyperImpute
-and miceforest take minutes a table and run at the rates of `--slow-rates` only.
+R-miss-tastic) at rates from 0.1 to 0.9. cofill and the peers that scikit-learn holds run in
+`--jobs` processes of one thread each, so that seconds are a core's; HyperImpute, miceforest and
+ReMasker run in the Python that PEERS names (an environment with bench/requirements.txt), at the
+rates of `--slow-rates` only, because they take minutes a table. A peer that is not installed is
+skipped and named. Every run is one line of the journal beside the record: a run that was stopped
+(`--minutes` stops it) goes on where it was. numpy, scipy and scikit-learn are enough: what cofill
+imports besides is stood in for where it is absent.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.abc
+import importlib.util
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 from bench.imputers import METHODS
 from scipy.optimize import brentq
 from scipy.special import expit
-
-from cofill.metrics import Recorder
 
 DATA = Path(os.environ.get("COFILL_DATA", Path(__file__).parents[2] / "shared/data")) / "uci"
 CODED = {  # columns that hold codes, counted without the row number; all others are numbers
@@ -40,9 +50,10 @@ CODED = {  # columns that hold codes, counted without the row number; all others
     "sonar": (60,),
     "yeast": (8,),
 }
-OURS = ("pooled",)
-FAST = ("mean", "knn", "iterative", "missforest", "boosted")
-SLOW = ("hyperimpute", "miceforest", "remasker")
+OURS = {"pooled": "normal", "pooled-quick": "quick", "pooled-thorough": "thorough"}
+FAST = ("mean", "knn", "iterative", "missforest", "extratrees", "boosted", "iterated_boosting")
+SLOW = {"hyperimpute": "hyperimpute", "miceforest": "miceforest", "remasker": "torch"}
+_STAND_INS = ("jaxtyping", "narwhals", "pyarrow", "safetensors")
 
 
 def read_table(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -85,15 +96,52 @@ def hide(cells: np.ndarray, mechanism: str, rate: float, seed: int) -> np.ndarra
     return hidden
 
 
-def fill(method: str, cells: np.ndarray, coded: np.ndarray, seed: int, limit: int):
-    """Return the filled table and seconds; cofill's own runs in a process of its own too."""
-    python = os.environ.get("PEERS", sys.executable) if method in METHODS else sys.executable
-    module = ["bench/imputers.py"] if method in METHODS else ["-m", "bench.tables", "--fill"]
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Empty modules, while it is entered, for absent packages that the imputer does not call."""
+
+    def __enter__(self):
+        self.absent = [name for name in _STAND_INS if importlib.util.find_spec(name) is None]
+        sys.meta_path.append(self)
+
+    def __exit__(self, *error):
+        # Other libraries ask whether pyarrow is loaded and would take the stand-in for it.
+        sys.meta_path.remove(self)
+        for name in [m for m in sys.modules if m.split(".")[0] in self.absent]:
+            del sys.modules[name]
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.absent:
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        return MagicMock(name=spec.name, __path__=[])
+
+    def exec_module(self, module):
+        pass
+
+
+def fill_ours(cells: np.ndarray, coded: np.ndarray, seed: int, effort: str) -> np.ndarray:
+    """Return the table as the imputer fills it."""
+    from cofill.impute import fit_table
+    from cofill.views import Feature, Kind
+
+    features = []
+    for k, is_coded in enumerate(coded):
+        levels = tuple(range(int(np.nanmax(cells[:, k])) + 1)) if is_coded else ()
+        features.append(Feature(f"c{k}", Kind.CATEGORICAL if is_coded else Kind.NUMERIC, levels))
+    return fit_table(cells, features, effort=effort, seed=seed).predict(cells)
+
+
+def fill_elsewhere(
+    method: str, cells: np.ndarray, coded: np.ndarray, seed: int, limit: int
+) -> tuple[np.ndarray, float]:
+    """Return the table as a peer fills it in the Python that PEERS names, and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
         np.savez(source, cells=cells, coded=coded, seed=seed)
         subprocess.run(
-            [python, *module, method, str(source), str(out)],
+            [_peers(), "bench/imputers.py", method, str(source), str(out)],
             check=True,
             timeout=limit,
             capture_output=True,
@@ -102,21 +150,54 @@ def fill(method: str, cells: np.ndarray, coded: np.ndarray, seed: int, limit: in
         return filled["cells"], float(filled["seconds"])
 
 
-def fill_ours(source: str, out: str) -> None:
-    import time
+def _peers() -> str:
+    return os.environ.get("PEERS", sys.executable)
 
-    from cofill.impute import fit_table
-    from cofill.views import Feature, Kind
 
-    table = np.load(source)
-    cells, coded = table["cells"], table["coded"]
-    features = []
-    for k, is_coded in enumerate(coded):
-        levels = tuple(range(int(np.nanmax(cells[:, k])) + 1)) if is_coded else ()
-        features.append(Feature(f"c{k}", Kind.CATEGORICAL if is_coded else Kind.NUMERIC, levels))
-    started = time.perf_counter()
-    filled = fit_table(cells, features, seed=int(table["seed"])).predict(cells)
-    np.savez(out, cells=filled, seconds=time.perf_counter() - started)
+def run_case(key: tuple[str, ...], limit: int) -> dict:
+    """Return the scores and seconds of one method on one table with holes, or why it failed."""
+    name, mechanism, rate, seed, method = key
+    actual, coded = read_table(name)
+    hidden = hide(actual, mechanism, float(rate), int(seed))
+    cells = np.where(hidden, np.nan, actual)
+    run: dict = {"key": key}
+    try:
+        if method in SLOW:
+            filled, seconds = fill_elsewhere(method, cells, coded, int(seed), limit)
+        else:
+            if method in OURS:
+                with StandIns():
+                    import cofill.impute  # noqa: F401  loading it is not counted
+            if hasattr(signal, "SIGALRM"):
+                signal.signal(signal.SIGALRM, _out_of_time)
+                signal.alarm(limit)
+            started = time.perf_counter()
+            if method in OURS:
+                filled = fill_ours(cells, coded, int(seed), OURS[method])
+            else:
+                filled = METHODS[method](cells, coded, int(seed))
+            seconds = time.perf_counter() - started
+        run |= score(actual, filled, hidden, coded) | {"seconds": seconds}
+    except (TimeoutError, subprocess.TimeoutExpired):
+        run["failed"] = f"took more than {limit} s"
+    except subprocess.CalledProcessError as error:
+        run["failed"] = error.stderr.decode().strip().splitlines()[-1][:200]
+    except Exception as error:  # noqa: BLE001  a peer may fail in any way; others still run
+        run["failed"] = f"{type(error).__name__}: {error}"[:200]
+    finally:
+        if hasattr(signal, "SIGALRM"):
+            signal.alarm(0)
+    return run
+
+
+def _out_of_time(number, frame):
+    raise TimeoutError
+
+
+def _start_worker() -> None:
+    import warnings
+
+    warnings.filterwarnings("ignore")
 
 
 def score(actual, filled, hidden, coded) -> dict[str, float | None]:
@@ -129,64 +210,98 @@ def score(actual, filled, hidden, coded) -> dict[str, float | None]:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--fill"]:
-        fill_ours(*sys.argv[3:5])
-        return
     names = sorted(p.stem for p in DATA.glob("*.csv"))
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="two small sets, one rate")
     parser.add_argument("--sets", default=",".join(names))
-    parser.add_argument("--methods", default=",".join((*OURS, *FAST, *SLOW)))
+    parser.add_argument("--methods", default=",".join(("pooled", *FAST, *SLOW)))
     parser.add_argument("--mechanisms", default="MCAR,MAR,MNAR")
     parser.add_argument("--rates", default="0.1,0.3,0.5,0.7,0.9")
     parser.add_argument("--slow-rates", default="0.3")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--limit", type=int, default=3600, help="seconds a run may take")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no run after so many")
     options = parser.parse_args()
     if options.quick:
         options.sets, options.rates, options.seeds = "iris,yacht", "0.3", 1
-        options.methods = ",".join((*OURS, *FAST))
+        options.methods = ",".join(("pooled", *FAST))
     journal = (options.out or Path(tempfile.mkdtemp()) / "tables.json").with_suffix(".jsonl")
     lines = journal.read_text().splitlines() if journal.exists() else []
     runs = {tuple(run["key"]): run for run in map(json.loads, lines)}
-    slow = {float(r) for r in options.slow_rates.split(",")}
-    for name in options.sets.split(","):
-        actual, coded = read_table(name)
-        for mechanism in options.mechanisms.split(","):
-            for rate in map(float, options.rates.split(",")):
-                for seed in range(options.seeds):
-                    hidden = hide(actual, mechanism, rate, seed)
-                    holed = np.where(hidden, np.nan, actual)
-                    for method in options.methods.split(","):
-                        key = (name, mechanism, str(rate), str(seed), method)
-                        if key in runs or (method in SLOW and rate not in slow):
-                            continue
-                        if method == "remasker" and "REMASKER" not in os.environ:
-                            continue
-                        run = {"key": key}
-                        try:
-                            filled, seconds = fill(method, holed, coded, seed, options.limit)
-                            run |= score(actual, filled, hidden, coded) | {"seconds": seconds}
-                        except subprocess.TimeoutExpired:
-                            run["failed"] = f"took more than {options.limit} s"
-                        except subprocess.CalledProcessError as error:
-                            run["failed"] = error.stderr.decode().strip().splitlines()[-1][:200]
-                        if "failed" in run:
-                            print(f"{' '.join(key)}: {run['failed']}", flush=True)
-                        runs[key] = run
-                        with journal.open("a") as file:
-                            file.write(json.dumps(run) + "\n")
-    wanted = (options.sets.split(","), options.methods.split(","))
-    runs = {k: r for k, r in runs.items() if k[0] in wanted[0] and k[4] in wanted[1]}
+    methods, absent = installed(options.methods.split(","))
+    if absent:
+        print(f"not installed, left out: {', '.join(absent)}", flush=True)
+    wanted = list(cases(options, methods))
+    for run in run_all([key for key in wanted if key not in runs], options):
+        runs[run["key"]] = run
+        if "failed" in run:
+            print(f"{' '.join(run['key'])}: {run['failed']}", flush=True)
+        with journal.open("a") as file:
+            file.write(json.dumps(run) + "\n")
+    missing = sum(key not in runs for key in wanted)
+    if missing:
+        print(f"{missing} of {len(wanted)} runs are left; the same command goes on with them")
+    runs = {key: runs[key] for key in wanted if key in runs}
     fast = {k: r for k, r in runs.items() if k[4] not in SLOW}
     print("all rates, methods that take seconds")
     table = {"all rates": compare(fast)}
     if len(fast) < len(runs):
         print(f"rates {options.slow_rates}, all methods")
+        slow = {float(r) for r in options.slow_rates.split(",")}
         table["slow rates"] = compare({k: r for k, r in runs.items() if float(k[2]) in slow})
     if options.out:
-        write_record(options.out, runs, table, options)
+        write_record(options.out, runs, table | {"not installed": absent}, options)
+
+
+def installed(methods: list[str]) -> tuple[list[str], list[str]]:
+    """Return the methods that can run here and those that cannot."""
+    absent = []
+    for method in methods:
+        if method not in SLOW:
+            continue
+        probe = f"import importlib.util as u, sys; sys.exit(u.find_spec({SLOW[method]!r}) is None)"
+        lacks = subprocess.run([_peers(), "-c", probe], capture_output=True).returncode
+        if lacks or (method == "remasker" and "REMASKER" not in os.environ):
+            absent.append(method)
+    return [m for m in methods if m not in absent], absent
+
+
+def cases(options: argparse.Namespace, methods: list[str]) -> Iterator[tuple[str, ...]]:
+    """Yield all runs: seed by seed, the largest tables first, all methods of a case together."""
+    sizes = {name: (DATA / f"{name}.csv").stat().st_size for name in options.sets.split(",")}
+    slow = {float(r) for r in options.slow_rates.split(",")}
+    for seed in range(options.seeds):
+        for name in sorted(sizes, key=lambda n: -sizes[n]):
+            for rate in options.rates.split(","):
+                for mechanism in options.mechanisms.split(","):
+                    for method in methods:
+                        if method not in SLOW or float(rate) in slow:
+                            yield name, mechanism, str(float(rate)), str(seed), method
+
+
+def run_all(keys: list[tuple[str, ...]], options: argparse.Namespace) -> Iterator[dict]:
+    """Yield the runs as they end, of as many processes as were asked for."""
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    end = time.monotonic() + 60 * options.minutes
+    context = multiprocessing.get_context("spawn")
+    ahead, running = iter(keys), set()
+    with ProcessPoolExecutor(options.jobs, context, _start_worker) as pool:
+        while True:
+            while len(running) < options.jobs and time.monotonic() < end:
+                key = next(ahead, None)
+                if key is None:
+                    break
+                running.add(pool.submit(run_case, key, options.limit))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
 
 
 def compare(runs: dict) -> dict[str, dict[str, float]]:
@@ -238,6 +353,9 @@ def compare(runs: dict) -> dict[str, dict[str, float]]:
 
 
 def write_record(out: Path, runs: dict, table: dict, options) -> None:
+    with StandIns():
+        from cofill.metrics import Recorder
+
     seeds = list(range(options.seeds))
     recorder = Recorder("tables", seeds=seeds, settings=vars(options) | {"out": str(out)})
     series: dict = defaultdict(lambda: [None] * options.seeds)
