@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
     from cofill.cluster import DeepClustering, FederatedKMeans
-    from cofill.completion import Completed, evaluate, make, methods
+    from cofill.completion import Completed, evaluate, make, methods, rubin
     from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
     from cofill.federate import FederatedCompletion
     from cofill.impute import (
@@ -87,6 +87,7 @@ __all__ = [
     "make",
     "methods",
     "read_views",
+    "rubin",
 ]
 
 _EXPORTS = {
@@ -103,7 +104,7 @@ _EXPORTS = {
     ),
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
     "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
-    "cofill.completion": ("Completed", "evaluate", "make", "methods"),
+    "cofill.completion": ("Completed", "evaluate", "make", "methods", "rubin"),
     "cofill.cooperate": ("CooperativeReconstruction", "PrivateCompletion"),
     "cofill.federate": ("FederatedCompletion",),
     "cofill.impute": (

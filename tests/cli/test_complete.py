@@ -319,3 +319,47 @@ def test_separate_sites_refuse_to_pool(tables, capsys, more, method, words):
     assert call(tables, *more, method=method) == 2
     assert words in capsys.readouterr().err
     assert not (tables / "done").exists()
+
+
+def test_draws_are_whole_tables_beside_the_completed_one(tables):
+    assert call(tables, "--draws", "2", "--set", "effort=quick", method="pooled") == 0
+    done = tables / "done"
+    assert sorted(str(p.relative_to(done)) for p in (done / "draws").rglob("*.*")) == [
+        "draws/1/clinic.csv", "draws/1/lab.parquet", "draws/2/clinic.csv", "draws/2/lab.parquet",
+    ]  # fmt: skip
+    guessed, first, second = (
+        pd.read_csv(done / part / "clinic.csv") for part in ("", "draws/1", "draws/2")
+    )
+    pd.testing.assert_frame_equal(first[:45], guessed[:45])
+    assert first["person"].tolist() == guessed["person"].tolist()
+    assert (first["weight"][45:] != second["weight"][45:]).mean() > 0.5
+    assert not first.isna().any().any()
+    before = (tables / "clinic.csv").read_bytes()
+    assert (done / "draws" / "1" / "clinic.csv").read_bytes().startswith(before)
+    assert json.loads((done / "completion.json").read_text())["settings"]["draws"] == 2
+    assert run(["cluster", str(done), "--k", "2", "--out", str(tables / "groups")]) == 0
+
+
+def test_draws_go_to_a_database_as_tables(tables):
+    import sqlite3
+
+    url = f"sqlite:///{tables}/out.db"
+    arguments = ["complete", "--view", f"clinic={tables}/clinic.csv", "--out", url]
+    assert run([*arguments, "--draws", "1", "--set", "effort=quick"]) == 0
+    with sqlite3.connect(tables / "out.db") as database:
+        names = {row[0] for row in database.execute("select name from sqlite_master")}
+    assert {"clinic_completed", "clinic_origin", "clinic_draw_1"} <= names
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--draws", "2"), "the method 'mean' tells one value a cell and draws none"),
+        (("--draws", "-1"), "--draws"),
+        (("--draws", "many"), "--draws"),
+    ],
+)
+def test_draws_that_cannot_be_are_refused_before_anything_is_read(tables, capsys, more, sentence):
+    assert call(tables, *more) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+    assert not (tables / "done").exists()

@@ -133,3 +133,20 @@ def test_kinds_may_be_declared():
     assert set(done["count"]) <= set(table["count"].dropna())
     with pytest.raises(SettingError, match="there is no column 'cout'"):
         Imputer(kinds={"cout": "categorical"}).fit(table)
+
+
+@pytest.mark.parametrize("form", [lambda t: t, pl.from_pandas, lambda t: {"a": t.reset_index()}])
+def test_draws_come_in_the_form_of_the_table(form):
+    table = form(holed(frame()))
+    imputer = Imputer(effort="quick", id="index").fit(table)
+    first, second = imputer.draw(table, 2, key=3)
+    assert type(first) is type(table)
+    if isinstance(table, dict):
+        first, second, table = first["a"], second["a"], table["a"]
+    columns = list(table.columns)
+    assert list(first.columns) == columns
+    assert first["x"].to_list() != second["x"].to_list()
+    assert first["group"].is_in(["high", "low"]).all() if hasattr(first["x"], "is_in") else True
+    again, _ = imputer.draw(form(holed(frame())), 2, key=3)
+    again = again["a"] if isinstance(again, dict) else again
+    assert again["x"].to_list() == first["x"].to_list()

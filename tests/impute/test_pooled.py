@@ -136,7 +136,7 @@ def test_draws_have_the_spread_that_predictions_lack():
     fitted = quick().fit(views)
     kept = ~np.isnan(holed).all(axis=1)
     gone = hidden[kept][:, 1]
-    draws = [d.cells["t"] for d in fitted.draws(views, 4)]
+    draws = [d.cells["t"] for d in fitted.draw(views, 4, matched=False)]
     single = fitted.complete(views).cells["t"]
     truth = cells[kept][gone, 1].std()
     assert single[gone, 1].std() < 0.93 * truth
@@ -150,7 +150,38 @@ def test_draws_have_the_spread_that_predictions_lack():
 def test_matched_draws_are_values_that_were_observed():
     _, holed, _ = heteroscedastic(200, 2)
     views = MultiView.from_arrays({"t": np.round(holed, 1)})
-    (drawn,) = quick().fit(views).draws(views, 1, matched=True)
+    (drawn,) = quick().fit(views).draw(views, 1, matched=True)
     for k in range(3):
         observed = views["t"].cells[:, k]
         assert set(drawn.cells["t"][:, k]) <= set(observed[~np.isnan(observed)])
+
+
+def test_draws_keep_the_pile_of_a_column_that_is_zero_for_many():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=600)
+    spent = np.where(
+        rng.random(600) < 1 / (1 + np.exp(-2 * x)), np.exp(x + rng.normal(size=600)), 0
+    )
+    table = np.column_stack([x, spent])
+    table[rng.random(600) < 0.4, 1] = np.nan
+    gone = np.isnan(table[:, 1])
+    views = MultiView.from_arrays({"t": table})
+    fitted = quick().fit(views)
+    (matched,), (loose,) = (fitted.draw(views, 1, matched=m) for m in (None, False))
+    shares = [(d.cells["t"][gone, 1] == 0).mean() for d in (matched, loose)]
+    assert shares[0] == pytest.approx((spent[gone] == 0).mean(), abs=0.15)
+    assert matched.cells["t"][gone, 1].min() == 0
+    assert shares[1] < shares[0] - 0.2, "matching is what keeps the pile"
+
+
+def test_draws_of_a_person_whom_one_view_does_not_know_and_of_a_view_that_is_not_there():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(80, 1))
+    people = MultiView.from_arrays({"a": x, "b": 2 * x + 0.1 * rng.normal(size=(80, 1))})
+    fitted = quick().fit(people)
+    drawn = fitted.draw(people.select(["a"]), 3, key=1)
+    assert [d.cells["b"].shape for d in drawn] == [(80, 1)] * 3
+    spread = np.std([d.cells["b"] for d in drawn], axis=0)
+    assert spread.mean() > 0.01
+    with pytest.raises(SettingError, match="n_draws must be at least 1, got 0"):
+        fitted.draw(people, 0)

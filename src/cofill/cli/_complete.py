@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",
     "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
     "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --separate",
+    "cofill complete --view people=people.csv --out completed/ --draws 5",
 )
 def complete(
     view: options.Views,
@@ -59,6 +60,15 @@ def complete(
         float | None,
         typer.Option(help="Add columns with intervals of this level, such as 0.9."),
     ] = None,
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Also write so many multiple imputations, such as 5: OUT/draws/1/VIEW.csv, "
+            "OUT/draws/2/VIEW.csv, … (tables VIEW_draw_1, … in a database).",
+            metavar="N",
+        ),
+    ] = 0,
     leave: Annotated[
         bool,
         typer.Option(
@@ -101,6 +111,7 @@ def complete(
         share=share,
         repeats=repeats,
         intervals=intervals,
+        draws=draws,
         kinds=options.pairs(kind, "--kind"),
         ignore=tuple(ignore or ()),
         drop=tuple(drop or ()),

@@ -2,7 +2,13 @@
 
 from cofill.completion._check import check_tables
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter, Progress, require_rows, silent
+from cofill.completion._completer import (
+    AbstractCompleter,
+    Progress,
+    require_draws,
+    require_rows,
+    silent,
+)
 from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import (
     RULES,
@@ -32,6 +38,7 @@ __all__ = [
     "make",
     "methods",
     "read_records",
+    "require_draws",
     "require_rows",
     "rubin",
     "run_completion",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion._completed import Completed
-from cofill.errors import DataError
+from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
 from cofill.privacy import SentLog
 from cofill.views import Feature, Kind, MultiView
@@ -71,6 +71,15 @@ class AbstractCompleter(BaseEstimator, ABC):
         """Learn from `views` and fill them."""
         return self.fit(views, progress=progress).complete(views, progress=progress)
 
+    def draw(
+        self, views: MultiView, n_draws: int = 5, *, key: int | Sequence[int] = 0
+    ) -> list[Completed]:
+        """Fill `views` several times, each time with other draws of what the cells could be."""
+        raise SettingError(
+            f"the method {self.name!r} tells one value a cell and draws none; "
+            "choose 'pooled' or 'cooperative'"
+        )
+
     def score(self, views: MultiView, truth: MultiView) -> float:
         """Return the mean R² of the numeric cells missing in `views` and known in `truth`."""
         completed = self.complete(views)
@@ -128,6 +137,13 @@ def require_rows(views: MultiView) -> None:
             raise DataError(
                 f"view {name!r}: column {feature!r} has no value in any row; leave it out"
             )
+
+
+def require_draws(n_draws: int) -> int:
+    """Return how many draws are asked for; raise a `SettingError` unless there is one."""
+    if n_draws < 1:
+        raise SettingError(f"n_draws must be at least 1, got {n_draws}")
+    return n_draws
 
 
 def silent(what: str, share: float) -> None:

@@ -56,6 +56,10 @@ class CompletionFolder:
         """Return where the origins of a view's cells are."""
         return self.path / f"{view}_origin{ending}"
 
+    def draw(self, number: int, view: str, ending: str) -> Path:
+        """Return where a view's table in one of several draws is; they are counted from 1."""
+        return self.path / "draws" / str(number) / f"{view}{ending}"
+
     @property
     def record(self) -> Path:
         """What was done: settings, counts, distributions; no id and no cell."""

@@ -71,6 +71,8 @@ class CompletionJob:
         Share of each view's rows hidden in an evaluation, and how often it is repeated.
     intervals
         Level of the intervals to add, such as 0.9, or ``None`` for no intervals.
+    draws
+        How many multiple imputations to write beside the completed tables; 0 for none.
     kinds, ignore, drop, id_type, na_values, decimal, thousands, delimiter, encoding
         How tables are read; see `ColumnRules`.
     order
@@ -90,6 +92,7 @@ class CompletionJob:
     share: float = 0.1
     repeats: int = 3
     intervals: float | None = None
+    draws: int = 0
     kinds: Mapping[str, str] = field(default_factory=dict)
     ignore: Sequence[str] = ()
     drop: Sequence[str] = ()
@@ -133,6 +136,13 @@ class CompletionJob:
             raise SettingError(f"seed must be 0 or more, got {self.seed}")
         if self.settings:  # wrong ones are told before anything is read or trained
             make(self.method, **self.settings)
+        if self.draws < 0:
+            raise SettingError(f"draws must be 0 or more, got {self.draws}")
+        if self.draws and METHODS.find(self.method).load().draw is AbstractCompleter.draw:
+            raise SettingError(
+                f"the method {self.method!r} tells one value a cell and draws none; leave the "
+                f"draws out, or choose {TOGETHER!r} or {SEPARATE!r}"
+            )
         ColumnRules(**self.rules)
         if self.order not in ORDERS:
             raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")
@@ -206,6 +216,10 @@ def _complete(
         completed = with_intervals(
             completed, lambda: makers[job.method](job.seed), level=job.intervals, key=job.seed
         )
+    drawn: list[Completed] = []
+    if job.draws:
+        report_progress("draws", 0.0)
+        drawn = completer.draw(views, job.draws, key=job.seed)
     completed = replace(completed, notes=(*views.notes, *completed.notes))
     record = None
     if job.evaluate:
@@ -216,9 +230,10 @@ def _complete(
     report_progress("write", 0.0)
     facts = _facts(job, completed, time.perf_counter() - started) | _learned(completer)
     if folder is None:
-        files = _write_database(job, completed)
+        files = _write_database(job, completed, drawn)
     else:
         ledger: Ledger | None = getattr(completer, "ledger_", None)
+        _write_draws(folder, job, drawn)
         files = _write_folder(folder, job, completed, record, facts, ledger)
     report_progress("write", 1.0)
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
@@ -243,16 +258,29 @@ def _maker(name: str, settings: Mapping[str, Any]) -> Callable[[int], AbstractCo
 
 
 def _table_names(job: CompletionJob) -> list[str]:
-    return [f"{view}_{what}" for view in job.sources for what in ("completed", "origin")]
+    kinds = ("completed", "origin", *(f"draw_{k}" for k in range(1, job.draws + 1)))
+    return [f"{view}_{what}" for view in job.sources for what in kinds]
 
 
-def _write_database(job: CompletionJob, completed: Completed) -> tuple[str, ...]:
+def _write_database(
+    job: CompletionJob, completed: Completed, drawn: Sequence[Completed]
+) -> tuple[str, ...]:
     tables: dict[str, pa.Table] = {}
     for view in job.sources:
         tables[f"{view}_completed"] = completed.table(view, job.order)
         tables[f"{view}_origin"] = completed.origin_table(view, job.order)
+        for number, done in enumerate(drawn, start=1):
+            tables[f"{view}_draw_{number}"] = done.table(view, job.order)
     write_sql(tables, job.out)
     return tuple(tables)
+
+
+def _write_draws(folder: CompletionFolder, job: CompletionJob, drawn: Sequence[Completed]) -> None:
+    for number, done in enumerate(drawn, start=1):
+        for view, source in job.sources.items():
+            path = folder.draw(number, view, Source(source).result_ending)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_table(done.filled(view, job.order), path)
 
 
 def _write_folder(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed, Progress, require_rows
+from cofill.completion import AbstractCompleter, Completed, Progress, require_draws, require_rows
 from cofill.cooperate._completion import (
     completed_views,
     decode_rows,
@@ -268,8 +268,7 @@ class CooperativeReconstruction(AbstractCompleter):
         predictions plus drawn residuals, coded cells are drawn from their probabilities.
         """
         self._check_views(views)
-        if n_draws < 1:
-            raise SettingError(f"n_draws must be at least 1, got {n_draws}")
+        require_draws(n_draws)
         expected, generator = self._ask(views), np.random.default_rng(key)
         draws = []
         for _ in range(n_draws):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed, Progress, silent
+from cofill.completion import AbstractCompleter, Completed, Progress, require_draws, silent
 from cofill.errors import SettingError
 from cofill.impute._model import TableModel, fit_table, require_effort
 from cofill.views import MultiView, View, side_by_side
@@ -65,13 +66,7 @@ class PooledCompleter(AbstractCompleter):
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
         """Fill what is missing; a view that is not there is completed for everybody."""
-        absent = [
-            View(name, views.ids[:0], np.empty((0, len(features))), features)
-            for name, features in getattr(self, "features_", {}).items()
-            if name not in views
-        ]
-        if absent:
-            views = MultiView([*views.values(), *absent]).select(list(self.features_))
+        views = self._with_absent(views)
         done = super().complete(views, progress=progress or silent)
         if self.interval is None or views.is_complete:
             return done
@@ -85,24 +80,39 @@ class PooledCompleter(AbstractCompleter):
             notes=self.notes_,
         )
 
-    def draws(
-        self, views: MultiView, count: int, *, matched: bool = False, seed: int = 0
-    ) -> list[Completed]:
-        """Return `count` completions with cells drawn at random, for multiple imputation.
+    def _with_absent(self, views: MultiView) -> MultiView:
+        """Return the views and, without rows, those of the fit that are not among them."""
+        absent = [
+            View(name, views.ids[:0], np.empty((0, len(features))), features)
+            for name, features in getattr(self, "features_", {}).items()
+            if name not in views
+        ]
+        return (
+            MultiView([*views.values(), *absent]).select(list(self.features_)) if absent else views
+        )
 
-        `matched` takes only numbers that were observed (predictive mean matching).
+    def draw(
+        self,
+        views: MultiView,
+        n_draws: int = 5,
+        *,
+        key: int | Sequence[int] = 0,
+        matched: bool | None = None,
+    ) -> list[Completed]:
+        """Fill `views` several times, each time with other draws of what the cells could be.
+
+        Analyse each result as if it were complete and pool the estimates by `rubin`. `matched`
+        takes only numbers that were observed (predictive mean matching); None does so in columns
+        that pile up at a value or are skewed.
         """
+        check_is_fitted(self, "features_")
+        views = self._with_absent(views)
         self._check_schema(views)
-        table = _table(views, self.features_)
-        rngs = np.random.default_rng(seed).spawn(count)
+        rngs = np.random.default_rng(key).spawn(require_draws(n_draws))
+        tables = self.model_.draws(_table(views, self.features_), rngs, matched=matched)
         return [
-            Completed.merge(
-                views,
-                self._split(self.model_.draw(table, rng, matched=matched)),
-                method=self.name,
-                notes=self.notes_,
-            )
-            for rng in rngs
+            Completed.merge(views, self._split(table), method=self.name, notes=self.notes_)
+            for table in tables
         ]
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cofill.completion import require_draws
 from cofill.errors import SettingError
 from cofill.impute._completer import PooledCompleter
 from cofill.impute._frame import FrameReader
@@ -71,7 +72,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.completer_ = completer.fit(self._views(X))
             self.notes_ = completer.notes_
             return self
-        if hasattr(X, "columns") or hasattr(X, "column_names"):
+        if _is_frame(X):
             validate_data(self, X, skip_check_array=True)
             self.reader_ = FrameReader.fit(X, self.kinds)
             cells, features = self.reader_.cells(X), self.reader_.features
@@ -87,17 +88,49 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return the table with its missing cells filled, in the type it came in."""
         check_is_fitted(self, "notes_")
         if _is_several(X):
-            if self.completer_ is None:
-                raise SettingError("the imputer was fitted on one table; transform one table")
-            return self.completer_.complete(self._views(X)).to_frames(_library(X))
+            completer, views = self._several(X)
+            return completer.complete(views).to_frames(_library(X))
+        cells, write = self._single(X)
+        return write(self.model_.predict(cells))
+
+    def draw(
+        self,
+        X: Any,
+        n_draws: int = 5,
+        *,
+        key: int | Sequence[int] = 0,
+        matched: bool | None = None,
+    ) -> list[Any]:
+        """Return the table several times, its missing cells drawn anew each time.
+
+        Analyse each as if it were complete and pool the estimates by `cofill.rubin`. `matched`
+        takes only numbers that were observed (predictive mean matching); None does so in columns
+        that pile up at a value or are skewed.
+        """
+        check_is_fitted(self, "notes_")
+        if _is_several(X):
+            completer, views = self._several(X)
+            drawn = completer.draw(views, n_draws, key=key, matched=matched)
+            return [done.to_frames(_library(X)) for done in drawn]
+        rngs = np.random.default_rng(key).spawn(require_draws(n_draws))
+        cells, write = self._single(X)
+        return [write(filled) for filled in self.model_.draws(cells, rngs, matched=matched)]
+
+    def _several(self, X: Any) -> tuple[PooledCompleter, MultiView]:
+        if self.completer_ is None:
+            raise SettingError("the imputer was fitted on one table; transform one table")
+        return self.completer_, self._views(X)
+
+    def _single(self, X: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+        """Return a table's cells, and what makes a table like it of filled cells."""
         if self.completer_ is not None:
             raise SettingError("the imputer was fitted on several tables; transform {name: frame}")
-        if self.reader_ is not None and (hasattr(X, "columns") or hasattr(X, "column_names")):
+        reader = self.reader_
+        if reader is not None and _is_frame(X):
             validate_data(self, X, skip_check_array=True, reset=False)
-            cells = self.reader_.cells(X)
-            return self.reader_.write(X, self.model_.predict(cells))
+            return reader.cells(X), lambda filled: reader.write(X, filled)
         cells = self._array(X, reset=False)
-        return np.where(np.isnan(cells), self.model_.predict(cells), cells)
+        return cells, lambda filled: np.where(np.isnan(cells), filled, cells)
 
     def _array(self, X: Any, *, reset: bool) -> np.ndarray:
         options: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -117,6 +150,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def _library(frames: Mapping[str, Any]) -> str:
     return type(next(iter(frames.values()))).__module__.split(".")[0]
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") or hasattr(X, "column_names")
 
 
 def _is_several(X: Any) -> bool:

@@ -71,33 +71,54 @@ class TableModel:
                 lower[rows[gone], k], upper[rows[gone], k] = units
         return lower, upper
 
-    def draw(
-        self, cells: Float[np.ndarray, "n d"], rng: np.random.Generator, *, matched: bool = False
-    ) -> Float[np.ndarray, "n d"]:
-        """Return the table with unknown cells drawn at random, for multiple imputation.
+    def draws(
+        self,
+        cells: Float[np.ndarray, "n d"],
+        rngs: Sequence[np.random.Generator],
+        *,
+        matched: bool | None = None,
+    ) -> list[Float[np.ndarray, "n d"]]:
+        """Return the table with unknown cells drawn at random once per generator.
 
-        `matched` takes for each drawn number the nearest one that was observed, so that
-        a column's shape is kept (predictive mean matching, Little 1988).
+        `matched` takes numbers that were observed where the prediction was alike (predictive mean
+        matching, Little 1988); None matches columns whose shape matters, see `ColumnSpread`.
         """
-        filled = np.array(cells, dtype=np.float64)
-        for rows, matrix in self._blocks(filled):
-            noise = self.blend.gaussian.noise(matrix, rng)
-            scale = np.sqrt(self.blend.gaussian.variances(matrix)) + 1e-12
-            for column, k, gone, guess, sizes in self._sized(filled, rows, matrix, coded=True):
-                places = _normal_share(noise[gone, column.start] / scale[gone, column.start])
-                spread = self.spreads[k]
-                if column.levels is not None:
-                    chances = np.cumsum(column.chances(guess), axis=1)
-                    draws = rng.random((len(chances), 1)) * chances[:, -1:]
-                    at = np.minimum((draws > chances).sum(axis=1), len(column.levels) - 1)
-                    filled[rows[gone], k] = column.levels[at]
-                    continue
-                drawn = guess
-                if spread is not None and sizes is not None:
-                    drawn = spread.draw(guess, sizes, places)
-                values = column.decode(drawn[:, None])
-                filled[rows[gone], k] = column.nearest(values) if matched else values
-        return filled
+        drawn = [np.array(cells, dtype=np.float64) for _ in rngs]
+        for rows, matrix in self._blocks(np.asarray(cells, dtype=np.float64)):
+            gaussian, several = self.blend.gaussian, list(zip(drawn, rngs, strict=True))
+            scale = np.sqrt(gaussian.variances(matrix)) + 1e-12
+            noises = [gaussian.noise(matrix, rng) for rng in rngs]
+            for column, k, gone, guess, sizes in self._sized(cells, rows, matrix, coded=True):
+                deviation = scale[gone, column.start]
+                for (filled, rng), noise in zip(several, noises, strict=True):
+                    filled[rows[gone], k] = (
+                        _drawn_codes(column, guess, rng)
+                        if column.levels is not None
+                        else self._drawn_numbers(
+                            column, k, guess, sizes, noise[gone, column.start], deviation, matched
+                        )
+                    )
+        return drawn
+
+    def _drawn_numbers(
+        self,
+        column: Column,
+        k: int,
+        guess: np.ndarray,
+        sizes: np.ndarray | None,
+        noise: np.ndarray,
+        deviation: np.ndarray,
+        matched: bool | None,
+    ) -> np.ndarray:
+        """Return draws of a column's holes; `noise` says where in their distributions."""
+        spread = self.spreads[k]
+        if spread is None or sizes is None:  # too few errors are known: the Gaussian's
+            values = column.decode((guess + noise)[:, None])
+            return column.nearest(values) if matched else values
+        places = _normal_share(noise / deviation)
+        if spread.shaped if matched is None else matched:
+            return column.nearest(column.decode(spread.match(guess, places)[:, None]), within=1e-9)
+        return column.decode(spread.draw(guess, sizes, places)[:, None])
 
     def _blocks(self, cells: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield rows with holes and their part of the matrix."""
@@ -202,6 +223,14 @@ def _threads(cells: int) -> AbstractContextManager[Any]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=1) if cells <= _MANY else nullcontext()
+
+
+def _drawn_codes(column: Column, guess: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return draws of a coded column's holes by their probabilities."""
+    assert column.levels is not None  # noqa: S101
+    chances = np.cumsum(column.chances(guess), axis=1)
+    draws = rng.random((len(chances), 1)) * chances[:, -1:]
+    return column.levels[np.minimum((draws > chances).sum(axis=1), len(column.levels) - 1)]
 
 
 def _normal_share(values: np.ndarray) -> np.ndarray:

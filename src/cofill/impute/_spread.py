@@ -4,7 +4,9 @@ For each numeric column a forest learns the size of the blend's error on rows le
 row's filled cells, from what is known of it and from the prediction itself (its out-of-bag values
 are honest). Errors in units of that size are collected in fifths of the prediction; their
 quantiles are conformal (Vovk et al. 2005; locally weighted as in Lei et al. 2018), so that coverage
-holds within each fifth. Draws take such errors at random, tied within a row by the Gaussian.
+holds within each fifth. Draws take such errors at random, tied within a row by the Gaussian; where
+a column piles up at a value or leans to one side, they take a held-out cell itself, of the ten
+whose predictions are nearest (predictive mean matching; ten as in Morris, White and Royston 2014).
 """
 
 from __future__ import annotations
@@ -20,17 +22,23 @@ from cofill.impute._blend import Blend, HeldOut
 
 _LEAST = 20  # held-out cells below which a column's errors say nothing
 _BIN = 40  # cells a fifth has at least, else there are fewer parts
+_DONORS = 10  # held-out cells among which a matched draw chooses
+_PILE, _LEAN = 0.05, 1.0  # share of one value, skewness beyond which a column's shape matters
 _MOST = 2_000  # cells of a column learned from: they are kept with the model until it is asked
 
 
 @dataclass(frozen=True)
 class ColumnSpread:
-    """The size of a column's errors, and errors in units of it by parts of the prediction."""
+    """The size of a column's errors, and errors in units of it by parts of the prediction.
+
+    `donors` are held-out cells: predictions in rising order, and the cells themselves.
+    """
 
     forest: Any
     floor: float
     edges: Float[np.ndarray, " parts_less_one"]
     errors: tuple[np.ndarray, ...]
+    donors: Float[np.ndarray, "2 n"]
 
     @classmethod
     def fit(cls, held: HeldOut, guess: Float[np.ndarray, " n"], seed: int) -> ColumnSpread | None:
@@ -58,7 +66,16 @@ class ColumnSpread:
             np.sort(scores[part == p]) if (part == p).sum() >= _LEAST else pooled
             for p in range(parts)
         )
-        return cls(forest, floor, edges, errors)
+        donors = np.stack([guess, held.actual[:, 0]])[:, np.argsort(guess, kind="stable")]
+        return cls(forest, floor, edges, errors, donors)
+
+    @property
+    def shaped(self) -> bool:
+        """Whether the column's shape matters to draws: one value is frequent, or it is skewed."""
+        actual = self.donors[1]
+        pile = np.unique(actual, return_counts=True)[1].max() / len(actual)
+        lean = np.mean((actual - actual.mean()) ** 3) / (actual.std() ** 3 + 1e-12)
+        return bool(pile >= _PILE or abs(lean) > _LEAN)
 
     def sizes(
         self,
@@ -99,6 +116,17 @@ class ColumnSpread:
             here = part == p
             gaps[here] = np.quantile(errors, places[here])
         return guess + gaps * sizes
+
+    def match(
+        self, guess: Float[np.ndarray, " n"], places: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"]:
+        """Return held-out cells of like predictions, at the given places (0 to 1) among them."""
+        among = min(_DONORS, self.donors.shape[1])
+        at = np.searchsorted(self.donors[0], guess) - among // 2
+        at = np.clip(at, 0, self.donors.shape[1] - among)
+        cells = np.sort(self.donors[1][at[:, None] + np.arange(among)], axis=1)
+        pick = np.minimum((places * among).astype(int), among - 1)
+        return cells[np.arange(len(cells)), pick]
 
 
 def fit_spreads(blend: Blend, seed: int) -> tuple[ColumnSpread | None, ...]:

@@ -51,13 +51,16 @@ class Column:
         hot[np.isnan(cells)] = np.nan
         return (hot - self.centre) / self.spread
 
-    def nearest(self, cells: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Return the observed value nearest to each cell."""
+    def nearest(
+        self, cells: Float[np.ndarray, " n"], within: float = np.inf
+    ) -> Float[np.ndarray, " n"]:
+        """Return the observed value nearest to each cell, unless it is further than `within`."""
         if self.values is None:
             return cells
         after = np.clip(np.searchsorted(self.values, cells), 1, len(self.values) - 1)
         before, behind = self.values[after - 1], self.values[after]
-        return np.where(cells - before <= behind - cells, before, behind)
+        nearest = np.where(cells - before <= behind - cells, before, behind)
+        return np.where(np.abs(nearest - cells) <= within * self.spread, nearest, cells)
 
     def chances(self, block: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n width"]:
         """Return the probability of each of a coded column's `levels`."""
