@@ -11,6 +11,7 @@ import pytest
 from cofill.cli._app import run
 from cofill.network import Kit
 from cofill.network._identity import Identity
+from cofill.network._order import CONTROLLER, EXECUTOR
 
 FEDERATION = """
 [coordinator]
@@ -49,7 +50,7 @@ def test_everybody_has_a_kit(kits):
 def test_kits_are_hardened(kits):
     for place in (kits / "coordinator", kits / "sites" / "lab"):
         resources = json.loads((place / "local" / "resources.json").read_text())
-        assert resources["class_allow_list"] == ["cofill."]
+        assert resources["class_allow_list"] == [CONTROLLER, EXECUTOR]
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert not [c for c in resources["components"] if "log" in c["id"]]
         (launcher,) = (c for c in resources["components"] if c["id"] == "process_launcher")

@@ -21,8 +21,9 @@ from nvflare.apis.signal import Signal
 from cofill.errors import CofillError, DataError
 from cofill.files import write_document
 from cofill.network._executor import TASK, end_with_parent, to_wire
+from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
-from cofill.network._order import OUTCOME_FORMAT, RunOrder, schedule_of
+from cofill.network._order import OUTCOME_FORMAT, schedule_of
 from cofill.network._run_coordinator import RunCoordinator
 from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
@@ -33,9 +34,9 @@ _LOOK_S = 0.02
 class CoordinatorController(Controller):
     """Sequences the steps of one run."""
 
-    def __init__(self, order: dict) -> None:
+    def __init__(self, order: str) -> None:
         super().__init__(task_check_period=0.05)
-        self.order = order
+        self.order = unpack_order(order)
         self.run: RunCoordinator | None = None
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
@@ -46,8 +47,7 @@ class CoordinatorController(Controller):
         """Read the kit and what an earlier attempt at this run has left."""
         try:
             kit = Kit.read(Path(str(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))), "coordinator")
-            order = RunOrder(**self.order)
-            schedule = schedule_of(order, kit.federation)
+            schedule = schedule_of(self.order, kit.federation)
             self.run = RunCoordinator(schedule, kit.identity, kit.home)
         except Exception as error:  # noqa: BLE001
             self._fail(error, fl_ctx)
@@ -183,7 +183,7 @@ class CoordinatorController(Controller):
         """Put the outcome where the submitter's `results` finds it."""
         engine: Any = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
-        run, note = self.run, {**self.order, "state": state, "why": why}
+        run, note = self.run, {**self.order.to_json(), "state": state, "why": why}
         note |= {"metrics": {}, "notes": [], "result": {}}
         if run is not None:
             note |= {"metrics": run.metrics, "notes": run.all_notes, "result": run.result}

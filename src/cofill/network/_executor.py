@@ -20,6 +20,7 @@ from nvflare.apis.signal import Signal
 
 from cofill.errors import CofillError, DataError, SettingError
 from cofill.network._config import SiteConfig
+from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
 from cofill.network._site_runner import SiteRunner, public_fault
@@ -32,9 +33,9 @@ TASK = "step"
 class SiteExecutor(Executor):
     """Runs the steps of one run at one site."""
 
-    def __init__(self, order: dict) -> None:
+    def __init__(self, order: str) -> None:
         super().__init__()
-        self.order = order
+        self.order = unpack_order(order)
         self.runner: SiteRunner | None = None
         end_with_parent()
 
@@ -70,12 +71,11 @@ class _OwnFilesError(DataError):
     elsewhere = "it cannot read its views; its own log says why"
 
 
-def _make_runner(kit: Kit, order_json: Mapping[str, Any]) -> SiteRunner:
+def _make_runner(kit: Kit, order: RunOrder) -> SiteRunner:
     keep_compiled_programs()
     path = os.environ.get(SITE_CONFIG)
     if path is None:
         raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
-    order = RunOrder(**order_json)
     try:
         config = SiteConfig.read(Path(path))
         config.check_against(kit.federation, kit.name, Path(path))
@@ -88,13 +88,13 @@ def _make_runner(kit: Kit, order_json: Mapping[str, Any]) -> SiteRunner:
         raise _OwnFilesError(str(error)) from None
 
 
-def _note_fault(kit: Kit, order_json: Mapping[str, Any], error: BaseException) -> None:
+def _note_fault(kit: Kit, order: RunOrder, error: BaseException) -> None:
     """Leave the whole sentence where the site's own people find it."""
     try:
-        folder = PartyFolder(kit.home).run(RunOrder(**order_json).run)
+        folder = PartyFolder(kit.home).run(order.run)
         folder.make()
         folder.write_fault(public_fault(error))
-    except (CofillError, OSError, TypeError):
+    except (CofillError, OSError):
         return
 
 

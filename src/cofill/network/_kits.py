@@ -1,7 +1,7 @@
 """Startup kits: one folder per participant, made once by whoever provisions the federation.
 
 FLARE's provisioning makes certificates for mutual TLS. This adds what a kit of cofill must have:
-only classes of cofill may run, nobody may bring code or open a shell, no log leaves a site, and
+only two classes of cofill may run, nobody may bring code or open a shell, no log leaves a site, and
 every party has keys of its own with everybody's public keys pinned. Whoever provisions holds all
 of it, unless sites make their own keys afterwards (`renew_keys`, `pin_keys`).
 """
@@ -19,6 +19,7 @@ from cofill.errors import SettingError, StoreError
 from cofill.files import new_folder, read_document, write_document, write_json
 from cofill.network._config import FederationConfig, Member
 from cofill.network._identity import Identity, PartyKeys, read_json
+from cofill.network._order import CONTROLLER, EXECUTOR
 from cofill.protocol import COORDINATOR, PartyFolder
 
 _KEYS_FORMAT = "cofill.public-keys"
@@ -200,7 +201,9 @@ def _harden(kit: Path, federation: FederationConfig) -> None:
     local = kit / "local"
     resources = json.loads((local / "resources.json.default").read_text())
     resources["class_list_enforcement_mode"] = "enforce"
-    resources["class_allow_list"] = ["cofill."]
+    # A prefix would also allow what cofill's modules import, such as a way to start programs.
+    resources["class_allow_list"] = [CONTROLLER, EXECUTOR]
+    resources["app_validator"] = {"path": "cofill.network._admission.JobAdmission"}
     if "client" in resources:
         resources["allow_log_streaming"] = False
     components = []

@@ -15,6 +15,9 @@ from cofill.network._config import FederationConfig
 from cofill.protocol import COORDINATOR, PROTOCOLS, AbstractProtocol, Membership
 
 OUTCOME_FORMAT = "cofill.outcome"  # of the file in which the coordinator leaves how a run went
+# The only classes that a job may name.
+CONTROLLER = "cofill.network._controller.CoordinatorController"
+EXECUTOR = "cofill.network._executor.SiteExecutor"
 TOLERATES_ABSENCE = "cofill_tolerates_absence"  # in a job of FLARE: it goes on without a site
 SITE_CONFIG = "COFILL_SITE_CONFIG"  # in a site's environment: where its site.toml is
 _RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")

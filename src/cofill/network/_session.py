@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, SettingError
-from cofill.files import read_document, write_document, write_json
+from cofill.files import read_document, write_document
+from cofill.network._job import unpack_order, write_job
 from cofill.network._kits import Kit, needs_extra
-from cofill.network._order import OUTCOME_FORMAT, TOLERATES_ABSENCE, RunOrder
+from cofill.network._order import OUTCOME_FORMAT, RunOrder
 
 _ORDER_FORMAT = "cofill.order"
 _POLL_S = 0.5
@@ -110,9 +111,9 @@ class Session:
                 return read_document(path, OUTCOME_FORMAT)
             for path in Path(place).rglob("config_fed_server.json"):
                 config = json.loads(path.read_text(encoding="utf-8"))
-                order = config["workflows"][0]["args"]["order"]
+                order = unpack_order(config["workflows"][0]["args"]["order"])
                 why = "the coordinator's process ended before it could say why"
-                return {**order, "state": "failed", "why": why, "metrics": {}}
+                return {**order.to_json(), "state": "failed", "why": why, "metrics": {}}
         raise FederationError("the coordinator has no result of this run")
 
     def stop(self, run: str) -> None:
@@ -224,39 +225,3 @@ def _client_names(status: Any) -> set[str]:
     names = {name for value in inner for name in _client_names(value)}
     here = status.get("client_name") if isinstance(status, dict) else None
     return names | {here} if isinstance(here, str) else names
-
-
-def write_job(order: RunOrder, kit: Kit, folder: Path, present: Collection[str] = ()) -> None:
-    """Write a job of FLARE that names two classes of cofill and brings no code."""
-    sites = [name for name in kit.federation.names if not present or name in present]
-    config = folder / "app" / "config"
-    config.mkdir(parents=True)
-    meta = {
-        "name": order.run,
-        "resource_spec": {},
-        # FLARE ends a job that has fewer sites left.
-        "min_clients": 1 if order.tolerates_absence else len(sites),
-        "mandatory_clients": [] if order.tolerates_absence else sites,
-        "deploy_map": {"app": ["server", *sites]},
-        TOLERATES_ABSENCE: order.tolerates_absence,
-    }
-    arguments = {"args": {"order": order.to_json()}}
-    controller = {"path": "cofill.network._controller.CoordinatorController", **arguments}
-    executor = {"path": "cofill.network._executor.SiteExecutor", **arguments}
-    server = {
-        "format_version": 2,
-        "server": {"task_request_interval": 0.05},
-        "dead_client_grace_period": 5.0,
-        "workflows": [{"id": "cofill", **controller}],
-        "components": [],
-    }
-    client = {
-        "format_version": 2,
-        "executors": [{"tasks": ["step"], "executor": executor}],
-        "task_result_filters": [],
-        "task_data_filters": [],
-        "components": [],
-    }
-    write_json(folder / "meta.json", meta)
-    write_json(config / "config_fed_server.json", server)
-    write_json(config / "config_fed_client.json", client)
