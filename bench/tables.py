@@ -58,7 +58,11 @@ _STAND_INS = ("jaxtyping", "narwhals", "pyarrow", "safetensors")
 
 def read_table(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return cells scaled to 0…1 (codes as they are) and which columns hold codes."""
-    cells = np.genfromtxt(DATA / f"{name}.csv", delimiter=",", skip_header=1)[:, 1:]
+    path = DATA / f"{name}.csv"
+    cells = np.genfromtxt(path, delimiter=",", skip_header=1)[:, 1:]
+    for k in np.flatnonzero(np.isnan(cells).all(axis=0)):  # labels in letters
+        labels = np.genfromtxt(path, delimiter=",", skip_header=1, dtype=str, usecols=k + 1)
+        cells[:, k] = np.unique(labels, return_inverse=True)[1]
     cells = cells[~np.isnan(cells).any(axis=1)]
     coded = np.isin(np.arange(cells.shape[1]), CODED.get(name, ()))
     for k in np.flatnonzero(coded):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.impute._factors import Factors, analyse_factors, fit_factors
 from cofill.impute._gaussian import Gaussian, expectation_maximisation, fit_gaussian
 from cofill.impute._practice import (
@@ -21,6 +22,7 @@ from cofill.impute._practice import (
 from cofill.impute._table import Encoding
 
 _TEST_ROWS = 2_000
+_HOLES = 300  # of a column, in which folds are compared
 # Rows with patterns of their own cost the cube of the width each: what fitting, filling may cost.
 _SYSTEMS, _FILLED = 250_000_000, 5_000_000_000
 _WIDE, _LEAST_ROWS, _FACTOR_ROWS = 100, 600, 5_000
@@ -31,20 +33,74 @@ def unheard(share: float) -> None:
     """Report progress to nobody."""
 
 
+@storable
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of cells of rows that no candidate had seen, beside the cells themselves."""
+    """Predictions of cells of rows that no candidate had seen, beside the cells themselves.
 
-    rows: np.ndarray
+    `at_holes` are the predictions of every fold in rows where the column is unknown.
+    """
+
     actual: Float[np.ndarray, "n block"]
     guesses: Float[np.ndarray, "candidates n block"]
-    inputs: Float[np.ndarray, "n width"] | None = None
-    shown: Bool[np.ndarray, "n d"] | None = None
+    inputs: Float[np.ndarray, "n width"]
+    shown: Bool[np.ndarray, "n d"]
+    at_holes: Float[np.ndarray, "folds candidates holes block"]
+
+    def beside(self, other: HeldOut) -> HeldOut:
+        """Return the same cells with another stage's candidates behind these."""
+        return replace(
+            self,
+            guesses=np.concatenate([self.guesses, other.guesses]),
+            at_holes=np.concatenate([self.at_holes, other.at_holes], axis=1),
+        )
+
+    def first(self, count: int) -> HeldOut:
+        """Return the same cells with the first candidates alone."""
+        return replace(self, guesses=self.guesses[:count], at_holes=self.at_holes[:, :count])
+
+    def some(self, rows: np.ndarray) -> HeldOut:
+        """Return some of the cells, without the holes, which only weights need."""
+        return HeldOut(
+            self.actual[rows],
+            np.ascontiguousarray(self.guesses[:, rows]),  # sums the same after being stored
+            self.inputs[rows],
+            self.shown[rows],
+            self.at_holes[:0],
+        )
+
+    def noise(self) -> Float[np.ndarray, "candidates candidates"]:
+        """Return products of candidates' errors that the average over folds does without.
+
+        One fold tells a cell left out, the average of all a hole: its error is smaller by the
+        folds' variance around it (the products by the covariance), which holes show.
+        """
+        folds, count, holes, _ = self.at_holes.shape
+        if folds < 2 or not holes:
+            return np.zeros((count, count))
+        apart = (self.at_holes - self.at_holes.mean(axis=0)).transpose(1, 0, 2, 3)
+        apart = apart.reshape(count, -1)
+        return apart @ apart.T * (len(self.actual) / (folds * holes))
 
 
+@storable
+@dataclass(frozen=True)
+class Ensemble(AbstractFitted):
+    """A candidate as fitted without each part of the rows in turn: its average."""
+
+    parts: tuple[AbstractFitted, ...]
+
+    def predict(
+        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n block"]:
+        guesses = [part.predict(column, inputs, known) for part in self.parts]
+        return guesses[0] if len(guesses) == 1 else np.mean(guesses, axis=0)
+
+
+@storable
 @dataclass(frozen=True)
 class Stage:
-    """AbstractFitted candidates and what each column's weights on the Gaussian and on them are."""
+    """Fitted candidates, and what each column's weights on the Gaussian and on them are."""
 
     encoding: Encoding
     fitted: tuple[AbstractFitted, ...]
@@ -63,6 +119,7 @@ class Stage:
         return total
 
 
+@storable
 @dataclass(frozen=True)
 class Blend:
     """A Gaussian that fills, candidates on filled rows, candidates on rows that those refined."""
@@ -109,14 +166,41 @@ class Plan:
     refined
         Whether to refine.
     folds
-        Fifths of the rows that are left out in turn to weigh candidates, which are then fitted on
-        all; 0 leaves a tenth out for good and fits once.
+        Parts of the rows that are left out in turn: what is fitted without a part tells its cells,
+        by which candidates are weighed, and the average of a candidate's fits is what is used. 1
+        leaves a tenth out for good and fits once.
     """
 
     first: tuple[AbstractCandidate, ...]
     second: tuple[AbstractCandidate, ...] = ()
     refined: bool = True
-    folds: int = 3
+    folds: int = 5
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Rows to learn from and rows left out, and what was fitted on the former."""
+
+    learn: np.ndarray
+    test: np.ndarray
+    practice: Practice
+    fitted: tuple[AbstractFitted, ...] = ()
+
+    def fit(
+        self, practice: Practice, candidates: Sequence[AbstractCandidate], rng: np.random.Generator
+    ) -> _Fold:
+        """Return the fold with candidates fitted on a practice."""
+        fitted = tuple(candidate.fit(practice, self.learn, rng) for candidate in candidates)
+        return _Fold(self.learn, self.test, practice, fitted)
+
+    def ask(
+        self, column: int, rows: np.ndarray, gaussian: bool
+    ) -> Float[np.ndarray, "candidates n block"]:
+        """Return what the Gaussian (if it counts) and the candidates say of a column in rows."""
+        inputs, known = self.practice.inputs[column, rows], self.practice.shown[column, rows]
+        place = self.practice.encoding.columns[column].place
+        guesses = [inputs[:, place].astype(np.float64)] if gaussian else []
+        return np.stack(guesses + [model.predict(column, inputs, known) for model in self.fitted])
 
 
 def fit_blend(
@@ -127,118 +211,73 @@ def fit_blend(
     rng: np.random.Generator,
     progress: Callable[[float], None] = unheard,
 ) -> Blend:
-    """Return the blend: weights from rows left out, then every candidate fitted on all rows."""
-    if not plan.first and not plan.second:
-        return _fit_filler_alone(matrix, encoding, rng)
+    """Return the blend: candidates fitted without each part of the rows, weighed on that part."""
     gaussian = _fit_filler(matrix, encoding, rng)
     progress(0.1)
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
-    if plan.folds == 0:
-        return _fit_once(matrix, encoding, gaussian, plan, names, rng)
-    held_out = cross_predict(matrix, encoding, gaussian, plan, rng=rng, progress=progress)
-    weights = blend_weights(held_out, len(names))
-    practice = make_practice(matrix, encoding, gaussian, rng)
-    every = np.arange(len(matrix))
-    ahead = 1 + len(plan.first)
-    useful = weights.max(axis=0) > 0
-    refines = plan.refined and len(plan.first) > 0 and bool(useful[ahead:].any())
-    fitted = {
-        c: candidate.fit(practice, every, rng)
-        for c, candidate in enumerate(plan.first, start=1)
-        if useful[c] or (refines and c == 1)
-    }
-    refiner = None
-    if refines:
-        refiner = Stage(encoding, (fitted[1],), _refiner_weights(held_out))
-        practice = refine(practice, refiner.predict)
-    progress(0.85)
-    later = {
-        c: candidate.fit(practice, every, rng)
-        for c, candidate in enumerate(plan.second, start=ahead)
-        if useful[c]
-    }
-    progress(1.0)
-    first = Stage(encoding, tuple(fitted.values()), weights[:, [0, *fitted]])
-    silent = np.zeros((len(weights), 1))
-    second = Stage(encoding, tuple(later.values()), np.hstack([silent, weights[:, [*later]]]))
-    return Blend(encoding, gaussian, names, weights, first, second, refiner, tuple(held_out))
-
-
-def _fit_once(
-    matrix: np.ndarray,
-    encoding: Encoding,
-    gaussian: Gaussian | Factors,
-    plan: Plan,
-    names: tuple[str, ...],
-    rng: np.random.Generator,
-) -> Blend:
-    """Return the blend of candidates fitted once, on nine tenths of many rows."""
-    order = rng.permutation(len(matrix))
-    test, learn = np.split(order, [min(_TEST_ROWS, len(order) // 10)])
-    practice = make_practice(matrix, encoding, gaussian, rng)
-    fitted = tuple(candidate.fit(practice, learn, rng) for candidate in plan.first)
-    held_out = _held_out(practice, test, fitted, gaussian=True)
-    refiner = None
-    if plan.second and plan.refined and plan.first:
-        refiner = Stage(encoding, fitted[:1], _refiner_weights(held_out))
-        practice = refine(practice, refiner.predict)
-    later = tuple(candidate.fit(practice, learn, rng) for candidate in plan.second)
-    held_out = _beside(held_out, _held_out(practice, test, later))
-    weights = blend_weights(held_out, len(names))
-    ahead = 1 + len(fitted)
-    first = Stage(encoding, fitted, weights[:, :ahead])
-    second = Stage(encoding, later, np.hstack([np.zeros((len(weights), 1)), weights[:, ahead:]]))
-    return Blend(encoding, gaussian, names, weights, first, second, refiner, tuple(held_out))
-
-
-def cross_predict(
-    matrix: Float[np.ndarray, "n width"],
-    encoding: Encoding,
-    gaussian: Gaussian | Factors,
-    plan: Plan,
-    *,
-    rng: np.random.Generator,
-    progress: Callable[[float], None] = unheard,
-) -> list[HeldOut | None]:
-    """Return, for each column, what all candidates say of known cells of rows left out."""
-    fold_of = rng.permutation(np.arange(len(matrix)) % max(plan.folds, 5))
-    folds = []
-    for fold in range(plan.folds):
-        learn, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-        if not len(learn) or not len(test):
-            continue
+    parts = _split_rows(len(matrix), plan, rng)
+    holes = _sample_holes(matrix, encoding, rng)
+    folds: list[_Fold] = []
+    for f, (learn, test) in enumerate(parts):
         part = _fit_filler(matrix[learn], encoding, rng, gaussian.strength)
         practice = make_practice(matrix, encoding, part, rng)
-        fitted = [candidate.fit(practice, learn, rng) for candidate in plan.first]
-        folds.append((learn, test, practice, fitted))
-        progress(0.1 + 0.3 * (fold + 1) / plan.folds)
-    if not folds:
-        return [None] * len(encoding.columns)
-    first = _join([_held_out(p, test, f, gaussian=True) for _, test, p, f in folds])
-    if not plan.second:
-        return first
-    weights = _refiner_weights(first) if plan.refined and plan.first else None
-    parts = []
-    for f, (learn, test, practice, fitted) in enumerate(folds):
-        finer = practice
+        folds.append(_Fold(learn, test, practice).fit(practice, plan.first, rng))
+        progress(0.1 + 0.4 * (f + 1) / len(parts))
+    held_out: list[HeldOut | None] = [None] * len(holes)
+    if folds:
+        held_out = _held_out(folds, holes, gaussian=True)
+    first = _ensembles(folds)
+    refiner, later = None, ()
+    if plan.second and folds:
+        weights = _refiner_weights(held_out) if plan.refined and plan.first else None
+        for f, fold in enumerate(folds):
+            practice = fold.practice
+            if weights is not None:
+                practice = refine(practice, Stage(encoding, fold.fitted[:1], weights).predict)
+            folds[f] = fold.fit(practice, plan.second, rng)
+            progress(0.5 + 0.5 * (f + 1) / len(folds))
+        finer = _held_out(folds, holes)
+        held_out = [a and b and a.beside(b) for a, b in zip(held_out, finer, strict=True)]
+        later = _ensembles(folds)
         if weights is not None:
-            finer = refine(practice, Stage(encoding, (fitted[0],), weights).predict)
-        later = [candidate.fit(finer, learn, rng) for candidate in plan.second]
-        parts.append(_held_out(finer, test, later))
-        progress(0.4 + 0.3 * (f + 1) / plan.folds)
-    return _beside(first, _join(parts))
+            refiner = Stage(encoding, first[:1], weights)
+    weights = blend_weights(held_out, len(names) if folds else 1)
+    ahead = 1 + len(first)
+    useful = weights.max(axis=0) > 0
+    kept = [c for c in range(1, ahead) if useful[c]]
+    kept_later = [c for c in range(ahead, weights.shape[1]) if useful[c]]
+    silent = np.zeros((len(weights), 1))
+    progress(1.0)
+    return Blend(
+        encoding,
+        gaussian,
+        names,
+        weights,
+        Stage(encoding, tuple(first[c - 1] for c in kept), weights[:, [0, *kept]]),
+        Stage(
+            encoding,
+            tuple(later[c - ahead] for c in kept_later),
+            np.hstack([silent, weights[:, kept_later]]),
+        ),
+        refiner if kept_later else None,
+        tuple(held_out),
+    )
 
 
-def _beside(
-    first: Sequence[HeldOut | None], second: Sequence[HeldOut | None]
-) -> list[HeldOut | None]:
-    """Return both stages' guesses of the same cells."""
-    return [
-        one and two and replace(one, guesses=np.concatenate([one.guesses, two.guesses]))
-        if two is not None and len(two.guesses)
-        else one
-        for one, two in zip(first, second, strict=True)
-    ]
+def _split_rows(
+    n: int, plan: Plan, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return rows to learn from and rows left out for each fold; none where rows are too few."""
+    if plan.folds > 1:
+        fold_of = rng.permutation(np.arange(n) % plan.folds)
+        parts = [
+            (np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold))
+            for fold in range(plan.folds)
+        ]
+    else:
+        test, learn = np.split(rng.permutation(n), [min(_TEST_ROWS, n // 10)])
+        parts = [(learn, test)]
+    return [part for part in parts if len(part[0]) and len(part[1])]
 
 
 def _fit_filler(
@@ -261,47 +300,48 @@ def _fit_filler(
     return expectation_maximisation(sample, strength)
 
 
-def _fit_filler_alone(matrix: np.ndarray, encoding: Encoding, rng: np.random.Generator) -> Blend:
-    """Return the Gaussian as the only candidate, scored on rows left out and fitted on all."""
-    gaussian = _fit_filler(matrix, encoding, rng)
-    test, learn = np.split(rng.permutation(len(matrix)), [min(200, len(matrix) // 5)])
-    held_out: list[HeldOut | None] = [None] * len(encoding.columns)
-    if len(test):
-        part = _fit_filler(matrix[learn], encoding, rng, gaussian.strength)
-        practice = make_practice(matrix[test], encoding, part, rng)
-        held_out = _held_out(practice, np.arange(len(test)), (), gaussian=True)
-    weights = blend_weights(held_out, 1)
-    first, second = (Stage(encoding, (), w) for w in (weights, np.zeros_like(weights)))
-    return Blend(encoding, gaussian, ("gaussian",), weights, first, second, None, tuple(held_out))
+def _ensembles(folds: Sequence[_Fold]) -> tuple[Ensemble, ...]:
+    """Return each candidate as the average of its fits."""
+    return tuple(Ensemble(fits) for fits in zip(*(f.fitted for f in folds), strict=True))
+
+
+def _sample_holes(
+    matrix: np.ndarray, encoding: Encoding, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return rows in which each column is unknown, as many as show how folds differ."""
+    unknown = (np.flatnonzero(gone) for gone in ~encoding.known(matrix).T)
+    return [rows if len(rows) <= _HOLES else rng.choice(rows, _HOLES, False) for rows in unknown]
 
 
 def _held_out(
-    practice: Practice,
-    test: np.ndarray,
-    models: Sequence[AbstractFitted],
-    *,
-    gaussian: bool = False,
+    folds: Sequence[_Fold], holes: Sequence[np.ndarray], *, gaussian: bool = False
 ) -> list[HeldOut | None]:
-    """Return what the Gaussian (if asked for) and models say of the known cells of some rows."""
+    """Return what folds say of known cells of the rows they left out, and of holes.
+
+    `gaussian` counts the Gaussian's prediction as the first candidate.
+    """
     results: list[HeldOut | None] = []
-    for k, column in enumerate(practice.encoding.columns):
-        rows = test[practice.known[test, k]]
-        if column.constant or not len(rows):
+    for k, gaps in enumerate(holes):
+        asked = [f.test[f.practice.known[f.test, k]] for f in folds]
+        if not sum(map(len, asked)) or folds[0].practice.encoding.columns[k].constant:
             results.append(None)
             continue
-        inputs, known = practice.inputs[k, rows], practice.shown[k, rows]
-        guesses = [inputs[:, column.place].astype(np.float64)] if gaussian else []
-        guesses += [model.predict(k, inputs, known) for model in models]
-        if not guesses:
-            results.append(None)
-            continue
-        results.append(HeldOut(rows, practice.targets(k, rows), np.stack(guesses), inputs, known))
+        rows = list(zip(folds, asked, strict=True))
+        results.append(
+            HeldOut(
+                np.concatenate([f.practice.targets(k, at) for f, at in rows]),
+                np.concatenate([f.ask(k, at, gaussian) for f, at in rows], axis=1),
+                np.concatenate([f.practice.inputs[k, at] for f, at in rows]),
+                np.concatenate([f.practice.shown[k, at] for f, at in rows]),
+                np.stack([f.ask(k, gaps, gaussian) for f in folds]),
+            )
+        )
     return results
 
 
 def _refiner_weights(held_out: Sequence[HeldOut | None]) -> Float[np.ndarray, "d 2"]:
     """Return weights of the Gaussian and the first candidate alone."""
-    return blend_weights([held and replace(held, guesses=held.guesses[:2]) for held in held_out], 2)
+    return blend_weights([held and held.first(2) for held in held_out], 2)
 
 
 def blend_weights(
@@ -317,11 +357,13 @@ def blend_weights(
     sizes = np.zeros(len(held_out))
     for k, held in enumerate(held_out):
         if held is not None:
-            gaps = (held.guesses - held.actual).reshape(count, -1)
-            best = max(float((gaps**2).sum(axis=1).min()) / held.actual.size, 1e-9)
+            noise = held.noise()
+            gaps = ((held.guesses - held.actual).reshape(count, -1) ** 2).sum(axis=1)
+            gaps -= np.diag(noise)
+            best = max(float(gaps.min()) / held.actual.size, 1e-9)
             flat, actual = held.guesses.reshape(count, -1), held.actual.ravel()
             width = held.actual.shape[1]
-            grams[k] = flat @ flat.T / (best * width)
+            grams[k] = (flat @ flat.T - noise) / (best * width)
             sides[k] = flat @ actual / (best * width)
             sizes[k] = len(held.actual)
     total = max(sizes.sum(), 1.0)
@@ -341,30 +383,12 @@ def _simplex(gram: np.ndarray, side: np.ndarray) -> np.ndarray:
     size = float(np.trace(gram)) / len(gram)
     if size <= 0:
         return np.eye(len(gram))[0]
-    ridge = gram + 1e-6 * size * np.eye(len(gram))
-    root = np.linalg.cholesky(ridge).T
-    goal = np.linalg.solve(root.T, side)
+    # Less an estimate of noise, the Gram matrix of few cells need not be positive.
+    values, vectors = np.linalg.eigh(gram)
+    scales = np.sqrt(np.maximum(values, 0.0) + 1e-6 * size)
+    root, goal = scales[:, None] * vectors.T, vectors.T @ side / scales
     weights, _ = nnls(root, goal)
     if weights.sum() > 1:
         heavy = 1e3 * np.sqrt(size)
         weights, _ = nnls(np.vstack([root, heavy * np.ones(len(gram))]), np.append(goal, heavy))
     return weights
-
-
-def _join(folds: Sequence[Sequence[HeldOut | None]]) -> list[HeldOut | None]:
-    """Put the folds' cells of each column together."""
-    joined: list[HeldOut | None] = []
-    for column in zip(*folds, strict=True):
-        held = [part for part in column if part is not None]
-        joined.append(
-            HeldOut(
-                np.concatenate([h.rows for h in held]),
-                np.concatenate([h.actual for h in held]),
-                np.concatenate([h.guesses for h in held], axis=1),
-                np.concatenate([h.inputs for h in held if h.inputs is not None]),
-                np.concatenate([h.shown for h in held if h.shown is not None]),
-            )
-            if held
-            else None
-        )
-    return joined

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from cofill.codec import storable
 from cofill.impute._table import Encoding
 
 _CELLS_AT_ONCE = 8_000_000
@@ -20,6 +21,7 @@ _RIDGES = (100.0, 30.0, 10.0, 3.0)
 _STEPS = 30
 
 
+@storable
 @dataclass(frozen=True)
 class Factors:
     """Mean, loadings and remaining variances of an encoded table."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from cofill.codec import storable
 from cofill.impute._table import Encoding
 
 _CELLS_AT_ONCE = 4_000_000  # of the patterns' matrices: 32 MiB
@@ -21,6 +22,7 @@ _STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 _STEPS, _STILL = 40, 1e-3
 
 
+@storable
 @dataclass(frozen=True)
 class Gaussian:
     """Mean and covariance of an encoded table."""

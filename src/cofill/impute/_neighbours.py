@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from cofill.impute._practice import AbstractCandidate, AbstractFitted, Practice, learnable
+from cofill.codec import storable
+from cofill.impute._practice import (
+    AbstractCandidate,
+    AbstractColumnModel,
+    ColumnModels,
+    Practice,
+    learnable,
+)
 
 _COUNTS = (4, 8, 16, 32)
 _BLOCK = 1_000
 
 
+@storable
 @dataclass(frozen=True)
-class _Neighbourhood:
+class Neighbourhood(AbstractColumnModel):
     """Rows with their cells of one column, and how many of the nearest are averaged."""
 
     rows: Float[np.ndarray, "m width"]
     cells: Float[np.ndarray, "m block"]
-    scale: Float[np.ndarray, " width"]
     count: int
 
-    def __call__(self, inputs: np.ndarray, *, inside: bool = False) -> list[np.ndarray]:
+    def predict(self, inputs: np.ndarray, base: np.ndarray) -> np.ndarray:
+        return self.means(inputs)[0]
+
+    def means(self, inputs: np.ndarray, *, inside: bool = False) -> list[np.ndarray]:
         """Return means over each of the counts; `inside` leaves a row itself out."""
         counts = _COUNTS if inside else (self.count,)
         most = min(max(counts) + inside, len(self.rows))
         results = [np.empty((len(inputs), self.cells.shape[1])) for _ in counts]
-        points = self.rows * self.scale
-        squares = (points**2).sum(axis=1)
+        squares = (self.rows**2).sum(axis=1)
         for start in range(0, len(inputs), _BLOCK):
-            queries = (inputs[start : start + _BLOCK] * self.scale).astype(np.float32)
-            distance = squares - 2 * queries @ points.T + (queries**2).sum(axis=1)[:, None]
+            queries = inputs[start : start + _BLOCK].astype(np.float32)
+            distance = squares - 2 * queries @ self.rows.T + (queries**2).sum(axis=1)[:, None]
             if inside:
                 at = np.arange(len(queries))
                 distance[at, start + at] = np.inf
@@ -50,37 +58,21 @@ class _Neighbourhood:
 
 
 @dataclass(frozen=True)
-class FittedNeighbours(AbstractFitted):
-    """A neighbourhood for each column."""
-
-    columns: Mapping[int, _Neighbourhood]
-    places: tuple[slice, ...]
-
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
-    ) -> Float[np.ndarray, "n block"]:
-        if column not in self.columns:
-            return inputs[:, self.places[column]].astype(np.float64)
-        return self.columns[column](inputs)[0]
-
-
-@dataclass(frozen=True)
 class Neighbours(AbstractCandidate):
     """k nearest rows; k is chosen for each column by leaving rows out."""
 
     most_rows: int = 4_000
     name: str = "neighbours"
 
-    def fit(
-        self, practice: Practice, rows: np.ndarray, rng: np.random.Generator
-    ) -> FittedNeighbours:
+    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
         columns = {}
         for k, learn in learnable(practice, rows, 10, self.most_rows, rng):
-            scale = np.ones(practice.inputs.shape[2], np.float32)
             inputs, cells = practice.inputs[k, learn], practice.targets(k, learn)
-            trial = _Neighbourhood(inputs, cells, scale, 0)
+            trial = Neighbourhood(inputs, cells, 0)
             some = slice(0, 1_000)
-            errors = [((g - cells[some]) ** 2).sum() for g in trial(inputs[some], inside=True)]
+            errors = [
+                ((g - cells[some]) ** 2).sum() for g in trial.means(inputs[some], inside=True)
+            ]
             best = _COUNTS[int(np.argmin(errors))]
-            columns[k] = _Neighbourhood(inputs, cells, scale, best)
-        return FittedNeighbours(columns, tuple(c.place for c in practice.encoding.columns))
+            columns[k] = Neighbourhood(inputs, cells, best)
+        return ColumnModels.of(practice, columns)

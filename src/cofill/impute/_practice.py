@@ -9,16 +9,19 @@ j itself holds the Gaussian's prediction, which other candidates correct.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.impute._factors import Factors
 from cofill.impute._gaussian import Gaussian
 from cofill.impute._holes import companions
 from cofill.impute._table import Encoding
+
+_BLOCK = 50_000  # rows predicted at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,41 @@ class AbstractFitted(ABC):
         self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n block"]:
         """Return a column's block of the matrix from filled rows and what is known of them."""
+
+
+class AbstractColumnModel(ABC):
+    """What a candidate has learned of one column."""
+
+    @abstractmethod
+    def predict(
+        self, inputs: Float[np.ndarray, "n width"], base: Float[np.ndarray, "n block"]
+    ) -> Float[np.ndarray, "n block"]:
+        """Return the column's block; `base` is the Gaussian's."""
+
+
+@storable
+@dataclass(frozen=True)
+class ColumnModels(AbstractFitted):
+    """A model for each column; the row's own prediction where there is none."""
+
+    models: Mapping[str, AbstractColumnModel]
+    places: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, practice: Practice, models: Mapping[int, AbstractColumnModel]) -> ColumnModels:
+        """Return the models of a practice's columns."""
+        places = tuple((column.start, column.stop) for column in practice.encoding.columns)
+        return cls({str(k): model for k, model in models.items()}, places)
+
+    def predict(
+        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n block"]:
+        base = inputs[:, slice(*self.places[column])].astype(np.float64)
+        model = self.models.get(str(column))
+        if model is None:
+            return base
+        parts = (slice(at, at + _BLOCK) for at in range(0, max(len(inputs), 1), _BLOCK))
+        return np.concatenate([model.predict(inputs[p], base[p]) for p in parts])
 
 
 class AbstractCandidate(ABC):

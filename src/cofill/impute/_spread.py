@@ -45,7 +45,7 @@ class ColumnSpread:
         """Learn from a column's held-out cells and the blend's predictions of them."""
         from sklearn.ensemble import RandomForestRegressor
 
-        if held.inputs is None or held.shown is None or len(guess) < _LEAST:
+        if len(guess) < _LEAST:
             return None
         gaps = held.actual[:, 0] - guess
         forest = RandomForestRegressor(
@@ -145,16 +145,9 @@ def trim(held_out: Sequence[HeldOut | None], rng: np.random.Generator) -> list[H
     """Return held-out cells, as many as spreads are learned from."""
     trimmed: list[HeldOut | None] = []
     for held in held_out:
-        if held is not None and len(held.rows) > _MOST and held.inputs is not None:
-            some = rng.choice(len(held.rows), _MOST, replace=False)
-            shown = None if held.shown is None else held.shown[some]
-            held = HeldOut(
-                held.rows[some],
-                held.actual[some],
-                held.guesses[:, some],
-                held.inputs[some],
-                shown,
-            )
+        if held is not None:
+            n = len(held.actual)
+            held = held.some(rng.choice(n, min(n, _MOST), replace=False))
         trimmed.append(held)
     return trimmed
 

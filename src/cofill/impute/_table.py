@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from cofill.codec import storable
 from cofill.views import Feature, Kind
 
 _MOST_VALUES = 1_000  # observed values kept for draws that must be one of them
 _MOST_LEVELS = 40  # categories that get a column of their own, the commonest first
 
 
+@storable
 @dataclass(frozen=True)
 class Column:
     """How one column is encoded: its place in the matrix, its centre and its spread."""
@@ -82,6 +84,7 @@ class Column:
         return cells
 
 
+@storable
 @dataclass(frozen=True)
 class Encoding:
     """Encodings of all columns of a table."""

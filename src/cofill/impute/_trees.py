@@ -1,62 +1,177 @@
-"""Trees for each column on filled rows: averaged ones, and boosted ones for many rows."""
+"""Trees for each column on filled rows: averaged ones, and boosted ones for many rows.
+
+scikit-learn grows the trees; `TreeSum` keeps them as plain arrays, so that a fitted imputer can be
+stored without pickle, and asks them without the checks and copies that scikit-learn's ensembles
+make at every call: tables of a few hundred rows spend most of their time in those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 
-from cofill.impute._practice import AbstractCandidate, AbstractFitted, Practice, learnable
+from cofill.codec import storable
+from cofill.errors import StoreError
+from cofill.impute._practice import (
+    AbstractCandidate,
+    AbstractColumnModel,
+    ColumnModels,
+    Practice,
+    learnable,
+)
 
-_BLOCK = 50_000  # rows predicted at once
+
+@storable
+@dataclass(frozen=True, eq=False)
+class TreeSum:
+    """A sum of regression trees: ``base + scale · Σ trees``.
+
+    Nodes of all trees follow each other; `left` and `right` count from the first node of a tree,
+    and are -1 at leaves. A row goes left where its cell is at most the threshold.
+    """
+
+    width: int
+    sizes: Int[np.ndarray, " trees"]
+    left: Int[np.ndarray, " nodes"]
+    right: Int[np.ndarray, " nodes"]
+    feature: Int[np.ndarray, " nodes"]
+    threshold: Float[np.ndarray, " nodes"]
+    values: Float[np.ndarray, "nodes outputs"]
+    base: Float[np.ndarray, " outputs"]
+    scale: float
+
+    @classmethod
+    def of_forest(cls, trees: Sequence[Any], width: int) -> TreeSum:
+        """Return the average of scikit-learn's trees (`tree_` of their estimators)."""
+        parts = [
+            (t.children_left, t.children_right, t.feature, t.threshold, t.value[:, :, 0])
+            for t in trees
+        ]
+        return cls._joined(parts, width, np.zeros(parts[0][-1].shape[1]), 1.0 / len(parts))
+
+    @classmethod
+    def of_boosting(cls, predictors: Sequence[Any], width: int, base: float) -> TreeSum:
+        """Return the sum of histogram boosting's trees for one output."""
+        parts = []
+        for nodes in (predictor.nodes for predictor in predictors):
+            leaf = nodes["is_leaf"].astype(bool)
+            left, right = (
+                np.where(leaf, -1, nodes[side].astype(np.int32)) for side in ("left", "right")
+            )
+            values = np.where(leaf, nodes["value"], 0.0)[:, None]
+            parts.append((left, right, nodes["feature_idx"], nodes["num_threshold"], values))
+        return cls._joined(parts, width, np.array([base]), 1.0)
+
+    @classmethod
+    def _joined(
+        cls, parts: Sequence[tuple[np.ndarray, ...]], width: int, base: np.ndarray, scale: float
+    ) -> TreeSum:
+        left, right, feature, threshold, values = (
+            np.concatenate(arrays) for arrays in zip(*parts, strict=True)
+        )
+        # Inputs are float32: the next one below a threshold parts them as the threshold does.
+        short = threshold.astype(np.float32)
+        short = np.where(short > threshold, np.nextafter(short, np.float32(-np.inf)), short)
+        return cls(
+            width,
+            np.array([len(part[0]) for part in parts]),
+            left.astype(np.int32),
+            right.astype(np.int32),
+            feature.astype(np.int32),
+            short,
+            values.astype(np.float32),
+            base,
+            scale,
+        )
+
+    def predict(self, inputs: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n outputs"]:
+        """Return the sum for each row."""
+        inputs = np.ascontiguousarray(inputs, dtype=np.float32)
+        total = np.zeros((len(inputs), self.values.shape[1]))
+        for tree in self._trees:
+            total += tree.predict(inputs).reshape(total.shape)
+        return self.base + self.scale * total
+
+    @cached_property
+    def _trees(self) -> tuple[Any, ...]:
+        """scikit-learn's own trees, whose compiled code is asked."""
+        from sklearn.tree._tree import Tree
+
+        self._check()
+        outputs = self.values.shape[1]
+        trees, start = [], 0
+        for size in self.sizes:
+            part = slice(start, start + int(size))
+            start = part.stop
+            tree = Tree(self.width, np.ones(outputs, dtype=np.intp), outputs)
+            state = tree.__getstate__()
+            nodes = np.zeros(int(size), state["nodes"].dtype)
+            nodes["left_child"], nodes["right_child"] = self.left[part], self.right[part]
+            nodes["feature"], nodes["threshold"] = self.feature[part], self.threshold[part]
+            values = np.ascontiguousarray(self.values[part, :, None], dtype=np.float64)
+            state |= {"node_count": int(size), "nodes": nodes, "values": values}
+            tree.__setstate__(state)
+            trees.append(tree)
+        return tuple(trees)
+
+    def _check(self) -> None:
+        """Raise a `StoreError` for nodes that compiled code could follow out of its memory."""
+        at = np.concatenate([np.arange(size) for size in self.sizes])
+        size = np.repeat(self.sizes, self.sizes)
+        inner = self.left >= 0
+        sound = (
+            len({len(self.left), len(self.right), len(self.feature), len(self.threshold)}) == 1
+            and len(self.values) == len(self.left) == int(self.sizes.sum())
+            and (self.sizes > 0).all()
+            and (~inner | ((self.left > at) & (self.left < size))).all()
+            and (~inner | ((self.right > at) & (self.right < size))).all()
+            and (~inner | ((self.feature >= 0) & (self.feature < self.width))).all()
+        )
+        if not sound:
+            raise StoreError("the trees of this model are damaged; save the model again")
 
 
+@storable
 @dataclass(frozen=True)
-class ColumnModels(AbstractFitted):
-    """One scikit-learn model a column; the row's own prediction where there is none."""
+class AveragedTrees(AbstractColumnModel):
+    """The average of trees, added to the row's own prediction where they correct it."""
 
-    models: Mapping[int, Callable[[np.ndarray], np.ndarray]]
-    places: tuple[slice, ...]
+    trees: TreeSum
+    correct: bool
 
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
-    ) -> Float[np.ndarray, "n block"]:
-        model = self.models.get(column)
-        if model is None:
-            return inputs[:, self.places[column]].astype(np.float64)
-        return model(inputs)
+    def predict(self, inputs: np.ndarray, base: np.ndarray) -> np.ndarray:
+        guess = self.trees.predict(inputs)
+        return guess + base if self.correct else guess
 
 
+@storable
 @dataclass(frozen=True)
-class _Regressor:
-    """A regression of a column's block, or of what the row's own prediction leaves."""
+class BoostedColumn(AbstractColumnModel):
+    """A boosted regression, or a boosted classification back in the matrix's units.
 
-    model: Any
-    base: slice | None
+    `classes` are the places of the classes in the block, None for a number; two classes have one
+    sum, the log-odds of the second.
+    """
 
-    def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        parts = [self.model.predict(inputs[a : a + _BLOCK]) for a in range(0, len(inputs), _BLOCK)]
-        guess = np.concatenate(parts).reshape(len(inputs), -1)
-        return guess if self.base is None else guess + inputs[:, self.base]
-
-
-@dataclass(frozen=True)
-class _Boosted:
-    """A boosted regression, or a boosted classification back in the matrix's units."""
-
-    model: Any
-    places: np.ndarray | None
-    centre: np.ndarray
+    sums: tuple[TreeSum, ...]
+    classes: Int[np.ndarray, " classes"] | None
+    centre: Float[np.ndarray, " width"]
     spread: float
 
-    def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        if self.places is None:
-            return self.model.predict(inputs)[:, None]
+    def predict(self, inputs: np.ndarray, base: np.ndarray) -> np.ndarray:
+        scores = np.hstack([trees.predict(inputs) for trees in self.sums])
+        if self.classes is None:
+            return scores
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         chances = np.zeros((len(inputs), len(self.centre)))
-        chances[:, self.places] = self.model.predict_proba(inputs)
+        chances[:, self.classes] = odds / odds.sum(axis=1, keepdims=True)
         return (chances - self.centre) / self.spread
 
 
@@ -69,7 +184,7 @@ class Forest(AbstractCandidate):
     name
         What notes call it.
     trees, leaf, features
-        Number of trees, rows a leaf at least, share of the columns tried at a split.
+        Number of trees of a fold, rows a leaf at least, share of the columns tried at a split.
     extreme
         Extremely randomised trees (Geurts et al. 2006) instead of a random forest (Breiman 2001).
     residual
@@ -79,7 +194,7 @@ class Forest(AbstractCandidate):
     """
 
     name: str
-    trees: int = 60
+    trees: int = 16
     leaf: int = 1
     features: float = 1.0
     extreme: bool = True
@@ -87,34 +202,56 @@ class Forest(AbstractCandidate):
     most_rows: int = 20_000
 
     def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
-        from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+        from sklearn import config_context
 
         models = {}
-        for k, learn in learnable(practice, rows, 5, self.most_rows, rng):
-            place = practice.encoding.columns[k].place
-            forest = (ExtraTreesRegressor if self.extreme else RandomForestRegressor)(
-                self.trees,
-                min_samples_leaf=self.leaf,
-                max_features=self.features,
-                random_state=int(rng.integers(2**31)),
-                n_jobs=-1 if len(learn) > 1_000 else None,
-            )
-            inputs, targets = practice.inputs[k, learn], practice.targets(k, learn)
-            if self.residual:
-                targets = targets - inputs[:, place]
-            forest.fit(inputs, targets[:, 0] if targets.shape[1] == 1 else targets)
-            models[k] = _Regressor(forest, place if self.residual else None)
-        return ColumnModels(models, tuple(c.place for c in practice.encoding.columns))
+        with config_context(skip_parameter_validation=True):
+            for k, learn in learnable(practice, rows, 5, self.most_rows, rng):
+                place = practice.encoding.columns[k].place
+                inputs, targets = practice.inputs[k, learn], practice.targets(k, learn)
+                if self.residual:
+                    targets = targets - inputs[:, place]
+                trees = self._grow(np.ascontiguousarray(inputs), targets, rng)
+                models[k] = AveragedTrees(trees, self.residual)
+        return ColumnModels.of(practice, models)
+
+    def _grow(self, inputs: np.ndarray, targets: np.ndarray, rng: np.random.Generator) -> TreeSum:
+        from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+        kind = ExtraTreeRegressor if self.extreme else DecisionTreeRegressor
+        tree = kind(min_samples_leaf=self.leaf, max_features=self.features)
+        targets = np.ascontiguousarray(targets, dtype=np.float64)
+        grown, n = [], len(inputs)
+        for seed in rng.integers(2**31, size=self.trees):
+            tree.random_state = int(seed)
+            weights = None
+            if not self.extreme:
+                weights = np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)
+            tree.fit(inputs, targets, sample_weight=weights, check_input=False)
+            grown.append(tree.tree_)
+        return TreeSum.of_forest(grown, inputs.shape[1])
 
 
 @dataclass(frozen=True)
 class BoostedTrees(AbstractCandidate):
-    """Histogram boosting on filled rows, with the holes beside them."""
+    """Histogram boosting on filled rows.
+
+    Parameters
+    ----------
+    name
+        What notes call it.
+    steps, rate
+        Trees (for each class) and how much of a tree's prediction is taken.
+    most_rows, most_classes
+        Rows learned from at most; columns of more classes, each of which has trees of its own, are
+        left to other candidates.
+    """
 
     name: str
-    steps: int = 150
+    steps: int = 120
     rate: float = 0.08
     most_rows: int = 50_000
+    most_classes: int = 40
 
     def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -131,13 +268,22 @@ class BoostedTrees(AbstractCandidate):
                 "random_state": int(rng.integers(2**31)),
             }
             targets, inputs = practice.targets(k, learn), practice.inputs[k, learn]
+            classes = None
             if column.levels is None:
                 model = HistGradientBoostingRegressor(**options).fit(inputs, targets[:, 0])
-                models[k] = _Boosted(model, None, column.centre, column.spread)
             else:
                 labels = targets.argmax(axis=1)
-                if len(np.unique(labels)) < 2:
+                if not 2 <= len(np.unique(labels)) <= self.most_classes:
                     continue
                 model = HistGradientBoostingClassifier(**options).fit(inputs, labels)
-                models[k] = _Boosted(model, model.classes_, column.centre, column.spread)
-        return ColumnModels(models, tuple(c.place for c in practice.encoding.columns))
+                classes = model.classes_
+            sums = tuple(
+                TreeSum.of_boosting(trees, inputs.shape[1], float(base))
+                for trees, base in zip(
+                    zip(*model._predictors, strict=True),
+                    model._baseline_prediction.ravel(),
+                    strict=True,
+                )
+            )
+            models[k] = BoostedColumn(sums, classes, column.centre, column.spread)
+        return ColumnModels.of(practice, models)
