@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from cofill.attack import Discriminant, GrowSettings, train_growpu
+from cofill.attack import Discriminant, GrowSettings, train_classifiers
 from cofill.metrics import Recorder
 from cofill.paths import keep_compiled_programs
 
@@ -50,7 +50,7 @@ def time_cofill(classifier, steps):
 
     def train_once():
         started = time.perf_counter()
-        train_growpu(records, seed_of_run, means, 0.5, keys, settings)
+        train_classifiers(settings, records, seed_of_run, keys, positives=means[:, None])
         return time.perf_counter() - started
 
     train_once()  # compile

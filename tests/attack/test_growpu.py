@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._growpu import GrowPU, GrowRule, GrowSettings, Memory, grow_weights, train_growpu
-from cofill.attack._runs import RunInputs, Step, _groups
+from cofill.attack._classifiers import RunInputs, Step
+from cofill.attack._growpu import GrowPU, GrowSettings, Memory, grow_weights
+from cofill.attack._runs import _groups, train_classifiers
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
@@ -22,6 +23,10 @@ def blobs(count=400, features=4, seed=0, gap=1.5):
 
 def keys(count, seed=0):
     return jax.random.split(jax.random.key(seed), count)
+
+
+def train_growpu(records, which, means, run_keys, settings, **rest):
+    return train_classifiers(settings, records, which, run_keys, positives=means[:, None], **rest)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +89,7 @@ PRE, GROW, TUNE, OVER = range(4)
     ],
 )
 def test_stages(stage, count, positives, mean, to, limited):
-    rule = GrowRule(GrowSettings(t_pre=20, t_grow=30, t_tune=40))
+    rule = GrowSettings(t_pre=20, t_grow=30, t_tune=40)
     before = Memory(jnp.array(stage), jnp.array(count), jnp.array([7, 7, 7]), jnp.zeros(2, bool))
     after, (seen, labels) = rule.observe(line(), run_inputs(mean), before, batch(positives))
     assert int(after.stage) == int(seen) == to
@@ -105,12 +110,12 @@ def softplus(z):
 @pytest.mark.parametrize("positives", [0, 10, 50, 80, 100])
 @pytest.mark.parametrize("stage", [PRE, GROW, TUNE])
 def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
-    rule, rows = GrowRule(GrowSettings(alpha=0.05)), batch(positives)
+    rule, rows = GrowSettings(alpha=0.05), batch(positives)
     memory = Memory(jnp.array(stage), jnp.array(0), jnp.zeros(3, int), jnp.zeros(2, bool))
     what = run_inputs(2.0, prior)
     _, seen = rule.observe(line(), what, memory, rows)
     step = Step(rows, jnp.arange(100), jax.random.key(0))
-    computed = float(rule.loss(line(), what, seen, step))
+    computed = float(rule.risk(line(), what, seen, step))
     mean, z = 2.0, np.asarray(rows)[:, 0]
     if stage == PRE:
         expected = (100 * softplus(-mean) + softplus(z).sum()) / 200
@@ -127,7 +132,7 @@ def test_the_loss_of_each_stage_by_hand(stage, positives, prior):
 @pytest.mark.parametrize("classifier", ["linear", "3lp-10"])
 def test_the_attack_finds_the_class(classifier):
     x, positive = blobs()
-    attack = GrowPU(**FAST, classifier=classifier)
+    attack = GrowPU(settings=GrowSettings(**FAST, classifier=classifier))
     attack.fit(x, mean=x[positive].mean(axis=0), prior=0.5)
     assert (attack.labels_ == positive).mean() > 0.97
     assert (attack.predict(x) == attack.labels_).all()
@@ -140,7 +145,7 @@ def test_sparse_counts_with_classes_of_different_size():
     positive = np.arange(600) < 180
     often = np.where((np.arange(40) < 20) == positive[:, None], 0.2, 0.03)
     x = (rng.random((600, 40)) < often).astype(np.float32)
-    attack = GrowPU(**FAST).fit(x, mean=x[positive].mean(axis=0), prior=0.3)
+    attack = GrowPU(settings=GrowSettings(**FAST)).fit(x, mean=x[positive].mean(axis=0), prior=0.3)
     assert (attack.labels_ == positive).mean() > 0.9
     assert abs(attack.labels_.mean() - 0.3) < 0.08
 
@@ -154,7 +159,7 @@ def together():
     means[2] += 1.5  # outside all records: told apart within a few steps
     settings = GrowSettings(**FAST, pi_pre=0.2, curve_every=20)
     labels = np.stack([positive, positive])
-    runs = train_growpu(records, which, means, 0.5, keys(3), settings, labels=labels)
+    runs = train_growpu(records, which, means, keys(3), settings, labels=labels)
     return records, which, means, settings, runs
 
 
@@ -165,7 +170,7 @@ def test_runs_together_are_runs_alone_each_in_its_own_stage(together):
     for k in range(3):
         run = slice(k, k + 1)
         run_records = records[which[k]][None]
-        alone = train_growpu(run_records, [0], means[run], 0.5, keys(3)[run], settings)
+        alone = train_growpu(run_records, [0], means[run], keys(3)[run], settings)
         assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert alone.outcomes[0] == runs.outcomes[k]
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
@@ -193,11 +198,11 @@ def test_a_group_of_runs_is_its_runs_alone(together, classifier):
     which, seeds = [0, 1, 0, 1], np.array([4, 5, 4, 5])
     run_keys = jax.vmap(jax.random.key)(seeds)
     run_means = np.stack([means[0], means[1], means[2], means[1] + 0.5])
-    runs = train_growpu(records, which, run_means, 0.5, run_keys, settings)
+    runs = train_growpu(records, which, run_means, run_keys, settings)
     assert len(set(runs.scores[:, 0].tolist())) == 4
     for k in range(4):
         run = slice(k, k + 1)
-        alone = train_growpu(records, which[run], run_means[run], 0.5, run_keys[run], settings)
+        alone = train_growpu(records, which[run], run_means[run], run_keys[run], settings)
         assert alone.memory.lengths[0].tolist() == runs.memory.lengths[k].tolist()
         assert np.allclose(alone.scores[0], runs.scores[k], atol=2e-4)
 
@@ -218,7 +223,7 @@ def test_every_stage_is_bounded():
         batch=100, learning_rate=1e-3, pi_pre=0.0, pi_grow=0.99, t_pre=7, t_grow=9, t_tune=11
     )
     means = x[positive].mean(axis=0)[None]
-    runs = train_growpu(x[None], [0], means, 0.5, keys(1), settings)
+    runs = train_growpu(x[None], [0], means, keys(1), settings)
     assert runs.memory.lengths[0].tolist() == [7, 9, 11]
     assert runs.memory.limited[0].tolist() == [True, True]
     assert runs.outcomes == ("growth limit",)
@@ -226,9 +231,10 @@ def test_every_stage_is_bounded():
 
 def test_limits_are_noted():
     x, positive = blobs()
-    attack = GrowPU(
+    settings = GrowSettings(
         batch=100, learning_rate=0.1, pi_pre=0.0, pi_grow=0.9, t_pre=50, t_grow=9, t_tune=50
-    ).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
+    )
+    attack = GrowPU(settings=settings).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
     assert attack.outcome_ == "growth limit"
     assert attack.stage_steps_ == (50, 9, 50)
     assert [note.split()[0] for note in attack.notes_] == ["pre-training", "growth"]
@@ -241,10 +247,10 @@ def test_one_class_for_all_is_an_outcome_of_a_run_and_an_error_of_the_attack():
     x = x + 1e4  # no step leads back from so far away
     mean = x[positive].mean(axis=0)
     few = {"batch": 100, "learning_rate": 1e-9, "t_pre": 2, "t_grow": 2, "t_tune": 2}
-    runs = train_growpu(x[None], [0], mean[None], 0.5, keys(1), GrowSettings(**few))
+    runs = train_growpu(x[None], [0], mean[None], keys(1), GrowSettings(**few))
     assert runs.outcomes == ("degenerate",)
     assert set(runs.labels.mean(axis=1).tolist()) <= {0.0, 1.0}
-    attack = GrowPU(**few)
+    attack = GrowPU(settings=GrowSettings(**few))
     with pytest.raises(AttackFailed, match="growPU took all 400 records for"):
         attack.fit(x, mean=mean, prior=0.5)
     assert not hasattr(attack, "labels_")
@@ -264,11 +270,10 @@ def test_one_class_for_all_is_an_outcome_of_a_run_and_an_error_of_the_attack():
         {"classifier": "cubic"},
     ],
 )
-def test_a_wrong_setting_is_named_when_the_attack_is_fitted(settings):
-    x, positive = blobs()
+def test_a_wrong_setting_is_named(settings):
     name = next(iter(settings))
     with pytest.raises(SettingError, match=f"{name} must be .*, got"):
-        GrowPU(**settings).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
+        GrowSettings(**settings)
 
 
 def test_table_3_where_classes_are_equally_frequent():

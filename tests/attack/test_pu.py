@@ -8,11 +8,11 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from cofill.attack._base import AttackFailed
-from cofill.attack._classifiers import Training, layer_widths, logits
-from cofill.attack._floor import OracleSettings, train_supervised
-from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._classifiers import ASIDE, AbstractTraining, layer_widths, logits
+from cofill.attack._floor import OracleSettings
+from cofill.attack._pu import NNPU, UPU, PUSettings
 from cofill.attack._risks import pu_risk
-from cofill.attack._runs import ASIDE, AbstractRule, gather_inputs, score_runs, train_runs
+from cofill.attack._runs import score_runs, train_classifiers
 from cofill.errors import DataError, SettingError
 from cofill.nets import MLP, apply_rows, shuffle_rows
 
@@ -27,6 +27,12 @@ def blobs(count=400, features=4, seed=0, gap=1.5):
 
 def keys(count, seed=0):
     return jax.random.split(jax.random.key(seed), count)
+
+
+def train_pu(records, which, positives, prior, run_keys, settings, **rest):
+    return train_classifiers(
+        settings, records, which, run_keys, positives=positives, prior=prior, **rest
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,20 +51,20 @@ def test_classifiers_by_name(text, widths):
 @pytest.mark.parametrize("text", ["", "Linear", "2lp-5", "3lp", "3lp-0", "3lp-x", "10lp-5"])
 def test_an_unknown_classifier_is_refused(text):
     with pytest.raises(SettingError, match="classifier must be"):
-        Training(classifier=text)
+        PUSettings(classifier=text)
 
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (Training, {"batch": 0}),
-        (Training, {"optimizer": "newton"}),
-        (Training, {"learning_rate": 0}),
-        (Training, {"learning_rate": float("nan")}),
-        (Training, {"weight_decay": -1}),
-        (Training, {"activation": "sine"}),
-        (Training, {"dropout": 1}),
-        (Training, {"curve_every": -1}),
+        (PUSettings, {"batch": 0}),
+        (PUSettings, {"optimizer": "newton"}),
+        (PUSettings, {"learning_rate": 0}),
+        (PUSettings, {"learning_rate": float("nan")}),
+        (PUSettings, {"weight_decay": -1}),
+        (PUSettings, {"activation": "sine"}),
+        (PUSettings, {"dropout": 1}),
+        (PUSettings, {"curve_every": -1}),
         (PUSettings, {"epochs": 0}),
         (PUSettings, {"loss": "logistic"}),
         (PUSettings, {"beta": -0.1}),
@@ -114,7 +120,14 @@ def test_one_step_by_hand(non_negative, below, decay):
     assert np.allclose(np.append(network.weights[0][0], network.biases[0]), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("attack", [UPU(**FAST), NNPU(**FAST), NNPU(**FAST, classifier="3lp-10")])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        UPU(settings=PUSettings(**FAST)),
+        NNPU(settings=PUSettings(**FAST)),
+        NNPU(settings=PUSettings(**FAST, classifier="3lp-10")),
+    ],
+)
 def test_an_attack_finds_the_class(attack):
     x, positive = blobs()
     fitted = clone(attack).fit(x, mean=x[positive].mean(axis=0), prior=0.5)
@@ -186,7 +199,7 @@ def test_nnpu_keeps_the_share_that_upu_loses():
     assert plain.labels.mean() == 0
     assert 0.2 < non_negative.labels.mean() < 0.8
     with pytest.raises(AttackFailed, match="uPU took all 100 records for negative"):
-        UPU(**settings).fit(x, mean=mean[0, 0], prior=0.5)
+        UPU(settings=PUSettings(**settings)).fit(x, mean=mean[0, 0], prior=0.5)
 
 
 def test_a_step_sees_no_more_positives_than_records():
@@ -211,22 +224,19 @@ def test_a_step_sees_no_more_positives_than_records():
 
 
 @dataclass(frozen=True)
-class Dice(AbstractRule[Training]):
-    """A rule whose loss is the bias times a random number."""
-
-    training: Training
+class Dice(AbstractTraining):
+    """A training whose risk is the bias times a random number."""
 
     def most_steps(self, steps):
         return 2 * steps
 
-    def loss(self, network, inputs, seen, step):
+    def risk(self, network, inputs, observed, step):
         return network.biases[-1][0] * jax.random.uniform(step.key)
 
 
 def test_every_step_of_every_run_has_its_own_key():
     x, _ = blobs(12)
-    inputs = gather_inputs([0, 0], x[None, :1].repeat(2, axis=0), 0.5, keys(2), sets=1)
-    runs = train_runs(Dice(Training(batch=4, learning_rate=1.0)), x[None], inputs)
+    runs = train_classifiers(Dice(batch=4, learning_rate=1.0), x[None], [0, 0], keys(2))
     for k in range(2):
         drawn = [
             jax.random.uniform(jax.random.fold_in(jax.random.fold_in(keys(2)[k], number), step))
@@ -289,7 +299,8 @@ def test_supervised_runs_do_not_learn_from_what_is_held_out():
     held = np.zeros((2, 400), bool)
     held[1, ::2] = True
     settings = OracleSettings(batch=100, epochs=20, learning_rate=0.1)
-    runs = train_supervised(x[None], [0, 0], wrong[None], keys(2), settings, held_out=held)
+    targets = np.where(held, 0.0, np.where(wrong, 1.0, -1.0))
+    runs = train_classifiers(settings, x[None], [0, 0], keys(2), targets=targets)
     right = (runs.labels == positive).mean(axis=1)
     assert right[0] < 0.9
     assert right[1] > 0.95

@@ -28,9 +28,7 @@ from cofill.attack import (
     SelfTraining,
     kmeans_accuracy,
     score_runs,
-    train_growpu,
-    train_pu,
-    train_supervised,
+    train_classifiers,
 )
 from cofill.errors import SettingError
 
@@ -227,21 +225,18 @@ def _trained(
     keys = jax.vmap(jax.random.key)(np.array([cases[k].seed for k, _ in targets]))
     if name == "growpu":
         run_settings = GrowSettings(**training)
-        runs = train_growpu(
-            records, which, means, prior, keys, run_settings, labels=labels, progress=report
-        )
     else:
         run_settings = PUSettings(**training, non_negative=name == "nnpu")
-        runs = train_pu(
-            records,
-            which,
-            means[:, None],
-            prior,
-            keys,
-            run_settings,
-            labels=labels,
-            progress=report,
-        )
+    runs = train_classifiers(
+        run_settings,
+        records,
+        which,
+        keys,
+        positives=means[:, None],
+        prior=prior,
+        labels=labels,
+        progress=report,
+    )
     return _judged(runs, cases, targets)
 
 
@@ -284,9 +279,9 @@ def _oracle(
     which = np.repeat(np.arange(len(cases)), FOLDS)
     held = np.concatenate([_folds(case) for case in cases])
     keys = jax.vmap(jax.random.key)(np.repeat([case.seed for case in cases], FOLDS))
-    run_settings = OracleSettings(**training)
-    runs = train_supervised(
-        records, which, labels, keys, run_settings, held_out=held, progress=report
+    targets = np.where(held, 0.0, np.where(labels[which], 1.0, -1.0))
+    runs = train_classifiers(
+        OracleSettings(**training), records, which, keys, targets=targets, progress=report
     )
     right = ((runs.labels == labels[which]) & held).reshape(len(cases), -1).sum(axis=1)
     guesses = Guesses()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from cofill.attack import PUSettings, train_pu
+from cofill.attack import PUSettings, train_classifiers
 from cofill.completion import Progress
 from cofill.metrics import Recorder, ResultRecord
 from cofill_papers._attacks import ATTACKS, Case, check_attacks, run_attack
@@ -240,7 +240,7 @@ def _labelled(seeds: Sequence[int], labelled: int, quick: bool) -> list[float]:
     )
     keys = jax.vmap(jax.random.key)(np.array(seeds))
     settings = PUSettings(classifier="3lp-300", **_short("nnpu", quick))
-    runs = train_pu(records, np.arange(len(cases)), positives, 0.5, keys, settings)
+    runs = train_classifiers(settings, records, np.arange(len(cases)), keys, positives=positives)
     truth = np.stack([case.truth for case in cases])
     return (runs.labels == truth).mean(axis=1).tolist()
 

@@ -15,9 +15,8 @@ from cofill.attack._floor import (
     OracleSettings,
     judge_guesses,
     kmeans_accuracy,
-    train_supervised,
 )
-from cofill.attack._growpu import GrowPU, GrowSettings, train_growpu
+from cofill.attack._growpu import GrowPU, GrowSettings
 from cofill.attack._inputs import (
     Noise,
     ReleasedMean,
@@ -45,9 +44,9 @@ from cofill.attack._membership import (
 )
 from cofill.attack._multiclass import MultiClass
 from cofill.attack._prior import ShareEstimate, estimate_share
-from cofill.attack._pu import NNPU, UPU, PUSettings, train_pu
+from cofill.attack._pu import NNPU, UPU, PUSettings
 from cofill.attack._registry import MEAN_ATTACKS, make_mean_attack
-from cofill.attack._runs import Runs, score_runs
+from cofill.attack._runs import Runs, score_runs, train_classifiers
 from cofill.attack._selftraining import SelfTraining
 from cofill.attack._update_inversion import (
     LocalRound,
@@ -110,8 +109,6 @@ __all__ = [
     "sensitivity",
     "share_leak",
     "simulate_update",
-    "train_growpu",
-    "train_pu",
+    "train_classifiers",
     "train_shadows",
-    "train_supervised",
 ]

@@ -4,19 +4,21 @@
 """
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, PyTree
 
 from cofill.errors import SettingError
 from cofill.nets import MLP
 
 OPTIMIZERS = ("sgd", "adam")
+ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys are made with
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
@@ -41,9 +43,30 @@ def layer_widths(classifier: str, features: int) -> tuple[int, ...]:
     return (features, *[int(parts[2])] * (int(parts[1]) - 2), 1)
 
 
+class RunInputs(NamedTuple):
+    """Key, records and positives of runs; arrays have the axis of runs first, or none in a step."""
+
+    key: Any
+    which: Any  # set of records
+    positives: Any  # rows known to be positive; a released mean is one row
+    prior: Any
+    targets: Any = None  # of a supervised run only: +1, −1, and 0 for a record held out
+
+
+class Step(NamedTuple):
+    """Records of one step, their numbers in the set, and the step's key."""
+
+    rows: Float[Array, "batch d"]
+    numbers: Int[Array, " batch"]
+    key: Array
+
+
 @dataclass(frozen=True)
-class Training:
-    """What the training of every attack's classifier has in common.
+class AbstractTraining(ABC):
+    """How one run learns: settings that all attacks with a classifier share, and a risk to reduce.
+
+    Subclasses write `risk`, and say where a run ends; they are frozen dataclasses, because compiled
+    programs are found again by them.
 
     The paper states the batch and the dropout, but no optimiser, step, activation or initial
     weights. The defaults, here and in the settings of each attack, were chosen among a few by how
@@ -80,6 +103,8 @@ class Training:
     dropout: float | int = 0.2
     curve_every: int = 0
 
+    phases: ClassVar[tuple[str, ...]] = ("train",)
+
     def __post_init__(self) -> None:
         layer_widths(self.classifier, 1)
         require("batch", self.batch, "1 or more", self.batch >= 1)
@@ -102,8 +127,31 @@ class Training:
         )
         return eqx.tree_at(lambda tree: tree.weights, network, weights)
 
+    @abstractmethod
+    def most_steps(self, steps: int) -> int:
+        """Return after how many steps every run is over, when a pass takes `steps` of them."""
 
-Settings = TypeVar("Settings", bound=Training)
+    @abstractmethod
+    def risk(self, network: MLP, inputs: RunInputs, observed: Any, step: Step) -> Float[Array, ""]:
+        """Return what the step reduces."""
+
+    def first(self) -> PyTree:
+        """Return what a run remembers before its first step."""
+        return ()
+
+    def observe(
+        self, network: MLP, inputs: RunInputs, memory: PyTree, rows: Float[Array, "batch d"]
+    ) -> tuple[PyTree, PyTree]:
+        """Return the memory after seeing a batch, and what the risk wants to know of it."""
+        return memory, ()
+
+    def phase(self, memory: PyTree) -> Int[Array, ""]:
+        """Return the number of the phase a run is in; the number of phases when it is over."""
+        return jnp.array(0)
+
+    def outcome(self, memory: PyTree) -> str:
+        """Return in a word or two how a run went, by what it remembers at its end."""
+        return "ok"
 
 
 def require(name: str, value: Any, wanted: str, holds: bool | np.bool_) -> None:

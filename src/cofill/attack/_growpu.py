@@ -27,82 +27,20 @@ The exhibits leave open or misprint a few things. This is how they are read here
   its accuracy falls during fine-tuning, where the paper sees it rise.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from cofill.attack._classifiers import Training, logits, require
+from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits, require
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._risks import LOSSES
-from cofill.attack._runs import (
-    ASIDE,
-    AbstractNetworkAttack,
-    AbstractRule,
-    Progress,
-    RunInputs,
-    Runs,
-    Step,
-    gather_inputs,
-    train_runs,
-)
+from cofill.attack._runs import AbstractNetworkAttack
 from cofill.nets import MLP
 
 PRE_TRAIN, GROWTH, FINE_TUNE, OVER = range(4)
-
-
-@dataclass(frozen=True)
-class GrowSettings(Training):
-    """Settings of growPU; the defaults are those of Table 3 where classes are equally frequent.
-
-    Parameters
-    ----------
-    pi_pre, pi_grow
-        Shares classified positive at which pre-training and growth end; None for 0.1 and 0.9 times
-        the prior.
-    alpha
-        How far the share may be from the prior before fine-tuning favours a class; None for 0.1
-        times the prior.
-    gamma
-        Discount of the other class's weight then.
-    t_pre, t_grow, t_tune
-        Most steps of pre-training and growth, and the steps of fine-tuning.
-    loss
-        ``"logistic"``, ``"sigmoid"`` or ``"linear"``.
-
-    Examples
-    --------
-    >>> GrowSettings(classifier="3lp-300").thresholds(0.5)
-    (0.05, 0.45, 0.05)
-    """
-
-    pi_pre: float | int | None = None
-    pi_grow: float | int | None = None
-    alpha: float | int | None = None
-    gamma: float | int = 0.5
-    t_pre: int = 10_000
-    t_grow: int = 10_000
-    t_tune: int = 10_000
-    loss: str = "logistic"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("pi_pre", "pi_grow", "alpha"):
-            value = getattr(self, name)
-            require(name, value, "at least 0 and below 1", value is None or 0 <= value < 1)
-        require("gamma", self.gamma, "above 0 and at most 1", 0 < self.gamma <= 1)
-        for name in ("t_pre", "t_grow", "t_tune"):
-            require(name, getattr(self, name), "1 or more", getattr(self, name) >= 1)
-        require("loss", repr(self.loss), f"one of {', '.join(LOSSES)}", self.loss in LOSSES)
-
-    def thresholds(self, prior: Any) -> tuple[Any, Any, Any]:
-        """Return the shares that end pre-training and growth, and the tolerance of fine-tuning."""
-        chosen = ((self.pi_pre, 0.1), (self.pi_grow, 0.9), (self.alpha, 0.1))
-        pre, grow, tolerance = (part * prior if value is None else value for value, part in chosen)
-        return pre, grow, tolerance
 
 
 class Memory(NamedTuple):
@@ -136,15 +74,60 @@ def grow_weights(
 
 
 @dataclass(frozen=True)
-class GrowRule(AbstractRule[GrowSettings]):
-    """How a run of growPU learns."""
+class GrowSettings(AbstractTraining):
+    """Settings of growPU; the defaults are those of Table 3 where classes are equally frequent.
 
-    training: GrowSettings
+    Parameters
+    ----------
+    pi_pre, pi_grow
+        Shares classified positive at which pre-training and growth end; None for 0.1 and 0.9 times
+        the prior.
+    alpha
+        How far the share may be from the prior before fine-tuning favours a class; None for 0.1
+        times the prior.
+    gamma
+        Discount of the other class's weight then.
+    t_pre, t_grow, t_tune
+        Most steps of pre-training and growth, and the steps of fine-tuning.
+    loss
+        ``"logistic"``, ``"sigmoid"`` or ``"linear"``.
+
+    Examples
+    --------
+    >>> GrowSettings(classifier="3lp-300").thresholds(0.5)
+    (0.05, 0.45, 0.05)
+    """
+
+    pi_pre: float | int | None = None
+    pi_grow: float | int | None = None
+    alpha: float | int | None = None
+    gamma: float | int = 0.5
+    t_pre: int = 10_000
+    t_grow: int = 10_000
+    t_tune: int = 10_000
+    loss: str = "logistic"
+
     phases: ClassVar[tuple[str, ...]] = ("pre-train", "growth", "fine-tune")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("pi_pre", "pi_grow", "alpha"):
+            value = getattr(self, name)
+            require(name, value, "at least 0 and below 1", value is None or 0 <= value < 1)
+        require("gamma", self.gamma, "above 0 and at most 1", 0 < self.gamma <= 1)
+        for name in ("t_pre", "t_grow", "t_tune"):
+            require(name, getattr(self, name), "1 or more", getattr(self, name) >= 1)
+        require("loss", repr(self.loss), f"one of {', '.join(LOSSES)}", self.loss in LOSSES)
+
+    def thresholds(self, prior: Any) -> tuple[Any, Any, Any]:
+        """Return the shares that end pre-training and growth, and the tolerance of fine-tuning."""
+        chosen = ((self.pi_pre, 0.1), (self.pi_grow, 0.9), (self.alpha, 0.1))
+        pre, grow, tolerance = (part * prior if value is None else value for value, part in chosen)
+        return pre, grow, tolerance
 
     def most_steps(self, steps: int) -> int:
         """Return the steps of the longest run, and one in which it ends."""
-        return self.training.t_pre + self.training.t_grow + self.training.t_tune + 1
+        return self.t_pre + self.t_grow + self.t_tune + 1
 
     def first(self) -> Memory:
         """Begin with pre-training."""
@@ -159,16 +142,15 @@ class GrowRule(AbstractRule[GrowSettings]):
         self, network: MLP, inputs: RunInputs, memory: Memory, rows: Float[Array, "batch d"]
     ) -> tuple[Memory, tuple[Array, Array]]:
         """Label the batch by the classifier, and go to the next stage if it is time."""
-        settings = self.training
         mean = logits(network, inputs.positives)[0] > 0
         positive = logits(network, rows) > 0
         share = positive.mean()
         begun = memory.count > 0
-        pre, grow, _ = settings.thresholds(inputs.prior)
+        pre, grow, _ = self.thresholds(inputs.prior)
         reached = begun & jnp.stack([mean & (share <= pre), share >= grow])
-        limit = memory.count >= jnp.array([settings.t_pre, settings.t_grow])
+        limit = memory.count >= jnp.array([self.t_pre, self.t_grow])
         leaves = jnp.concatenate(
-            [reached | limit, jnp.array([memory.count >= settings.t_tune, False])]
+            [reached | limit, jnp.array([memory.count >= self.t_tune, False])]
         )[memory.stage]
         current = jnp.arange(2) == memory.stage
         stage = memory.stage + leaves
@@ -180,12 +162,12 @@ class GrowRule(AbstractRule[GrowSettings]):
         )
         return new, (stage, positive)
 
-    def loss(
+    def risk(
         self, network: MLP, inputs: RunInputs, observed: tuple[Array, Array], step: Step
     ) -> Float[Array, ""]:
         """Return the weighted loss of the batch and the mean."""
-        settings, (stage, positive) = self.training, observed
-        loss = LOSSES[settings.loss]
+        stage, positive = observed
+        loss = LOSSES[self.loss]
         values = logits(network, step.rows, step.key)
         mean = loss(logits(network, inputs.positives, jax.random.fold_in(step.key, ASIDE))[0], 1)
         count, pre = positive.sum(), stage == PRE_TRAIN
@@ -194,8 +176,8 @@ class GrowRule(AbstractRule[GrowSettings]):
             len(positive) - count,
             inputs.prior,
             tune=stage == FINE_TUNE,
-            alpha=settings.thresholds(inputs.prior)[2],
-            gamma=settings.gamma,
+            alpha=self.thresholds(inputs.prior)[2],
+            gamma=self.gamma,
         )
         each = inputs.prior / (count + 1)
         # Both halves of a pre-training batch weigh the same: b records, and b copies of the mean.
@@ -204,65 +186,15 @@ class GrowRule(AbstractRule[GrowSettings]):
         labels = jnp.where(positive & ~pre, 1.0, -1.0)
         return of_mean * mean + (of_rows * loss(values, labels)).sum()
 
-
-def train_growpu(
-    records: Float[np.ndarray | Array, "sets n d"],
-    which: Any,
-    means: Float[np.ndarray | Array, "runs d"],
-    prior: Any,
-    keys: Any,
-    settings: GrowSettings | None = None,
-    *,
-    labels: Bool[np.ndarray, "sets n"] | None = None,
-    progress: Progress | None = None,
-) -> Runs:
-    """Train growPU in all runs at once, each in its own stage.
-
-    A run's outcome is ``"degenerate"`` if all records end in one class, else ``"growth limit"`` or
-    ``"pre-train limit"`` if that stage did not reach its share, else ``"ok"``. Its memory tells how
-    many steps each stage took.
-
-    Parameters
-    ----------
-    records, which
-        Sets of records without labels, and each run's set.
-    means, prior, keys
-        Each run's released mean, share of positives (or one for all runs) and random key.
-    settings
-        How to train.
-    labels
-        Who is positive, for the curve of accuracy only.
-    progress
-        Called between blocks of steps.
-    """
-    means = np.asarray(means, np.float32)
-    inputs = gather_inputs(which, means[:, None], prior, keys, sets=len(records))
-    rule = GrowRule(settings or GrowSettings())
-    runs = train_runs(rule, records, inputs, labels=labels, progress=progress)
-    limits = [
-        "growth limit" if grow else "pre-train limit" if pre else "ok"
-        for pre, grow in runs.memory.limited
-    ]
-    outcomes = (
-        limit if outcome == "ok" else outcome
-        for outcome, limit in zip(runs.outcomes, limits, strict=True)
-    )
-    return replace(runs, outcomes=tuple(outcomes))
+    def outcome(self, memory: Memory) -> str:
+        """Return the last stage that did not reach its share, if one did not."""
+        pre, grow = memory.limited
+        return "growth limit" if grow else "pre-train limit" if pre else "ok"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GrowPU(AbstractNetworkAttack):
     """The attack of the paper: pre-train on the mean, grow, fine-tune.
-
-    Parameters
-    ----------
-    classifier, batch, optimizer, learning_rate, weight_decay, activation, dropout
-        As in `Training`. Columns should be of similar size; the paper's lie between −1 and 1. Bring
-        counts there too: where zero is 0, growth from a noisy mean can get stuck.
-    pi_pre, pi_grow, alpha, gamma, t_pre, t_grow, t_tune, loss
-        As in `GrowSettings`.
-    seed
-        Of everything random.
 
     Attributes
     ----------
@@ -271,10 +203,12 @@ class GrowPU(AbstractNetworkAttack):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> positive = np.arange(400) < 200
     >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
-    >>> attack = GrowPU(batch=100, learning_rate=0.1, t_pre=50, t_tune=50)
+    >>> settings = GrowSettings(batch=100, learning_rate=0.1, t_pre=50, t_tune=50)
+    >>> attack = GrowPU(settings=settings)
     >>> attack.fit(x, mean=x[positive].mean(axis=0), prior=0.5).outcome_
     'pre-train limit'
     >>> attack.notes_
@@ -283,35 +217,14 @@ class GrowPU(AbstractNetworkAttack):
 
     name: ClassVar[str] = "growPU"
 
-    classifier: str = "linear"
-    batch: int = 500
-    optimizer: str = "sgd"
-    learning_rate: float | int = 1e-3
-    weight_decay: float | int = 0.0
-    activation: str = "tanh"
-    dropout: float | int = 0.2
-    pi_pre: float | int | None = None
-    pi_grow: float | int | None = None
-    alpha: float | int | None = None
-    gamma: float | int = 0.5
-    t_pre: int = 10_000
-    t_grow: int = 10_000
-    t_tune: int = 10_000
-    loss: str = "logistic"
-    seed: int = 0
-
-    def settings(self) -> GrowSettings:
-        """Return the settings of the training, checked."""
-        return self._settings(GrowSettings)
+    settings: GrowSettings = GrowSettings()
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
-        settings, prior = self.settings(), released.prior
-        runs = train_growpu(records[None], [0], released.mean[None], prior, self._keys(), settings)
-        self._keep(runs)
+        runs = self._train(self.settings, records, released)
         pre, grow, tune = (int(steps) for steps in runs.memory.lengths[0])
         self.stage_steps_ = pre, grow, tune
         words = ("pre-training", pre, "narrowing down to"), ("growth", grow, "reaching")
-        shares = settings.thresholds(prior)[:2]
+        shares = self.settings.thresholds(released.prior)[:2]
         for (stage, steps, verb), limited, share in zip(
             words, runs.memory.limited[0], shares, strict=True
         ):

@@ -4,13 +4,13 @@ A *run* is one seed with one released mean. Runs are a batch axis: every step mo
 at once, as one compiled program. Runs with the same key and the same set of records see the same
 batches, with the same units switched off, so they are trained as one *group*: a batch is drawn and
 read once for all of them, which is most of the work of a small classifier. What differs between
-attacks is an `AbstractRule`: the memory of a run between steps, and the loss of a batch.
+attacks is an `AbstractTraining`: the memory of a run between steps, and the risk of a batch.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from scipy.special import expit
 
 from cofill.attack._base import AbstractMeanAttack
-from cofill.attack._classifiers import Settings, logits
-from cofill.attack._inputs import Records, check_prior
+from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits
+from cofill.attack._inputs import Records, ReleasedMean, check_prior
 from cofill.errors import DataError
 from cofill.nets import (
     MLP,
@@ -39,59 +39,8 @@ from cofill.nets import (
 
 BLOCK_STEPS = 500  # steps between two moments at which the host can stop or report
 BLOCK_ROWS = 2_000  # records scored at a time
-ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys are made with
 
 Progress = Callable[[int, int], None]
-
-
-class RunInputs(NamedTuple):
-    """Key, records and positives of runs; arrays have the axis of runs first, or none in a step."""
-
-    key: Any
-    which: Any  # set of records
-    positives: Any  # rows known to be positive; a released mean is one row
-    prior: Any
-    targets: Any = None  # of a supervised run only: +1, −1, and 0 for a record held out
-
-
-class Step(NamedTuple):
-    """Records of one step, their numbers in the set, and the step's key."""
-
-    rows: Float[Array, "batch d"]
-    numbers: Int[Array, " batch"]
-    key: Array
-
-
-class AbstractRule(Generic[Settings]):
-    """Loss and memory of one run.
-
-    Concrete rules are frozen dataclasses, because compiled programs are found again by them.
-    """
-
-    training: Settings
-    phases: ClassVar[tuple[str, ...]] = ("train",)
-
-    def most_steps(self, steps: int) -> int:
-        """Return after how many steps every run is over, when a pass takes `steps` of them."""
-        return self.training.epochs * steps  # pyright: ignore[reportAttributeAccessIssue]
-
-    def first(self) -> PyTree:
-        """Return what a run remembers before its first step."""
-        return ()
-
-    def observe(
-        self, network: MLP, inputs: RunInputs, memory: PyTree, rows: Float[Array, "batch d"]
-    ) -> tuple[PyTree, PyTree]:
-        """Return the memory after seeing a batch, and what the loss wants to know of it."""
-        return memory, ()
-
-    def loss(self, network: MLP, inputs: RunInputs, observed: PyTree, step: Step) -> Array:
-        """Return the loss that the step reduces."""
-        raise NotImplementedError
-
-    def phase(self, memory: PyTree) -> Int[Array, ""]:
-        """Return the number of the phase a run is in; the number of phases when it is over."""
-        return jnp.array(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +50,13 @@ class Runs:
     Attributes
     ----------
     networks, memory
-        The classifiers, and what each run's rule remembered at the end: every array has the axis of
+        The classifiers, and what each run remembered at the end: every array has the axis of
         runs first.
     scores
         Probability of the positive class for every record of a run's set.
     outcomes
-        A word or two on each run: ``"ok"``, or ``"degenerate"`` if all records are in one class.
+        A word or two on each run: ``"degenerate"`` if all records are in one class, else what its
+        settings say, ``"ok"`` if nothing went wrong.
     steps, share, accuracy, phase
         Curves: after how many steps, the share of the records classified positive, the share
         classified rightly (None without labels), and the number of the phase.
@@ -134,33 +84,117 @@ class Runs:
         return jax.tree.map(lambda leaf: leaf[run], self.networks)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AbstractNetworkAttack(AbstractMeanAttack):
-    """An attack whose result is a classifier of this module."""
+    """An attack whose result is a classifier of this module.
 
-    seed: int
-    network_: MLP
+    Columns should be of similar size; the paper's lie between −1 and 1. Bring counts there too:
+    where zero is 0, growth from a noisy mean can get stuck.
 
-    def _settings(self, kind: type[Settings], **fixed: Any) -> Settings:
-        chosen = {name: value for name, value in self.get_params().items() if name != "seed"}
-        return kind(**chosen, **fixed)
+    Parameters
+    ----------
+    settings
+        Classifier and training.
+    seed
+        Of everything random.
+    """
 
-    def _keys(self) -> Array:
-        return jax.random.key(self.seed)[None]
+    settings: AbstractTraining
+    seed: int = 0
 
-    def _keep(self, runs: Runs) -> None:
+    def _fit(self, records: Records, released: ReleasedMean) -> None:
+        self._train(self.settings, records, released)
+
+    def _train(self, settings: AbstractTraining, records: Records, released: ReleasedMean) -> Runs:
+        runs = train_classifiers(
+            settings,
+            records[None],
+            [0],
+            jax.random.key(self.seed)[None],
+            positives=released.mean[None, None],
+            prior=released.prior,
+        )
         self.network_, self.outcome_ = runs.network(0), runs.outcomes[0]
+        return runs
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(forward(self.network_, records)[:, 0].astype(np.float64))
 
 
-def gather_inputs(
+def train_classifiers(
+    settings: AbstractTraining,
+    records: Float[np.ndarray | Array, "sets n d"],
     which: Any,
-    positives: Float[np.ndarray | Array, "runs p d"],
-    prior: Any,
     keys: Any,
     *,
-    sets: int,
+    positives: Float[np.ndarray | Array, "runs p d"] | None = None,
+    prior: Any = 0.5,
+    targets: Float[np.ndarray, "runs n"] | None = None,
+    labels: Bool[np.ndarray, "sets n"] | None = None,
+    progress: Progress | None = None,
+) -> Runs:
+    """Train the classifiers of all runs at once, each in its own phase.
+
+    Parameters
+    ----------
+    settings
+        How to train, which also says by what attack.
+    records, which
+        Sets of records without labels, and each run's set.
+    keys
+        Each run's random key.
+    positives, prior
+        Each run's known positives (a released mean is one row) and share of positives, or one share
+        for all runs.
+    targets
+        Where runs learn from labels: +1, −1, and 0 for a record that a run does not learn from.
+    labels
+        Who is positive, for the curve of accuracy only.
+    progress
+        Called with the steps done and those of the longest run, between blocks of steps.
+
+    Examples
+    --------
+    >>> from cofill.attack import OracleSettings
+    >>> rng = np.random.default_rng(0)
+    >>> positive = np.arange(400) < 200
+    >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
+    >>> settings = OracleSettings(epochs=50, batch=100, learning_rate=0.1)
+    >>> targets = np.where(positive, 1.0, -1.0)[None]
+    >>> runs = train_classifiers(settings, x[None], [0], jax.random.key(0)[None], targets=targets)
+    >>> bool((runs.labels[0] == positive).mean() > 0.95)
+    True
+    """
+    if positives is None:
+        positives = np.zeros((len(which), 1, records.shape[2]))
+    inputs = _check_runs(which, positives, prior, keys, sets=len(records))
+    if targets is not None:
+        inputs = inputs._replace(targets=np.asarray(targets, np.float32))
+    count, features = records.shape[1:]
+    rows = jnp.asarray(records, jnp.float32)
+    inputs = jax.tree.map(jnp.asarray, inputs)
+    groups = _groups(inputs)
+    batch = min(settings.batch, count)
+    steps = count // batch
+    passes = -(-settings.most_steps(steps) // steps)
+    every = -(-(settings.curve_every or BLOCK_STEPS) // steps)
+    state = _start(settings, features, inputs)
+    points: list[tuple[int, np.ndarray, np.ndarray]] = []
+    done = 0
+    while done < passes and bool((_phases(settings, state) < len(settings.phases)).any()):
+        span = np.array([done, min(done + every, passes)], np.int32)
+        state = jax.block_until_ready(_advance(settings, batch, rows, inputs, state, groups, span))
+        done = int(span[1])
+        if settings.curve_every:
+            positive = score_runs(state.weights, rows, inputs.which) > 0
+            points.append((done * steps, positive, np.asarray(_phases(settings, state))))
+        if progress is not None:
+            progress(done * steps, passes * steps)
+    return _collect(settings, state, rows, np.asarray(inputs.which), labels, points)
+
+
+def _check_runs(
+    which: Any, positives: np.ndarray | Array, prior: Any, keys: Any, *, sets: int
 ) -> RunInputs:
     """Return the checked inputs of all runs; one prior may serve all of them."""
     chosen = np.asarray(which, np.int32)
@@ -177,38 +211,6 @@ def gather_inputs(
             f"which must name sets from 0 to {sets - 1}, got {chosen.min()} to {chosen.max()}"
         )
     return RunInputs(keys, chosen, np.asarray(positives, np.float32), shares)
-
-
-def train_runs(
-    rule: AbstractRule,
-    records: Float[np.ndarray | Array, "sets n d"],
-    inputs: RunInputs,
-    *,
-    labels: Bool[np.ndarray, "sets n"] | None = None,
-    progress: Progress | None = None,
-) -> Runs:
-    """Return the trained classifiers of all runs."""
-    count, features = records.shape[1:]
-    rows = jnp.asarray(records, jnp.float32)
-    inputs = jax.tree.map(jnp.asarray, inputs)
-    groups = _groups(inputs)
-    batch = min(rule.training.batch, count)
-    steps = count // batch
-    passes = -(-rule.most_steps(steps) // steps)
-    every = -(-(rule.training.curve_every or BLOCK_STEPS) // steps)
-    state = _start(rule, features, inputs)
-    points: list[tuple[int, np.ndarray, np.ndarray]] = []
-    done = 0
-    while done < passes and bool((_phases(rule, state) < len(rule.phases)).any()):
-        span = np.array([done, min(done + every, passes)], np.int32)
-        state = jax.block_until_ready(_advance(rule, batch, rows, inputs, state, groups, span))
-        done = int(span[1])
-        if rule.training.curve_every:
-            positive = score_runs(state.weights, rows, inputs.which) > 0
-            points.append((done * steps, positive, np.asarray(_phases(rule, state))))
-        if progress is not None:
-            progress(done * steps, passes * steps)
-    return _collect(state, rows, np.asarray(inputs.which), labels, points)
 
 
 def score_runs(
@@ -228,16 +230,16 @@ def _score_block(networks: MLP, records: Array, which: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _start(rule: AbstractRule, features: int, inputs: RunInputs) -> State:
+def _start(settings: AbstractTraining, features: int, inputs: RunInputs) -> State:
     def start_run(key: Array) -> State:
-        network: Any = rule.training.network(features, jax.random.fold_in(key, ASIDE))
-        return start_training(_optimizer(rule), network, rule.first())
+        network: Any = settings.network(features, jax.random.fold_in(key, ASIDE))
+        return start_training(_optimizer(settings), network, settings.first())
 
     return jax.vmap(start_run)(inputs.key)
 
 
-def _optimizer(rule: AbstractRule) -> optax.GradientTransformation:
-    return make_optimizer(rule.training.optimizer, decay=rule.training.weight_decay)
+def _optimizer(settings: AbstractTraining) -> optax.GradientTransformation:
+    return make_optimizer(settings.optimizer, decay=settings.weight_decay)
 
 
 def _groups(inputs: RunInputs) -> Int[np.ndarray, "groups members"]:
@@ -252,7 +254,7 @@ def _groups(inputs: RunInputs) -> Int[np.ndarray, "groups members"]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _advance(
-    rule: AbstractRule,
+    settings: AbstractTraining,
     batch: int,
     records: Float[Array, "sets n d"],
     inputs: RunInputs,
@@ -280,14 +282,14 @@ def _advance(
             # Without the barrier XLA gathers the rows anew for each product they take part in.
             rows = lax.optimization_barrier(rows)
             step_key = jax.random.fold_in(key, step)
-            return Batch((rows, index), step_key, rule.training.learning_rate)
+            return Batch((rows, index), step_key, settings.learning_rate)
 
         def train_run(inputs: RunInputs, state: State) -> State:
             trainer = Trainer(
-                partial(_loss, rule, inputs),
-                _optimizer(rule),
+                partial(_loss, settings, inputs),
+                _optimizer(settings),
                 draw,
-                active=lambda _, memory: rule.phase(memory) < len(rule.phases),
+                active=lambda _, memory: settings.phase(memory) < len(settings.phases),
             )
             return advance(trainer, state, count // batch)[0]
 
@@ -297,7 +299,7 @@ def _advance(
         return jax.vmap(partial(train_group, number))(key, which, members, state)
 
     def unfinished(state: State) -> Array:
-        return jax.vmap(partial(_phases, rule))(state) < len(rule.phases)
+        return jax.vmap(partial(_phases, settings))(state) < len(settings.phases)
 
     begun = jax.tree.map(lambda leaf: leaf[groups], state)
     ended = repeat_passes(one_pass, begun, unfinished, span[0], span[1])
@@ -306,18 +308,24 @@ def _advance(
 
 
 def _loss(
-    rule: AbstractRule, inputs: RunInputs, network: MLP, memory: PyTree, batch: Any, key: Array
+    settings: AbstractTraining,
+    inputs: RunInputs,
+    network: MLP,
+    memory: PyTree,
+    batch: Any,
+    key: Array,
 ) -> tuple[Array, tuple[PyTree, None]]:
     step = Step(batch[0], batch[1], key)
-    memory, observed = rule.observe(lax.stop_gradient(network), inputs, memory, step.rows)
-    return rule.loss(network, inputs, observed, step), (memory, None)
+    memory, observed = settings.observe(lax.stop_gradient(network), inputs, memory, step.rows)
+    return settings.risk(network, inputs, observed, step), (memory, None)
 
 
-def _phases(rule: AbstractRule, state: State) -> Int[Array, " runs"]:
-    return jax.vmap(rule.phase, axis_size=len(state.weights.biases[0]))(state.memory)
+def _phases(settings: AbstractTraining, state: State) -> Int[Array, " runs"]:
+    return jax.vmap(settings.phase, axis_size=len(state.weights.biases[0]))(state.memory)
 
 
 def _collect(
+    settings: AbstractTraining,
     state: State,
     records: Array,
     which: np.ndarray,
@@ -328,6 +336,8 @@ def _collect(
         return np.array(values, dtype=kind).reshape(len(points), len(which)).T
 
     scores = expit(score_runs(state.weights, records, which).astype(np.float64))
+    memory = jax.device_get(state.memory)
+    ends = [settings.outcome(jax.tree.map(lambda m, k=k: m[k], memory)) for k in range(len(which))]
     share = (scores > 0.5).mean(axis=1)
     accuracy = None
     if labels is not None:
@@ -336,8 +346,10 @@ def _collect(
     return Runs(
         networks=state.weights,
         scores=scores,
-        outcomes=tuple("ok" if 0 < part < 1 else "degenerate" for part in share),
-        memory=jax.device_get(state.memory),
+        outcomes=tuple(
+            end if 0 < part < 1 else "degenerate" for end, part in zip(ends, share, strict=True)
+        ),
+        memory=memory,
         steps=np.array([step for step, _, _ in points], dtype=np.int64),
         share=curve([positive.mean(axis=1) for _, positive, _ in points], float),
         accuracy=accuracy,
