@@ -20,7 +20,7 @@ SECTIONS = (
 LEAK = {
     "name": "inversion", "threat": "a site with 100 pairs", "figure": "R²", "scope": "individual",
     "floor": 0.0, "control": 0.3, "attack": 0.91, "interval": [0.88, 0.93], "ceiling": 1.0,
-    "verdict": "near-total",
+    "verdict": "near-total", "advantage": 0.87, "notes": [],
 }  # fmt: skip
 AUDIT = {
     "format": "cofill-audit",
@@ -33,13 +33,22 @@ AUDIT = {
             "kind": "codes", "sender": "clinic", "receiver": "lab", "what": "codes",
             "verdict": {"individual": "near-total", "population": "not attacked"},
             "refuted": True, "change": "Send narrower codes.", "reason": "", "leaks": [LEAK],
-            "claim": {"epsilon": 0.01, "delta": 1e-5}, "proof": {"epsilon": 1.2, "delta": 1e-5},
+            "claim": {"epsilon": 0.01, "delta": 1e-5, "by": "a paper"},
+            "proof": {
+                "epsilon": 1.2, "delta": 1e-5, "confidence": 0.999, "true_rate": 0.5,
+                "false_rate": 0.1, "trials": 1000, "how": "telling two neighbours apart",
+            },
+            "individuals": 45, "bytes": 2880, "personal": True, "notes": ["all were attacked"],
+            "anonymity": [
+                {"step": 0.0, "people": 45, "groups": 45, "smallest": 1, "k": 5, "share_below": 1.0}
+            ],
         },
         {
             "kind": "public-keys", "sender": "lab", "receiver": "clinic", "what": "keys",
             "verdict": {"individual": "nothing about a person", "population": "not attacked"},
             "refuted": False, "change": "Nothing.", "reason": "made from nobody's record",
             "leaks": [], "claim": None, "proof": None,
+            "individuals": 0, "bytes": 64, "personal": False, "notes": [], "anonymity": [],
         },
     ],
     "curves": [

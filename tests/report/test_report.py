@@ -39,12 +39,12 @@ def test_figures_of_the_records_are_shown(report_file):
         "60 individuals in 2 views",
         "20.50 ± 0.71",  # PSNR over two repeats
         "near-total",
-        "claim refuted",
+        "ε ≥ 1.2: refuted",
         "2 releases crossed a border",
         "95.0 %",  # the attack
         "strange.json",
         "broken.json",
-        "a site with 100 pairs",  # threat model on hover
+        "a site with 100 pairs",  # the threat model
         "2,880 B",
     ):
         assert phrase in words, phrase

@@ -29,7 +29,6 @@ from cofill.audit import (
     fit_defended,
     inferred_share,
     least_inferred,
-    least_leak,
     least_leaks,
     sent_codes,
     weigh_defences,
@@ -188,7 +187,7 @@ def _try_all(recorder: Recorder, quick: bool, sources: Sequence[str], progress: 
             for name, figures in results.items():
                 for metric, value in figures.items():
                     recorder.add(name, metric, source, value, seed=seed)
-            bounds.setdefault(source, least_leak(repeat.train, MOST_GROWTH))
+            bounds.setdefault(source, least_leaks(repeat.train, [MOST_GROWTH])[0])
     record = recorder.finish()
     verdict = {source: _verdict(record, source, bound) for source, bound in bounds.items()}
     recorder.note("verdict", verdict)

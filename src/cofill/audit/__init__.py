@@ -42,9 +42,10 @@ from cofill.audit._code_trial import (
 from cofill.audit._codes import CodeAuditSettings, CodeRelease, audit_codes
 from cofill.audit._evidence import Evidence, read_evidence
 from cofill.audit._files import code_files, mean_files, training_rows
-from cofill.audit._least_leak import least_leak, least_leaks
+from cofill.audit._least_leak import least_leaks
 from cofill.audit._ledger import audit_ledger
 from cofill.audit._mean import MeanAuditSettings, audit_mean
+from cofill.audit._page import audit_body
 from cofill.audit._release import Anonymity, AuditedRelease, Claim, anonymity
 from cofill.audit._run import audit_run
 from cofill.audit._update import UpdateAuditSettings, audit_update
@@ -75,6 +76,7 @@ __all__ = [
     "advantage",
     "anonymity",
     "attack_codes",
+    "audit_body",
     "audit_codes",
     "audit_ledger",
     "audit_mean",
@@ -97,7 +99,6 @@ __all__ = [
     "inferred_share",
     "join_audits",
     "least_inferred",
-    "least_leak",
     "least_leaks",
     "level_of",
     "mean_files",

@@ -8,7 +8,7 @@ from typing import Any
 
 from cofill.audit._page import page_of
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, is_judged, level_of, shown, worst_of
+from cofill.audit._verdict import SCALE_WORDS, Verdict, level_of, shown, worst_of
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
@@ -110,7 +110,7 @@ class Audit:
 
     def to_html(self) -> str:
         """Return a page that can be filed: one file, nothing is fetched when it is opened."""
-        return page_of(self)
+        return page_of(self.to_dict())
 
     def write(self, out: str | Path) -> tuple[str, ...]:
         """Write ``audit.json`` and ``audit.html`` to a new folder, both or nothing."""
@@ -165,7 +165,7 @@ def _rows(release: AuditedRelease) -> list[dict[str, Any]]:
             "low": float(leak.interval[0]),
             "high": float(leak.interval[1]),
             "ceiling": None if leak.ceiling is None else float(leak.ceiling),
-            "verdict": level_of(leak) if is_judged(leak) else None,
+            "verdict": level_of(leak),
         }
         for leak in release.leaks
     ]

@@ -20,36 +20,31 @@ _ROWS_A_COLUMN = 10  # with fewer, regressions find what is not there and the bo
 _PRICES = np.logspace(2, -4, 61)
 
 
-def least_leak(views: MultiView, growth: float) -> dict[str, float]:
-    """Return the least mean R² of all peers' rows, given their codes, for a growth of the error.
+def least_leaks(views: MultiView, growths: Sequence[float]) -> list[dict[str, float]]:
+    """Return the least mean R² of all peers' rows, given their codes, for growths of the error.
 
     Parameters
     ----------
     views
         Complete views.
-    growth
-        By which share the error may grow over that of codes which tell everything.
+    growths
+        By which shares the error may grow over that of codes which tell everything.
 
     Returns
     -------
-    dict
-        Per receiving view the bound, and their average as ``"all"``. Covariances are shrunk a
-        little, and are those of the given rows: the bound is for people like them. A receiver
-        whose peers have more than a column for ten rows is left out.
+    list of dict
+        For each growth the bound of each receiving view, and their average as ``"all"``.
+        Covariances are shrunk a little, and are those of the given rows: the bound is for people
+        like them. A receiver whose peers have more than a column for ten rows is left out.
 
     Examples
     --------
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
     >>> y = x[:, :1] + 0.5 * np.random.default_rng(1).normal(size=(500, 1))
-    >>> found = least_leak(MultiView.from_arrays({"a": x, "b": y}), 0.01)
-    >>> 0.4 < found["b"] < 0.5  # of a's two columns, the one that b needs
+    >>> (bounds,) = least_leaks(MultiView.from_arrays({"a": x, "b": y}), [0.01])
+    >>> 0.4 < bounds["b"] < 0.5  # of a's two columns, the one that b needs
     True
     """
-    return least_leaks(views, [growth])[0]
-
-
-def least_leaks(views: MultiView, growths: Sequence[float]) -> list[dict[str, float]]:
-    """Return the bound for each growth of the error, as `least_leak`, in one pass over prices."""
     rows = {name: np.nan_to_num(Scaler.fit(v).encode_view(v)[0]) for name, v in views.items()}
     by_growth: list[dict[str, float]] = [{} for _ in growths]
     for name, rows_of_view in rows.items():

@@ -8,7 +8,7 @@ import numpy as np
 
 from cofill.attack import Leak, as_matrix, check_varied
 from cofill.audit._bound import EpsilonBound
-from cofill.audit._verdict import Verdict, advantage, is_judged, level_of, verdict_of
+from cofill.audit._verdict import Verdict, advantage, level_of, verdict_of
 from cofill.errors import SettingError
 from cofill.metrics import plain
 from cofill.privacy import Guarantee, Neighbours, Unit
@@ -220,15 +220,6 @@ class AuditedRelease:
         )
 
     @property
-    def worst(self) -> Leak | None:
-        """The leak about individuals behind the verdict, the largest of its place on the scale."""
-        judged = [leak for leak in self.leaks if leak.scope == "individual" and is_judged(leak)]
-        if not judged:
-            return None
-        worst_leaks = [leak for leak in judged if level_of(leak) == self.individual]
-        return max(worst_leaks, key=advantage)
-
-    @property
     def change(self) -> str:
         """What to change, in one sentence."""
         return self.advice or advice_on(self)
@@ -246,7 +237,7 @@ class AuditedRelease:
             "refuted": self.refuted,
             "change": self.change,
             "leaks": [
-                {**leak.to_dict(), "verdict": level_of(leak) if is_judged(leak) else None}
+                {**leak.to_dict(), "verdict": level_of(leak), "advantage": advantage(leak)}
                 for leak in self.leaks
             ],
         }

@@ -1,9 +1,8 @@
 """The one scale by which an audit calls a leak none, small, considerable or near-total.
 
 The scale compares what an attack reached with what the attacker would reach anyway. It looks at
-how far the attack goes from there to everything, which is 1 for every figure that is judged (R²,
-shares, accuracies, rates, areas); a figure without such an end, as PSNR in decibels, is shown and
-not judged.
+how far the attack goes from there to everything, which is 1 for every figure of a leak (R², shares,
+accuracies, rates, areas).
 """
 
 import math
@@ -33,11 +32,6 @@ SCALE_WORDS = (
 """The scale in words, for every report."""
 
 
-def is_judged(leak: Leak) -> bool:
-    """Return whether a leak's figure has an end at 1 and so a place on the scale."""
-    return not leak.figure.startswith("PSNR")
-
-
 def advantage(leak: Leak) -> float:
     """Return how far an attack goes from what the attacker has anyway to everything.
 
@@ -49,7 +43,7 @@ def advantage(leak: Leak) -> float:
     >>> advantage(leak)
     0.5
     """
-    base = _base(leak)
+    base = max(leak.floor, leak.floor if leak.control is None else leak.control)
     if base >= 1:
         return 0.0
     return min(max((leak.attack - base) / (1 - base), 0.0), 1.0)
@@ -75,19 +69,13 @@ def level_of(leak: Leak) -> Verdict:
 
 def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
     """Return the worst place among the leaks of a scope, None where there is none to judge."""
-    levels: list[Verdict] = [
-        level_of(leak) for leak in leaks if leak.scope == scope and is_judged(leak)
-    ]
+    levels = [level_of(leak) for leak in leaks if leak.scope == scope]
     return worst_of(levels) if levels else None
 
 
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of some verdicts."""
     return SCALE[max(SCALE.index(verdict) for verdict in verdicts)]
-
-
-def _base(leak: Leak) -> float:
-    return max(leak.floor, leak.floor if leak.control is None else leak.control)
 
 
 def shown(value: float | int | None) -> str:

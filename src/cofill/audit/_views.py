@@ -13,7 +13,7 @@ from typing import Any
 
 from cofill.audit._audit import Audit
 from cofill.audit._code_trial import TradeOff, least_inferred, weigh_defences
-from cofill.audit._least_leak import least_leak
+from cofill.audit._least_leak import least_leaks
 from cofill.audit._view_trial import (
     NO_DEFENCE,
     DefenceFigures,
@@ -101,7 +101,7 @@ def audit_views(
         f"Half of the people chose the defence (of them {choosers} were held out, and completed); "
         f"all figures here are of the other half (of them {judges} were held out).",
     )
-    least = least_leak(held.train, float(settings.growth)).get("all")
+    least = least_leaks(held.train, [float(settings.growth)])[0].get("all")
     inferred = halves[1][NO_DEFENCE].inferred
     return Audit(
         title="Codes of views, before they are sent",

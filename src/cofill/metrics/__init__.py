@@ -4,7 +4,7 @@ Everything is NumPy; scikit-learn and SciPy are loaded by the functions that nee
 """
 
 from cofill.metrics._clustering import ari, clustering_accuracy, mutual_information, nmi, purity
-from cofill.metrics._images import packed_images, psnr, ssim_per_image, unpacked_images
+from cofill.metrics._images import packed_images, psnr, unpacked_images
 from cofill.metrics._json import plain
 from cofill.metrics._reconstruction import (
     accuracy,
@@ -39,7 +39,6 @@ __all__ = [
     "purity",
     "r2",
     "r2_per_feature",
-    "ssim_per_image",
     "table",
     "unpacked_images",
     "versions",

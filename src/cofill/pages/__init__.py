@@ -28,7 +28,7 @@ from cofill.pages._html import (
     strong,
     table_html,
 )
-from cofill.pages._leaks import VERDICT_TONES, Curve, draw_curves
+from cofill.pages._leaks import VERDICT_TONES, Curve, draw_curves, verdict_badge
 from cofill.pages._page import Page, Section
 from cofill.pages._pictures import image_rows, picture, plot
 
@@ -68,4 +68,5 @@ __all__ = [
     "scroll_area",
     "strong",
     "table_html",
+    "verdict_badge",
 ]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cofill.errors import SettingError
 from cofill.pages._figures import Line, lines
-from cofill.pages._html import Cell, Part, columns, details, note, table_html
+from cofill.pages._html import Cell, Part, badge, columns, details, note, table_html
 from cofill.pages._pictures import plot
 
 VERDICT_TONES: Mapping[str, Literal["good", "plain", "warn", "bad"]] = {
@@ -22,6 +22,12 @@ VERDICT_TONES: Mapping[str, Literal["good", "plain", "warn", "bad"]] = {
     "near-total": "bad",
 }
 """How the steps of an audit's scale are coloured, from the best to the worst."""
+
+
+def verdict_badge(verdict: str) -> Markup:
+    """Return a step of an audit's scale in its colour."""
+    return badge(verdict, VERDICT_TONES.get(verdict, "plain"))
+
 
 _WINDOW = 6  # times the goal's cost, beyond which lines leave the picture
 

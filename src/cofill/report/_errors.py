@@ -61,7 +61,6 @@ _METRICS = {
     ),
     "coverage": Metric("coverage", "Share of true values inside their interval."),
     "psnr": Metric("PSNR, dB", "Peak signal-to-noise ratio of images; higher is better.", 2),
-    "ssim": Metric("SSIM", "Structural similarity of images: 1 is the same image."),
     "mse255": Metric(
         "MSE, grey levels²", "Squared error on the scale of 0 to 255.", 1, lower_is_better=True
     ),

@@ -9,21 +9,15 @@ from typing import Any
 from markupsafe import Markup
 
 from cofill.pages import (
-    VERDICT_TONES,
     Cell,
-    Curve,
     Part,
     Quantity,
     Section,
-    badge,
     bullets,
     byte_size,
     choice,
     code,
-    details,
-    draw_curves,
     flow,
-    heading,
     join,
     note,
     paragraph,
@@ -129,20 +123,6 @@ def spent_of(ledger: Ledger) -> dict[str, float]:
     return {site: gate.spent(site, delta=_DELTA) for site in sites}
 
 
-_LEAK_HINTS = {
-    "attack": "",
-    "on": "",
-    "figure": "",
-    "floor": "what somebody reaches who guesses",
-    "control": "what the same attacker reaches without the release",
-    "reached": "what the attack reached; hover a number for the threat model",
-    "95 % interval": "",
-    "ceiling": "what nobody should exceed",
-    "about": "individual: the release tells of a person; population: of people like these",
-}
-"""Columns of the table of attacks, with their explanations."""
-
-
 def attacks(records: Records) -> Section | None:
     """Return what every attack on a released mean guessed, beside floor and ceiling."""
     return headed_section(
@@ -194,75 +174,12 @@ def _percent(share: int | float | None) -> Quantity:
 
 def audit(records: Records) -> Section | None:
     """Return the verdicts and figures of every audit."""
+    from cofill.audit import audit_body  # loads every attack, which only this section needs
+
     return headed_section(
         "What an attacker learns",
         "audit",
         "Every release was attacked, or the reason why not is stated. What people like these are "
         "like is kept apart from what the release tells of a person in it.",
-        [(record.title, _audited(record.content)) for record in records.of("audit")],
+        [(record.title, audit_body(record.content)) for record in records.of("audit")],
     )
-
-
-def _audited(facts: Mapping[str, Any]) -> list[Part]:
-    body: list[Part] = [
-        paragraph("Worst verdict about individuals: ", verdict_badge(facts["verdict"])),
-        _verdicts(facts["releases"]),
-        *_figures(facts["releases"]),
-        details("How to read the verdicts", paragraph(str(facts["scale"]))),
-    ]
-    if facts["curves"]:
-        body.append(heading("What a defence costs"))
-        body += draw_curves([Curve.from_dict(curve) for curve in facts["curves"]])
-    if facts["notes"]:
-        body.append(bullets([str(n) for n in facts["notes"]]))
-    return body
-
-
-def _verdicts(releases: Sequence[Mapping[str, Any]]) -> Markup:
-    rows: list[list[Cell]] = []
-    for release in releases:
-        claim, proof = release.get("claim"), release.get("proof")
-        refuted = join(badge("claim refuted", "bad"), " ") if release["refuted"] else ""
-        advice = release["change"] if release["leaks"] or proof else release["reason"]
-        parties = f"{release['sender']} → {release['receiver']}"
-        verdict = verdict_badge(release["verdict"]["individual"])
-        bounds = (Quantity((b or {}).get("epsilon"), digits=2) for b in (claim, proof))
-        rows.append([release["kind"], parties, verdict, *bounds, join(refuted, str(advice))])
-    return table_html(
-        ["release", "from → to", "about a person", "claimed ε", "proved ε", "what to change"],
-        rows,
-        caption="Verdict per release",
-        hints={
-            "about a person": "how much the release itself tells of somebody in it",
-            "claimed ε": "the guarantee that was stated; a dash where there is none",
-            "proved ε": "a lower bound: an attack proves that ε cannot be smaller",
-        },
-    )
-
-
-def _figures(releases: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Return the figures of all attacks, folded; nothing where there was none."""
-    rows: list[list[Cell]] = []
-    for release in releases:
-        for leak in release["leaks"]:
-            what = [leak["name"], f"{release['kind']} of {release['sender']}", leak["figure"]]
-            floor, control, ceiling = (
-                Quantity(leak[which], digits=3) for which in ("floor", "control", "ceiling")
-            )
-            reached = Quantity(leak["attack"], digits=3, words=str(leak["threat"]))
-            interval = _interval(leak["interval"])
-            rows.append([*what, floor, control, reached, interval, ceiling, leak["scope"]])
-    hints = {name: words for name, words in _LEAK_HINTS.items() if words}
-    table = table_html(list(_LEAK_HINTS), rows, hints=hints)
-    title = f"The figures of {len(rows)} attack{'s' * (len(rows) != 1)}"
-    return [details(title, table)] if rows else []
-
-
-def _interval(ends: Sequence[int | float | None]) -> str:
-    low, high = ends
-    return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-
-
-def verdict_badge(verdict: str) -> Markup:
-    """Return an audit's verdict in its colour."""
-    return badge(str(verdict), VERDICT_TONES.get(verdict, "plain"))

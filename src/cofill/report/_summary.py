@@ -13,11 +13,12 @@ from cofill.pages import (
     join,
     key_figures,
     paragraph,
+    verdict_badge,
 )
 from cofill.privacy import Ledger
 from cofill.report._errors import Figures, metric_of, pools_rows
 from cofill.report._records import Records
-from cofill.report._releases import spent_of, verdict_badge
+from cofill.report._releases import spent_of
 
 Tile: TypeAlias = tuple[str, Part, str]
 Overview: TypeAlias = tuple[list[Tile], list[Part]]
