@@ -36,7 +36,7 @@ def test_a_leak_is_written_as_json():
     leak = Leak(
         **FACTS,
         floor=0.0,
-        attack=np.inf,
+        attack=np.nan,
         interval=(0.1, 0.3),
         gain=(0.01, 0.2),
         details={"each": np.array([1.0, np.nan]), "count": np.int64(3)},

@@ -139,8 +139,8 @@ def test_many_people_take_one_turn():
 
 def found(leak, growth):
     return DefenceFigures(
-        leak=leak, ends=(leak, leak), worst=leak, worst_view="lab", outside=leak, growth=growth,
-        growth_ends=(growth, growth), inferred=0.0,
+        leak=leak, interval=(leak, leak), worst_leak=leak, worst_view="lab",
+        leak_outside_pilot=leak, growth=growth, growth_interval=(growth, growth), inferred=0.0,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from cofill.attack._inputs import require_least
 from cofill.errors import DataError, SettingError
 from cofill.nets import Block, Fusion, FusionProblem, FusionSettings, fit_fusions
 
@@ -56,9 +57,7 @@ class DecoderSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("folds", 2), ("repeats", 1), ("most_people", 2), ("draws", 100)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        require_least(self, folds=2, repeats=1, most_people=2, draws=100)
 
     def sample(self, people: int) -> np.ndarray:
         """Return the positions of the people to attack."""

@@ -174,10 +174,7 @@ def as_matrix(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "p
     >>> as_matrix("codes", [[1, 2], [3, 4]]).dtype
     dtype('float64')
     """
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{what} must be numbers, got something that cannot be read so") from None
+    array = _as_floats(what, values).astype(np.float64)
     if array.ndim > 2:
         array = array.reshape(len(array), -1)
     if array.ndim != 2 or 0 in array.shape:
@@ -194,6 +191,22 @@ def as_matrix(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "p
             "those people out"
         )
     return array
+
+
+def require_least(settings: Any, **least: int) -> None:
+    """Refuse settings that are smaller than they may be.
+
+    Examples
+    --------
+    >>> require_least(Noise("laplace", 0.5), scale=1)
+    Traceback (most recent call last):
+    ...
+    cofill.errors.SettingError: scale must be at least 1, got 0.5
+    """
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        if value < smallest:
+            raise SettingError(f"{name} must be at least {smallest}, got {value}")
 
 
 def check_same_people(**matrices: np.ndarray | None) -> None:

@@ -1,6 +1,5 @@
 """What every attack on a release returns: a figure with its interval, beside floor and ceiling."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from jaxtyping import Float
 from scipy.special import betaincinv
 
 from cofill.errors import SettingError
+from cofill.metrics import plain
 
 _CELLS = 2**24  # counts of people drawn at one time
 
@@ -85,9 +85,9 @@ class Leak:
         return None if self.gain is None else self.gain[0] > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON's types, None for what is not finite."""
+        """Return everything as JSON's types (`cofill.metrics.plain`)."""
         return {
-            **{name: _plain(getattr(self, name)) for name in self.__dataclass_fields__},
+            **plain(self, "leak"),
             "excludes_floor": self.excludes_floor(),
             "beats_control": self.beats_control(),
         }
@@ -233,17 +233,3 @@ def r2_statistic(
         return 1 - share.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
 
     return statistic
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.attack._inputs import as_matrix, check_same_people, check_varied
+from cofill.attack._inputs import as_matrix, check_same_people, check_varied, require_least
 from cofill.attack._leak import Leak, bootstrap_people, percentile_interval, share_leak
 from cofill.attack._matching import (
     assign_partners,
@@ -53,9 +53,7 @@ class LinkageSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("repeats", 1), ("rounds", 0), ("most_people", _FEWEST)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        require_least(self, repeats=1, rounds=0, most_people=_FEWEST)
 
 
 def link_codes(

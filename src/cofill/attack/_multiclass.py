@@ -16,12 +16,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut
-from cofill.attack._inputs import Noise, Records, check_columns, check_enough, check_records
+from cofill.attack._inputs import (
+    Noise,
+    Records,
+    check_columns,
+    check_enough,
+    check_records,
+    require_least,
+)
 from cofill.attack._kernel import Kernel, choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN, Gap
 from cofill.attack._spread import Spread, measure_spread
-from cofill.errors import SettingError
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
@@ -118,11 +124,7 @@ class MultiClass(BaseEstimator):
         noise
             What was added to each mean, if the attacker knows.
         """
-        for setting, least in (("rounds", 0), ("landmarks", 2), ("most", 2)):
-            if getattr(self, setting) < least:
-                raise SettingError(
-                    f"{setting} must be at least {least}, got {getattr(self, setting)}"
-                )
+        require_least(self, rounds=0, landmarks=2, most=2)
         rows = check_records(records, sparse_allowed=True)
         check_enough(rows)
         spread = measure_spread(rows)

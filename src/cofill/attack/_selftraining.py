@@ -23,11 +23,10 @@ from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack
 from cofill.attack._direction import Direction, bisect_slope, calibrate, fit_direction, quantile_cut
-from cofill.attack._inputs import Records, ReleasedMean
+from cofill.attack._inputs import Records, ReleasedMean, require_least
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._likelihood import fit_calibrated_logistic
 from cofill.attack._spread import Spread, measure_spread
-from cofill.errors import SettingError
 
 CERTAIN = 0.995
 _WORSE = 1.5  # how much farther from the released mean than the first guesses
@@ -78,9 +77,7 @@ class SelfTraining(AbstractCalibratedAttack):
     seed: int = 0
 
     def _fit(self, records: Records, released: ReleasedMean) -> Float[np.ndarray, " records"]:
-        for name in ("rounds", "landmarks", "most"):
-            if getattr(self, name) < 2:
-                raise SettingError(f"{name} must be at least 2, got {getattr(self, name)}")
+        require_least(self, rounds=2, landmarks=2, most=2)
         self.weights_: Any = None
         self.changed_: list[float] = []
         self.gap_: tuple[float, float] | None = None

@@ -6,13 +6,12 @@ mean of several sites' changes is seen.
 
 For one row and one step a dense first layer gives the row away in closed form: with ``y = W x + b``
 the gradient of W is δ xᵀ and that of b is δ, so their ratio is x, exactly. For more rows and steps
-the rows are searched for: Zhu, Liu and Han 2019 ("Deep leakage from gradients") match gradients by
-their squared distance, Geiping et al. 2020 ("Inverting gradients") by the angle between them. Here
-the whole local training is differentiated, so that several steps and a sum over sites are matched
-in the same way. All starts of all observed changes are optimised as one batch.
+the rows are searched for, by the squared distance between changes (Zhu, Liu and Han 2019, "Deep
+leakage from gradients"). Here the whole local training is differentiated, so that several steps and
+a sum over sites are matched in the same way. All starts of all observed changes are optimised as
+one batch.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from scipy.optimize import linear_sum_assignment
 
+from cofill.attack._inputs import require_least
 from cofill.attack._leak import Leak, share_leak
 from cofill.errors import DataError, SettingError
 from cofill.nets import Batch, SquaredError, Trainer, advance, make_optimizer, start_training
@@ -91,6 +91,10 @@ class LocalRound:
             weights = weights + move
         return weights - start
 
+    def mean_change(self, network: Any, rows: Float[Array, "sites n d"]) -> Float[Array, " size"]:
+        """Return the mean of the changes of several sites."""
+        return jax.vmap(lambda site_rows: self.change(network, site_rows))(rows).mean(axis=0)
+
 
 @dataclass(frozen=True)
 class MatchingSettings:
@@ -102,8 +106,6 @@ class MatchingSettings:
         Random rows to begin with; those that match best in the end are kept.
     steps, learning_rate
         Of Adam; the rate falls to zero along a cosine.
-    objective
-        ``"cosine"`` (the angle between changes) or ``"euclidean"`` (their distance).
     seed
         Of the starts.
     """
@@ -111,27 +113,15 @@ class MatchingSettings:
     starts: int = 8
     steps: int = 1500
     learning_rate: float | int = 0.05
-    objective: str = "euclidean"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("starts", "steps"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_least(self, starts=1, steps=1)
         if not 0 < self.learning_rate < np.inf:
             raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if self.objective not in ("cosine", "euclidean"):
-            raise SettingError(f"objective must be cosine or euclidean, got {self.objective!r}")
 
 
-@dataclass(frozen=True)
-class _Simulation:
-    """The mean change of several sites, as a hashable function of their rows."""
-
-    local: LocalRound
-
-    def __call__(self, rows: Float[Array, "sites n d"], network: Any) -> Float[Array, " size"]:
-        return jax.vmap(lambda site_rows: self.local.change(network, site_rows))(rows).mean(axis=0)
+_mean_change = eqx.filter_jit(LocalRound.mean_change)
 
 
 def simulate_update(
@@ -146,12 +136,7 @@ def simulate_update(
     >>> simulate_update(network, np.ones((1, 4, 3)), LocalRound()).shape
     (17,)
     """
-    return np.asarray(_changed(_Simulation(local), jnp.asarray(rows, jnp.float32), network))
-
-
-@eqx.filter_jit
-def _changed(simulate: _Simulation, rows: Array, network: Any) -> Array:
-    return simulate(rows, network)
+    return np.asarray(_mean_change(local, network, jnp.asarray(rows, jnp.float32)))
 
 
 def first_layer_row(
@@ -293,7 +278,17 @@ def _guess_rows(
             layer_change = (np.asarray(a[0], np.float64) for a in (first.weights, first.biases))
             guesses.append(first_layer_row(*layer_change))
         return np.stack(guesses).reshape(shape)
-    return match_changes(_Simulation(local), network, observed, starts, settings)[0]
+    candidates, costs = _search(
+        local,
+        network,
+        jnp.asarray(observed, jnp.float32),
+        jnp.asarray(starts, jnp.float32),
+        settings.steps,
+        float(settings.learning_rate),
+    )
+    best = np.where(np.isfinite(costs), costs, np.inf).argmin(axis=1)
+    rows = np.asarray(candidates, np.float64)[np.arange(len(best)), best]
+    return np.where(np.isfinite(rows), rows, 0.0)
 
 
 def _match_errors(
@@ -308,63 +303,12 @@ def _match_errors(
     return np.stack(errors)
 
 
-# --- search ---------------------------------------------------------------------------------------
-
-
-def match_changes(
-    simulate: Callable[[Array, Any], Array],
-    known: Any,
-    changes: Float[np.ndarray, "trials size"],
-    starts: Float[np.ndarray, "trials starts ..."],
-    settings: MatchingSettings,
-) -> tuple[Float[np.ndarray, "trials ..."], Float[np.ndarray, " trials"]]:
-    """Return the rows that explain each change best, and how much is left unexplained.
-
-    ``simulate(rows, known)`` returns the change that training on rows makes; a frozen, hashable
-    callable is compiled once.
-
-    Examples
-    --------
-    >>> def scaled_sum(rows, factor):
-    ...     return factor * rows.sum(axis=0)
-    >>> rows = np.array([[1.0, -2.0]])
-    >>> quick = MatchingSettings(starts=1, steps=200, objective="euclidean")
-    >>> starts = np.zeros((1, 1, 1, 2))
-    >>> guess, cost = match_changes(scaled_sum, jnp.array(2.0), 2 * rows, starts, quick)
-    >>> guess.round(2).tolist(), bool(cost[0] < 1e-3)
-    ([[[1.0, -2.0]]], True)
-    """
-    candidates, costs = _search(
-        simulate,
-        known,
-        jnp.asarray(changes, jnp.float32),
-        jnp.asarray(starts, jnp.float32),
-        settings.objective,
-        settings.steps,
-        float(settings.learning_rate),
-    )
-    costs = np.where(np.isfinite(costs), costs, np.inf)
-    best = costs.argmin(axis=1)
-    chosen = np.arange(len(best))
-    rows = np.asarray(candidates, np.float64)[chosen, best]
-    return np.where(np.isfinite(rows), rows, 0.0), costs[chosen, best].astype(np.float64)
-
-
-def _distance(objective: str, simulated: Array, change: Array) -> Array:
-    size = jnp.maximum((change**2).sum(), 1e-30)
-    if objective == "euclidean":
-        return ((simulated - change) ** 2).sum() / size
-    sizes = jnp.sqrt(jnp.maximum((simulated**2).sum(), 1e-30) * size)
-    return 1 - (simulated * change).sum() / sizes
-
-
-@partial(jax.jit, static_argnums=(0, 4, 5, 6))
+@partial(jax.jit, static_argnums=(0, 4, 5))
 def _search(
-    simulate: Callable[[Array, Any], Array],
-    known: Any,
+    local: LocalRound,
+    network: Any,
     changes: Array,
     starts: Array,
-    objective: str,
     steps: int,
     learning_rate: float,
 ) -> tuple[Array, Array]:
@@ -375,7 +319,8 @@ def _search(
 
     def search(change: Array, start: Array) -> tuple[Array, Array]:
         def cost(rows: Array) -> Array:
-            return _distance(objective, simulate(rows, known), change)
+            size = jnp.maximum((change**2).sum(), 1e-30)
+            return ((local.mean_change(network, rows) - change) ** 2).sum() / size
 
         def loss(rows: Array, memory: Any, batch: Any, key: Any) -> tuple[Array, Any]:
             return cost(rows), (memory, None)

@@ -8,11 +8,11 @@ from typing import Any
 
 from cofill.audit._page import page_of
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, level_of, shown, worst_of
+from cofill.audit._verdict import SCALE_WORDS, Verdict, level_of, worst_of
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
-from cofill.pages import Curve
+from cofill.pages import Curve, number
 
 FORMAT, VERSION = "cofill-audit", 1
 
@@ -150,38 +150,34 @@ def _rows(release: AuditedRelease) -> list[dict[str, Any]]:
         "claimed_epsilon": None if release.claim is None else float(release.claim.epsilon),
         "proved_epsilon": None if release.proof is None else release.proof.epsilon,
     }
-    if not release.leaks:
-        names = ("attack", "figure", "scope", "floor", "control", "leak", "low", "high", "ceiling")
-        return [{**facts, **dict.fromkeys(names), "verdict": release.individual}]
-    return [
-        {
-            **facts,
-            "attack": leak.name,
-            "figure": leak.figure,
-            "scope": leak.scope,
-            "floor": float(leak.floor),
-            "control": None if leak.control is None else float(leak.control),
-            "leak": float(leak.attack),
-            "low": float(leak.interval[0]),
-            "high": float(leak.interval[1]),
-            "ceiling": None if leak.ceiling is None else float(leak.ceiling),
-            "verdict": level_of(leak),
-        }
-        for leak in release.leaks
-    ]
+    rows = []
+    for leak in release.leaks or (None,):
+        figures = {} if leak is None else leak.to_dict()
+        low, high = figures.get("interval", (None, None))
+        rows.append(
+            {
+                **facts,
+                "attack": figures.get("name"),
+                **{n: figures.get(n) for n in ("figure", "scope", "floor", "control")},
+                "leak": figures.get("attack"),
+                "low": low,
+                "high": high,
+                "ceiling": figures.get("ceiling"),
+                "verdict": release.individual if leak is None else level_of(leak),
+            }
+        )
+    return rows
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    interval = "–" if row["low"] is None else f"{shown(row['low'])} to {shown(row['high'])}"
+    interval = "–" if row["low"] is None else f"{number(row['low'], 3)} to {number(row['high'], 3)}"
     return [
         row["release"],
         f"{row['sender']} → {row['receiver']}",
         row["attack"] or "–",
         row["figure"] or "–",
-        shown(row["floor"]),
-        shown(row["control"]),
-        shown(row["leak"]),
+        *(number(row[figure], 3) for figure in ("floor", "control", "leak")),
         interval,
-        shown(row["ceiling"]),
-        row["verdict"] or "–",
+        number(row["ceiling"], 3),
+        row["verdict"],
     ]

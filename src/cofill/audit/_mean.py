@@ -24,6 +24,7 @@ from cofill.attack import (
     exact_interval,
     judge_guesses,
     make_mean_attack,
+    require_least,
     share_leak,
 )
 from cofill.audit._audit import Audit
@@ -86,9 +87,7 @@ class MeanAuditSettings:
         if not self.mechanisms:
             raise SettingError("mechanisms must hold at least one, got none")
         MEAN_ATTACKS.find(self.method)
-        for name, least in (("repeats", 1), ("most_people", 20)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        require_least(self, repeats=1, most_people=20)
 
     def defence(
         self, noise: str, bounds: Bounds, strength: float | int | None = None

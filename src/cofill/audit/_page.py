@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from markupsafe import Markup
 
 from cofill.audit._release import Claim
-from cofill.audit._verdict import shown
 from cofill.pages import (
     Cell,
     Curve,
@@ -24,6 +23,7 @@ from cofill.pages import (
     join,
     key_figures,
     note,
+    number,
     paragraph,
     plot,
     strong,
@@ -124,7 +124,7 @@ def _summary(audit: Facts) -> list[Part]:
     parts += [paragraph(strong("What to change")), bullets(changes)] if changes else []
     if audit["spent"]:
         spent = [
-            f"{site}: ε = {shown(float(cost['epsilon']))} at δ = {cost['delta']:g}"
+            f"{site}: ε = {number(float(cost['epsilon']), 3)} at δ = {cost['delta']:g}"
             for site, cost in audit["spent"].items()
         ]
         parts += [paragraph("Spent by releases with a guarantee, together: "), bullets(spent)]
@@ -164,7 +164,9 @@ def _releases(releases: Sequence[Facts]) -> list[Part]:
             figure: [leak[figure] for _, leak in judged]
             for figure in ("floor", "control", "attack", "ceiling")
         }
-        figures = (f"{n}: {shown(k['attack'])}" for n, (_, k) in zip(names, judged, strict=True))
+        figures = (
+            f"{n}: {number(k['attack'], 3)}" for n, (_, k) in zip(names, judged, strict=True)
+        )
         parts.append(
             plot(
                 bars(names, series, axis="figure of the worst attack", sideways=True),
@@ -243,9 +245,9 @@ def _leaks(leaks: Sequence[Facts], caption: str) -> Markup:
         [
             leak["name"],
             leak["figure"],
-            *(shown(leak[which]) for which in ("floor", "control", "attack")),
-            " to ".join(map(shown, leak["interval"])),
-            shown(leak["ceiling"]),
+            *(number(leak[which], 3) for which in ("floor", "control", "attack")),
+            " to ".join(number(end, 3) for end in leak["interval"]),
+            number(leak["ceiling"], 3),
             verdict_badge(leak["verdict"]),
         ]
         for leak in leaks

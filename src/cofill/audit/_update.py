@@ -22,6 +22,7 @@ from cofill.attack import (
     attack_training,
     check_varied,
     invert_updates,
+    require_least,
     simulate_update,
 )
 from cofill.audit._audit import Audit
@@ -90,9 +91,7 @@ class UpdateAuditSettings:
             raise SettingError(f"clip must be above 0, got {self.clip}")
         if not self.widths or any(width < 1 for width in self.widths):
             raise SettingError(f"widths must be one or more of at least 1, got {self.widths}")
-        for name, least in (("rows", 1), ("steps", 1), ("sites", 2), ("trials", 2)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        require_least(self, rows=1, steps=1, sites=2, trials=2)
         if not (self.membership or self.inversion):
             raise SettingError("membership and inversion must not both be left out")
 

@@ -5,7 +5,6 @@ how far the attack goes from there to everything, which is 1 for every figure of
 accuracies, rates, areas).
 """
 
-import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
@@ -76,18 +75,3 @@ def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of some verdicts."""
     return SCALE[max(SCALE.index(verdict) for verdict in verdicts)]
-
-
-def shown(value: float | int | None) -> str:
-    """Return a figure as reports show it.
-
-    Examples
-    --------
-    >>> shown(0.12345), shown(None), shown(float("inf"))
-    ('0.123', '–', '∞')
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.attack import bootstrap_people, check_varied, percentile_interval
+from cofill.attack import bootstrap_people, check_varied, percentile_interval, require_least
 from cofill.audit._code_trial import (
     AttackedCodes,
     CompletedRows,
@@ -88,10 +88,7 @@ class ViewAuditSettings:
             raise SettingError(f"most_leak must be between 0 and 1, got {self.most_leak}")
         if not 0.1 <= self.share <= 0.5:
             raise SettingError(f"share must be from 0.1 to 0.5, got {self.share}")
-        if self.most_people < _LEAST_PEOPLE:
-            raise SettingError(
-                f"most_people must be at least {_LEAST_PEOPLE}, got {self.most_people}"
-            )
+        require_least(self, most_people=_LEAST_PEOPLE)
         if not (self.widths or self.epsilons or self.bits or self.prices):
             raise SettingError("at least one strength of one defence must be given, got none")
 
@@ -229,12 +226,12 @@ class DefenceFigures:
     """
 
     leak: float
-    ends: tuple[float, float]
-    worst: float
+    interval: tuple[float, float]
+    worst_leak: float
     worst_view: str
-    outside: float
+    leak_outside_pilot: float
     growth: float
-    growth_ends: tuple[float, float]
+    growth_interval: tuple[float, float]
     inferred: float
 
     @property
@@ -244,10 +241,10 @@ class DefenceFigures:
     @property
     def words(self) -> str:
         """The figures in words."""
-        growth, low, high = (round(100 * g) for g in (self.growth, *self.growth_ends))
+        growth, low, high = (round(100 * g) for g in (self.growth, *self.growth_interval))
         return (
-            f"codes give away R² {self.leak:.2f} of a row ({self.worst:.2f} in the worst view, "
-            f"{self.worst_view!r}) and the error of completed rows grows by "
+            f"codes give away R² {self.leak:.2f} of a row ({self.worst_leak:.2f} in the worst "
+            f"view, {self.worst_view!r}) and the error of completed rows grows by "
             f"{growth} % (95 % interval {low} to {high} %)"
         )
 
@@ -328,12 +325,12 @@ class Trial:
         people = self.asked[half]
         return DefenceFigures(
             leak=float(np.mean(list(by_view.values()))),
-            ends=(float(np.mean(by_end[0])), float(np.mean(by_end[1]))),
-            worst=by_view[worst],
+            interval=(float(np.mean(by_end[0])), float(np.mean(by_end[1]))),
+            worst_leak=by_view[worst],
             worst_view=worst,
-            outside=float(np.mean([item.r2 for item in defended.values()])),
+            leak_outside_pilot=float(np.mean([item.r2 for item in defended.values()])),
             growth=completion_error(done, people) / completion_error(plain, people) - 1,
-            growth_ends=_growth_ends(done, plain, people, self.settings.seed),
+            growth_interval=_growth_ends(done, plain, people, self.settings.seed),
             inferred=inferred_share(done, people),
         )
 

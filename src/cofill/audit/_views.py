@@ -155,14 +155,8 @@ def choose(
 
 
 def _figures(figures: DefenceFigures) -> dict[str, Any]:
-    return {
-        "leak": figures.leak,
-        "worst_leak": figures.worst,
-        "leak_outside_pilot": figures.outside,
-        "growth": figures.growth,
-        "growth_interval": list(figures.growth_ends),
-        "inferred": figures.inferred,
-    }
+    names = ("leak", "worst_leak", "leak_outside_pilot", "growth", "growth_interval", "inferred")
+    return {name: getattr(figures, name) for name in names}
 
 
 def _changed(defence: CodeDefence) -> dict[str, Any]:
@@ -258,10 +252,11 @@ def curve_of(
 ) -> Curve:
     points = [figures[name] for name in family.defences]
     if any(defence.pilot for _, defence in family.defences.values()):
+        outside = ", ".join(f"{point.leak_outside_pilot:.2f}" for point in points)
         notes = (
             *notes,
-            f"where a pilot says what is needed, its people count as without a defence; without "
-            f"them the leaks are {', '.join(f'{point.outside:.2f}' for point in points)}",
+            "where a pilot says what is needed, its people count as without a defence; without "
+            f"them the leaks are {outside}",
         )
     plain = figures[NO_DEFENCE]
     return Curve(
@@ -272,9 +267,9 @@ def curve_of(
         leak_name=_LEAK,
         utility=tuple(100 * point.growth for point in points),
         utility_name=_GROWTH,
-        low=tuple(point.ends[0] for point in points),
-        high=tuple(point.ends[1] for point in points),
-        worst=tuple(point.worst for point in points),
+        low=tuple(point.interval[0] for point in points),
+        high=tuple(point.interval[1] for point in points),
+        worst=tuple(point.worst_leak for point in points),
         floor=0.0,
         without=(plain.leak, 100 * plain.growth),
         goal=(settings.most_leak, 100 * settings.growth),
