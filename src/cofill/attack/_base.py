@@ -6,6 +6,8 @@ positive.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -31,6 +33,18 @@ Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
     """The attack put all records into one class, which tells nobody anything."""
+
+
+@contextmanager
+def kept_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave an estimator as it was before the block where that fails or is interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class AbstractMeanAttack(BaseEstimator, ABC):
@@ -96,8 +110,7 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         check_enough(rows)
         released = check_mean(mean, features=rows.shape[1])
         share = None if prior is None else check_prior(prior)
-        before = dict(vars(self))
-        try:
+        with kept_on_failure(self):
             self.n_features_in_ = rows.shape[1]
             self.outcome_, self.notes_ = "ok", []
             self.prior_interval_ = None
@@ -106,11 +119,6 @@ class AbstractMeanAttack(BaseEstimator, ABC):
             self.scores_ = self._score(rows) if scores is None else scores
             self.labels_ = self.scores_ > 0.5
             self._check_outcome()
-        except BaseException:
-            # A fit that fails or is interrupted leaves the estimator as it was.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         return self
 
     def predict(self, records: Any) -> Bool[np.ndarray, " records"]:

@@ -123,11 +123,6 @@ def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator
 class Likelihood(AbstractCalibratedAttack):
     """Maximum likelihood from the released mean: the linear oracle's own fit, without labels.
 
-    Attributes
-    ----------
-    expected_accuracy_
-        Accuracy that the attack expects of its labels.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)

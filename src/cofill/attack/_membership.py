@@ -251,10 +251,11 @@ def train_shadows(
     training: TrainSettings,
     *,
     count: int = 32,
-    loss: Any = None,
     key: Array,
 ) -> Shadows:
     """Train networks on random halves of the people; everybody is in half of the networks.
+
+    Networks reduce the squared error.
 
     Parameters
     ----------
@@ -266,8 +267,6 @@ def train_shadows(
         As the network attacked was trained.
     count
         Of networks, even.
-    loss
-        The squared error when left out.
     key
         Of weights, halves and orders.
 
@@ -286,7 +285,6 @@ def train_shadows(
     check_varied("rows", x)
     if count < 2 or count % 2:
         raise SettingError(f"count of shadow networks must be even and 2 or more, got {count}")
-    loss = SquaredError() if loss is None else loss
     halves, start = jax.random.split(key)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(halves)).tolist())
     # Pairs of networks share the people between them, so that all training sets are of one size.
@@ -298,8 +296,8 @@ def train_shadows(
         Task(network, x[chosen], key=task_key)
         for chosen, task_key in zip(inside, split_keys(start, count), strict=True)
     ]
-    trained = train(tasks, loss, training)
-    losses = np.stack([_losses(shadow, x, loss) for shadow in trained.networks])
+    trained = train(tasks, SquaredError(), training)
+    losses = np.stack([_losses(shadow, x) for shadow in trained.networks])
     if not np.isfinite(losses).all():
         raise DataError("losses under shadow networks must be finite; scale the rows first")
     return Shadows(losses, inside)
@@ -314,7 +312,6 @@ def attack_training(
     networks: int = 64,
     attacked: int = 8,
     rates: Sequence[float] = (0.001, 0.01),
-    loss: Any = None,
     key: Array,
 ) -> tuple[Leak, ...]:
     """Attack a way of training: some of the shadow networks are attacked by all the others.
@@ -325,7 +322,7 @@ def attack_training(
 
     Parameters
     ----------
-    rows, network, training, loss, key
+    rows, network, training, key
         As in `train_shadows`.
     method
         ``"threshold"``, or LiRA's ``"online"`` or ``"offline"``.
@@ -345,7 +342,7 @@ def attack_training(
         raise SettingError(f"method must be one of {', '.join(_THREATS)}, got {method!r}")
     if not 1 <= attacked <= networks:
         raise SettingError(f"attacked must be from 1 to networks ({networks}), got {attacked}")
-    shadows = train_shadows(rows, network, training, count=networks, loss=loss, key=key)
+    shadows = train_shadows(rows, network, training, count=networks, key=key)
     scored = [
         score_losses(
             shadows.losses[target],
@@ -361,9 +358,6 @@ def attack_training(
     )
 
 
-def _losses(network: Any, rows: np.ndarray, loss: Any) -> Float[np.ndarray, " people"]:
-    values = loss(network, jnp.asarray(rows), jnp.asarray(rows), None)
-    if isinstance(values, tuple):
-        total, count = values
-        values = total / jnp.maximum(count, 1)
-    return np.asarray(values, np.float64)
+def _losses(network: Any, rows: np.ndarray) -> Float[np.ndarray, " people"]:
+    total, count = SquaredError()(network, jnp.asarray(rows), jnp.asarray(rows), None)
+    return np.asarray(total / jnp.maximum(count, 1), np.float64)

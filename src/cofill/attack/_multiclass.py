@@ -6,7 +6,7 @@ guesses of each class.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from cofill.attack._base import kept_on_failure
 from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut
 from cofill.attack._inputs import (
     Noise,
@@ -24,7 +25,7 @@ from cofill.attack._inputs import (
     check_records,
     require_least,
 )
-from cofill.attack._kernel import Kernel, choose_smoother, repeat_guesses, sample_records
+from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN, Gap
 from cofill.attack._spread import Spread, measure_spread
@@ -32,30 +33,6 @@ from cofill.attack._spread import Spread, measure_spread
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
 _SWEEPS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class ClassScorer:
-    """What self-training learned, as a classifier of new records."""
-
-    kernel: Kernel
-    weights: Float[np.ndarray, "landmarks classes"]
-    offsets: Float[np.ndarray, " classes"]
-    slope: float
-
-    def scores(self, records: Records) -> Float[np.ndarray, "records classes"]:
-        judged = (self.kernel.features(records) @ self.weights).astype(np.float64)
-        return softmax(self.slope * (judged - self.offsets), axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _SelfTrained:
-    """What came of self-training; without scores those of the likelihood stand."""
-
-    scores: Float[np.ndarray, "records classes"] | None = None
-    scorer: ClassScorer | None = None
-    changed: list[float] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -131,18 +108,18 @@ class MultiClass(BaseEstimator):
         classes = complete_classes(spread, means, priors, noise)
         model = fit_multinomial(rows, spread, classes, noise)
         likely = softmax(model.logits(rows), axis=1)
-        trained = _SelfTrained()
-        if self.rounds:
-            trained = self._self_train(rows, spread, classes, likely, noise)
-        # Nothing is set before all of it went well.
-        self.n_features_in_ = rows.shape[1]
-        self.model_, self.scorer_ = model, trained.scorer
-        self.notes_, self.changed_ = trained.notes, trained.changed
-        self.classes_: Shaped[np.ndarray, " classes"] = np.array(classes.names)
-        self.priors_ = dict(zip(classes.names, classes.shares.tolist(), strict=True))
-        scores = likely if trained.scores is None else trained.scores
-        self.scores_: Float[np.ndarray, "records classes"] = scores
-        self.labels_ = self.classes_[self.scores_.argmax(axis=1)]
+        with kept_on_failure(self):
+            self.n_features_in_ = rows.shape[1]
+            self.model_, self.kernel_ = model, None
+            self.notes_: list[str] = []
+            self.changed_: list[float] = []
+            self.classes_: Shaped[np.ndarray, " classes"] = np.array(classes.names)
+            self.priors_ = dict(zip(classes.names, classes.shares.tolist(), strict=True))
+            scores = self._self_train(rows, spread, classes, likely, noise) if self.rounds else None
+            self.scores_: Float[np.ndarray, "records classes"] = (
+                likely if scores is None else scores
+            )
+            self.labels_ = self.classes_[self.scores_.argmax(axis=1)]
         return self
 
     @property
@@ -160,9 +137,13 @@ class MultiClass(BaseEstimator):
         check_is_fitted(self, "scores_")
         rows = check_records(records, sparse_allowed=True)
         check_columns(rows, self.n_features_in_)
-        if self.scorer_ is None:
-            return softmax(self.model_.logits(rows), axis=1)
-        return self.scorer_.scores(rows)
+        return self._score(rows)
+
+    def _score(self, records: Records) -> Float[np.ndarray, "records classes"]:
+        if self.kernel_ is None:
+            return softmax(self.model_.logits(records), axis=1)
+        judged = (self.kernel_.features(records) @ self.weights_).astype(np.float64)
+        return softmax(self.slope_ * (judged - self.offsets_), axis=1)
 
     def _self_train(
         self,
@@ -171,21 +152,21 @@ class MultiClass(BaseEstimator):
         classes: Classes,
         likely: Float[np.ndarray, "records classes"],
         noise: Noise | None,
-    ) -> _SelfTrained:
-        """Let a kernel learn from the likelihood's guesses."""
+    ) -> Float[np.ndarray, "records classes"] | None:
+        """Let a kernel learn from the likelihood's guesses; None where those should stand."""
         lines = [fit_direction(spread, mean, noise) for mean in classes.means]
         kinds, count = len(classes.names), records.shape[0]
         sure, start = float(likely.max(axis=1).mean()), likely.argmax(axis=1)
         certain = sure > CERTAIN and not any(line.variance for line in lines)
         if certain or len(np.unique(start)) < kinds:
-            return _SelfTrained()  # nothing to learn, or nothing to learn a class from
+            return None  # nothing to learn, or nothing to learn a class from
         some = sample_records(count, self.most, self.seed)
         rows, first = records[some], start[some]
         kernel, smoother = choose_smoother(
             rows, spread, _signs(first, kinds), self.landmarks, self.seed
         )
         wanted = np.bincount(first, minlength=kinds)
-        judged, ended, offsets, changed = repeat_guesses(
+        judged, ended, offsets, self.changed_ = repeat_guesses(
             lambda guess: np.column_stack([smoother.left_out(s) for s in _signs(guess, kinds)]),
             lambda judged: balance_classes(judged, wanted),
             first,
@@ -198,21 +179,23 @@ class MultiClass(BaseEstimator):
             for guesses in (first, ended)
         ]
         if gaps[0].grew(*distances):
-            note = "self-training led away from the released means; the likelihood's guesses stand"
-            return _SelfTrained(changed=changed, notes=[note])
+            self.notes_.append(
+                "self-training led away from the released means; the likelihood's guesses stand"
+            )
+            return None
         judged = judged - offsets
         positions = np.column_stack([line.positions(rows) for line in lines])
         pairs = zip(classes.shares, lines, strict=True)
         released = float(sum(share * line.cautious for share, line in pairs))
-        slope = _fit_slope(judged, positions, released, sure)
-        weights = np.column_stack([smoother.weights(s) for s in _signs(ended, kinds)])
-        scorer = ClassScorer(kernel, weights, offsets, slope)
-        scores = softmax(slope * judged, axis=1)
-        if len(some) < count:
-            every = scorer.scores(records)
-            every[some] = scores
-            scores = every
-        return _SelfTrained(scores, scorer, changed)
+        self.kernel_, self.offsets_ = kernel, offsets
+        self.slope_ = _fit_slope(judged, positions, released, sure)
+        self.weights_ = np.column_stack([smoother.weights(s) for s in _signs(ended, kinds)])
+        scores = softmax(self.slope_ * judged, axis=1)
+        if len(some) == count:
+            return scores
+        every = self._score(records)
+        every[some] = scores
+        return every
 
 
 def balance_classes(

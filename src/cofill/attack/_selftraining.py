@@ -55,8 +55,6 @@ class SelfTraining(AbstractCalibratedAttack):
     gap_
         How far the mean of the guessed positives is from the released mean, before and after; None
         where the likelihood left no doubt and nothing was learned.
-    expected_accuracy_
-        Accuracy that the attack expects of its labels.
 
     Examples
     --------

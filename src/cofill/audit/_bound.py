@@ -22,7 +22,7 @@ CONFIDENCE = 0.999
 _THRESHOLDS = 100
 _NUMBERS = 2**24  # drawn at one time
 _COORDINATES = 2**22  # of released means drawn at one time
-_MOST = 200_000  # releases from either neighbour
+_DRAWS, _MOST = 20_000, 200_000  # fewest and most releases from either neighbour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,14 +189,7 @@ def bound_of_leak(leak: Leak, *, delta: float | int) -> EpsilonBound | None:
     )
 
 
-def bound_of_event(
-    event: Event,
-    *,
-    delta: float | int,
-    draws: int = 20_000,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-) -> EpsilonBound | None:
+def bound_of_event(event: Event, *, delta: float | int, seed: int = 0) -> EpsilonBound | None:
     """Return the ε proved against an event's mechanism by the best test of its two neighbours.
 
     It simulates noise of the written size, once for each neighbour, in units of what one neighbour
@@ -209,7 +202,7 @@ def bound_of_event(
     True
     """
     rng = np.random.default_rng([seed, 0xE7E])
-    scores = np.zeros((2, draws))
+    scores = np.zeros((2, _DRAWS))
     for part in event.parts():
         if isinstance(part, GaussianEvent):
             noise = part.noise_multiplier / math.sqrt(part.count)
@@ -218,8 +211,8 @@ def bound_of_event(
         elif isinstance(part, LaplaceEvent):
             noise = part.noise_multiplier
             rows = max(1, _NUMBERS // part.count)
-            for start in range(0, draws, rows):
-                size = (2, min(rows, draws - start), part.count)
+            for start in range(0, _DRAWS, rows):
+                size = (2, min(rows, _DRAWS - start), part.count)
                 seen = rng.laplace(scale=noise, size=size) + np.array([1.0, 0.0])[:, None, None]
                 # |seen| − |seen − 1|, without last bits that would tell the neighbours apart.
                 scores[:, start : start + rows] += np.clip(2 * seen - 1, -1, 1).sum(2) / noise
@@ -229,7 +222,6 @@ def bound_of_event(
         scores[0],
         scores[1],
         delta=delta,
-        confidence=confidence,
         how="the likelihood ratio of two neighbours under noise of the written size",
     )
 
@@ -275,7 +267,7 @@ def prove_epsilon(
         raise DataError(f"a mean must be of at least 2 rows to be audited, got {len(rows)}")
     width = rows.shape[1]
     if draws is None:
-        draws = max(20_000, min(_MOST, 2 * _COORDINATES // width))
+        draws = max(_DRAWS, min(_MOST, 2 * _COORDINATES // width))
     if draws < 100:
         raise SettingError(f"draws must be at least 100, got {draws}")
     far = defence.bounds.unit_of(width)
