@@ -193,7 +193,7 @@ class GrowSettings(AbstractTraining):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GrowPU(AbstractNetworkAttack):
+class GrowPU(AbstractNetworkAttack[GrowSettings]):
     """The attack of the paper: pre-train on the mean, grow, fine-tune.
 
     Attributes

@@ -73,7 +73,7 @@ class PUSettings(AbstractTraining):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NNPU(AbstractNetworkAttack):
+class NNPU(AbstractNetworkAttack[PUSettings]):
     """Non-negative positive-unlabelled learning with the released mean as the only positive.
 
     Examples

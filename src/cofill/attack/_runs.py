@@ -10,7 +10,7 @@ attacks is an `AbstractTraining`: the memory of a run between steps, and the ris
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,7 @@ BLOCK_STEPS = 500  # steps between two moments at which the host can stop or rep
 BLOCK_ROWS = 2_000  # records scored at a time
 
 Progress = Callable[[int, int], None]
+Settings = TypeVar("Settings", bound=AbstractTraining)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Runs:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AbstractNetworkAttack(AbstractMeanAttack):
+class AbstractNetworkAttack(AbstractMeanAttack, Generic[Settings]):
     """An attack whose result is a classifier of this module.
 
     Columns should be of similar size; the paper's lie between −1 and 1. Bring counts there too:
@@ -99,13 +100,13 @@ class AbstractNetworkAttack(AbstractMeanAttack):
         Of everything random.
     """
 
-    settings: AbstractTraining
+    settings: Settings
     seed: int = 0
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
         self._train(self.settings, records, released)
 
-    def _train(self, settings: AbstractTraining, records: Records, released: ReleasedMean) -> Runs:
+    def _train(self, settings: Settings, records: Records, released: ReleasedMean) -> Runs:
         runs = train_classifiers(
             settings,
             records[None],

@@ -139,7 +139,7 @@ def code_leaks(
 ) -> tuple[tuple[Leak, ...], tuple[str, ...]]:
     """Return what inversion gets out of codes, and what could not be tried."""
     z, x = as_matrix("codes", codes, least=10), as_matrix("rows", rows, least=10)
-    check_same_people(codes=z, rows=x)
+    check_same_people(codes=z, rows=x)  # before the number of people decides on pairs
     pairs, notes = _possible(settings.pairs, len(z), settings.decoders.folds)
     if 0 in settings.pairs:
         if public is None:

@@ -68,7 +68,7 @@ def level_of(leak: Leak) -> Verdict:
 
 def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
     """Return the worst place among the leaks of a scope, None where there is none to judge."""
-    levels = [level_of(leak) for leak in leaks if leak.scope == scope]
+    levels: list[Verdict] = [level_of(leak) for leak in leaks if leak.scope == scope]
     return worst_of(levels) if levels else None
 
 
