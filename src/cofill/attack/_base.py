@@ -41,7 +41,7 @@ def kept_on_failure(estimator: BaseEstimator) -> Iterator[None]:
     before = dict(vars(estimator))
     try:
         yield
-    except BaseException:
+    except BaseException:  # an interrupt too: half a fit would answer `predict`
         vars(estimator).clear()
         vars(estimator).update(before)
         raise

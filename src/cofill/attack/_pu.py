@@ -101,4 +101,5 @@ class UPU(NNPU):
     name: ClassVar[str] = "uPU"
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
+        # Whatever the settings say: with the non-negative risk it would be nnPU under another name.
         self._train(replace(self.settings, non_negative=False), records, released)

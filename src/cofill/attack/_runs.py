@@ -167,6 +167,7 @@ def train_classifiers(
     True
     """
     if positives is None:
+        # Runs that learn from labels read none; an array all the same keeps one shape of inputs.
         positives = np.zeros((len(which), 1, records.shape[2]))
     inputs = _check_runs(which, positives, prior, keys, sets=len(records))
     if targets is not None:
