@@ -138,8 +138,7 @@ def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
     own = set(places["a"].parties["a"].tokens.tolist())
     for peer in "bc":
         assert set(heard[peer].tolist()) < own
-        shared = federation.views.overlap("a", peer)
-        assert len(heard[peer]) == len(shared)
+        assert len(heard[peer]) == federation.views.overlaps()["a", peer]
     everyone = set(places["b"].parties["b"].peer_tokens["c"].tolist())
     assert len(everyone) == len(federation.views["c"])
     kept = places["a"].folder.state.read_bytes()

@@ -31,7 +31,6 @@ from cofill.views._sources import (
     write_table,
 )
 from cofill.views._sql import check_new_tables, write_sql
-from cofill.views._transform import ColumnTransform
 from cofill.views._view import View
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "SOURCES",
     "AbstractSourceForm",
     "ColumnRules",
-    "ColumnTransform",
     "Dataset",
     "DatasetInfo",
     "EncodedBlock",

@@ -29,8 +29,8 @@ class MultiView(Mapping[str, View]):
       clinic  2 (66.7 %) × 1 feature
       lab     2 (66.7 %) × 1 feature
       in every view: 1 individual
-    >>> people.overlap("clinic", "lab")
-    array([2])
+    >>> people.overlaps()
+    {('clinic', 'lab'): 1}
     """
 
     def __init__(self, views: Sequence[View] | Mapping[str, View]) -> None:
@@ -199,10 +199,6 @@ class MultiView(Mapping[str, View]):
         """Which individuals were observed in a view."""
         self[name]
         return self._presence[:, self.names.index(name)]
-
-    def overlap(self, first: str, second: str) -> np.ndarray:
-        """Ids of the individuals observed in both views: the individuals of V_i|j."""
-        return self._ids[self.present(first) & self.present(second)]
 
     def overlaps(self) -> dict[tuple[str, str], int]:
         """Return how many individuals each pair of views shares."""
