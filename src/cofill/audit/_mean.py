@@ -32,7 +32,7 @@ from cofill.audit._bound import CONFIDENCE, prove_epsilon
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
 from cofill.pages import Curve
-from cofill.privacy import Bounds, Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
+from cofill.privacy import Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
 _PER_COORDINATE = "laplace per coordinate"
 _WHO: dict[str, Any] = {"sender": "site", "receiver": "public"}
@@ -89,9 +89,7 @@ class MeanAuditSettings:
         MEAN_ATTACKS.find(self.method)
         require_least(self, repeats=1, most_people=20)
 
-    def defence(
-        self, noise: str, bounds: Bounds, strength: float | int | None = None
-    ) -> MeanDefence:
+    def defence(self, noise: str, bounds: Box, strength: float | int | None = None) -> MeanDefence:
         """Return a mechanism at the settings' strength, or at another."""
         usual = self.per_coordinate if noise == _PER_COORDINATE else self.epsilon
         delta = 0.0 if noise == "laplace" else self.delta

@@ -8,7 +8,7 @@ from cofill.privacy._accounting import (
     noise_for,
     resolve_relation,
 )
-from cofill.privacy._bounds import Ball, Bounds, Box
+from cofill.privacy._bounds import Box
 from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
 from cofill.privacy._coordinator_releases import (
     ColumnScales,
@@ -103,11 +103,9 @@ from cofill.privacy._view_releases import (
 )
 
 __all__ = [
-    "Ball",
     "BlindedIds",
     "BlindedPoints",
     "BlindingPart",
-    "Bounds",
     "Box",
     "Budget",
     "ChosenPenalties",

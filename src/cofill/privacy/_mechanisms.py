@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from cofill.errors import DataError, SettingError
 from cofill.privacy._accounting import Guarantee, guarantee, noise_for
-from cofill.privacy._bounds import Bounds, Box, Norm
+from cofill.privacy._bounds import Box, Norm
 from cofill.privacy._checks import (
     is_integer,
     is_text,
@@ -119,7 +119,7 @@ class MeanDefence:
     taken from them
     """
 
-    bounds: Bounds
+    bounds: Box
     epsilon: float | int
     delta: float | int = 1e-5
     noise: MeanNoise = "gaussian"
@@ -130,13 +130,10 @@ class MeanDefence:
         require_one_of("noise", self.noise, get_args(MeanNoise))
         require_one_of("neighbours", self.neighbours, get_args(Neighbours))
         require_delta(self.delta, zero=self.noise != "gaussian")
-        if self.noise == "laplace per coordinate" and (
-            self.neighbours != "replace one" or not isinstance(self.bounds, Box)
-        ):
+        if self.noise == "laplace per coordinate" and self.neighbours != "replace one":
             raise SettingError(
-                "noise 'laplace per coordinate' must have a Box as bounds and 'replace one' as "
-                f"neighbours, got {type(self.bounds).__name__} and {self.neighbours!r}; use "
-                "'laplace' or 'gaussian'"
+                "noise 'laplace per coordinate' must have 'replace one' as neighbours, got "
+                f"{self.neighbours!r}; use 'laplace' or 'gaussian'"
             )
 
     def event(self, width: int) -> Event:
@@ -234,7 +231,7 @@ def _check_rows(rows: np.ndarray) -> None:
         )
 
 
-def _exact_sum(bounds: Bounds, rows: np.ndarray) -> np.ndarray:
+def _exact_sum(bounds: Box, rows: np.ndarray) -> np.ndarray:
     """Return the sum of clipped rows around the centre in steps of 2^-32 units, without rounding.
 
     Each row is rounded towards the centre, so that no norm grows.
