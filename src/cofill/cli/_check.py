@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cofill.cli import _options as options
-from cofill.cli._options import examples
+from cofill.cli._options import NO_RULES, examples, reads_tables
 from cofill.cli._show import console, in_words, make_table, print_result, say
 
 _MOST_PATTERNS = 12
@@ -18,6 +18,7 @@ _MOST_PATTERNS = 12
     "cofill check --view people=people.csv",
     "cofill check --view clinic=clinic.csv --view lab=lab.parquet --id person --json",
 )
+@reads_tables
 def check(
     view: options.Views,
     id_column: options.OptionalId = None,
@@ -30,15 +31,7 @@ def check(
         bool,
         typer.Option("--measure", help="Run the method on 300 people to tell how long it takes."),
     ] = False,
-    kind: options.Kinds = None,
-    ignore: options.Ignored = None,
-    drop: options.Dropped = None,
-    id_type: options.IdType = None,
-    na_values: options.NaValues = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
+    rules: options.Rules = NO_RULES,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:
@@ -57,15 +50,7 @@ def check(
         separate=separate,
         method=method,
         settings=options.settings_of(settings),
-        kinds=options.pairs(kind, "--kind"),
-        ignore=tuple(ignore or ()),
-        drop=tuple(drop or ()),
-        id_type=id_type,
-        na_values=tuple(na_values or ()),
-        decimal=decimal,
-        thousands=thousands,
-        delimiter=delimiter,
-        encoding=encoding,
+        **rules,
         seed=seed,
     )
     facts = check_tables(job, measure=measure)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli import _options as options
-from cofill.cli._options import examples
+from cofill.cli._options import NO_RULES, examples, reads_tables
 from cofill.cli._show import (
     EVALUATED,
     completed_table,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --separate",
     "cofill complete --view people=people.csv --out completed/ --draws 5",
 )
+@reads_tables
 def complete(
     view: options.Views,
     out: Annotated[
@@ -76,15 +77,7 @@ def complete(
             help="With --separate: leave features empty that the other views do not tell.",
         ),
     ] = False,
-    kind: options.Kinds = None,
-    ignore: options.Ignored = None,
-    drop: options.Dropped = None,
-    id_type: options.IdType = None,
-    na_values: options.NaValues = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
+    rules: options.Rules = NO_RULES,
     order: options.Order = "source",
     seed: options.Seed = 0,
     progress: Annotated[
@@ -112,15 +105,7 @@ def complete(
         repeats=repeats,
         intervals=intervals,
         draws=draws,
-        kinds=options.pairs(kind, "--kind"),
-        ignore=tuple(ignore or ()),
-        drop=tuple(drop or ()),
-        id_type=id_type,
-        na_values=tuple(na_values or ()),
-        decimal=decimal,
-        thousands=thousands,
-        delimiter=delimiter,
-        encoding=encoding,
+        **rules,
         order=order,
         seed=seed,
     )

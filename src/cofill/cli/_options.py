@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -87,6 +89,9 @@ Settings = Annotated[
 ]
 
 
+Rules = Mapping[str, Any]
+"""What `reads_tables` hands a command: fields of its job."""
+NO_RULES: Rules = MappingProxyType({})
 HEADING = "[bold]Examples[/bold]"
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -113,6 +118,50 @@ def examples(*lines: str) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+def _rules(
+    kind: Kinds = None,
+    ignore: Ignored = None,
+    drop: Dropped = None,
+    id_type: IdType = None,
+    na_values: NaValues = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+) -> dict[str, Any]:
+    """Return what the options say of columns and texts, as fields of a job."""
+    return {
+        "kinds": pairs(kind, "--kind"),
+        "ignore": tuple(ignore or ()),
+        "drop": tuple(drop or ()),
+        "id_type": id_type,
+        "na_values": tuple(na_values or ()),
+        "decimal": decimal,
+        "thousands": thousands,
+        "delimiter": delimiter,
+        "encoding": encoding,
+    }
+
+
+def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options on how tables are read, in place of its parameter ``rules``."""
+    reading = inspect.signature(_rules, eval_str=True).parameters
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        rules = _rules(**{name: values.pop(name) for name in reading})
+        command(**values, rules=rules)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += reading.values() if name == "rules" else [parameter]
+    # Typer reads both: the signature for defaults, the annotations for types and help.
+    run.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
