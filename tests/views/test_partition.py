@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cofill.errors import SettingError
 from cofill.views._multiview import MultiView
-from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
+from cofill.views._partition import by_row, by_row_paired, pair_up
 
 fast = settings(max_examples=60, deadline=None)
 
@@ -26,15 +26,6 @@ def assert_covers(parts, views):
         assert np.array_equal(ids[order], view.ids)
         cells = np.concatenate([h.cells for h in held])[order]
         np.testing.assert_array_equal(cells, view.cells)
-
-
-def test_each_view_is_a_site_or_where_it_is_told():
-    views = complete(5)
-    assert list(by_view(views)) == ["image", "edge", "sound"]
-    assert_covers(by_view(views), views)
-    held = by_view(views, {"north": ["sound", "image"], "south": ["edge"]})
-    assert held["north"].names == ("sound", "image")
-    assert_covers(held, views)
 
 
 @fast
@@ -138,9 +129,6 @@ def test_keys_matter():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda v: by_view(v, {"a": ["image"]}), "name view 'edge' exactly once, got 0 times"),
-        (lambda v: by_view(v, {"a": ["image", "edge", "sound"], "b": []}), "'b' holds no view"),
-        (lambda v: by_view(v, {"a": ["smell"]}), "there is no view 'smell'"),
         (lambda v: by_row(v, 0, key=0), "sites must be at least 1, got 0"),
         (lambda v: by_row(v, ["a", "a"], key=0), "different names"),
         (lambda v: by_row(v, 2, key=0, alpha=0.1), "labels and alpha go together"),

@@ -16,7 +16,7 @@ from cofill.views._frames import read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key, stream
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
-from cofill.views._partition import by_row, by_row_paired, by_view, pair_up
+from cofill.views._partition import by_row, by_row_paired, pair_up
 from cofill.views._rules import ColumnRules
 from cofill.views._scaling import EncodedBlock, Scaler, side_by_side
 from cofill.views._source_table import ORDERS, FilledTable, SourceTable
@@ -53,7 +53,6 @@ __all__ = [
     "View",
     "by_row",
     "by_row_paired",
-    "by_view",
     "check_new_tables",
     "datasets",
     "drop_cells",

@@ -1,4 +1,4 @@
-"""Who holds what: split views over sites by view or by row.
+"""Who holds what: individuals dealt out to sites, with all their views or with some.
 
 Every function returns ``{site: MultiView}`` in a fixed order, and is a function of its key.
 """
@@ -13,41 +13,6 @@ from jaxtyping import Int
 from cofill.errors import SettingError
 from cofill.views._keys import Key, stream
 from cofill.views._multiview import MultiView
-
-
-def by_view(
-    views: MultiView, sites: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, MultiView]:
-    """Give each site its views, with all their rows.
-
-    Parameters
-    ----------
-    views
-        The views.
-    sites
-        The names of each site's views; every view at exactly one site. When left out, each view
-        is a site of its own name.
-
-    Examples
-    --------
-    >>> three = MultiView.from_arrays({n: np.ones((4, 2)) for n in ("lab", "scan", "visits")})
-    >>> held = by_view(three, {"hospital": ["lab", "scan"], "insurer": ["visits"]})
-    >>> {site: views.names for site, views in held.items()}
-    {'hospital': ('lab', 'scan'), 'insurer': ('visits',)}
-    """
-    held = {n: [n] for n in views} if sites is None else {s: list(v) for s, v in sites.items()}
-    held_names = [name for names in held.values() for name in names]
-    for name in held_names:
-        views[name]
-    empty = next((site for site, names in held.items() if not names), None)
-    if empty is not None:
-        raise SettingError(f"sites: {empty!r} holds no view; give it one or leave it out")
-    for name in views:
-        if held_names.count(name) != 1:
-            raise SettingError(
-                f"sites must name view {name!r} exactly once, got {held_names.count(name)} times"
-            )
-    return {site: views.select(names) for site, names in held.items()}
 
 
 def by_row(
