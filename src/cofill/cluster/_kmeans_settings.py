@@ -19,11 +19,11 @@ from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.privacy import (
     GaussianEvent,
     LaplaceEvent,
-    draw_noise,
+    NoiseKind,
+    add_noise,
     epsilon,
     noise_for,
     noise_generator,
-    noise_step,
     require_one_of,
 )
 
@@ -122,18 +122,11 @@ class GroupNoise:
         counts: Float[np.ndarray, " k"],
         rng: np.random.Generator | None,
     ) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
-        """Return sums of clipped rows and counts, with noise, both in steps far finer than it.
-
-        Rounding to steps moves the vector a little further: that much more noise is added.
-        """
+        """Return sums of clipped rows and counts, with noise."""
         values = np.concatenate([sums / self.clip, counts[:, None]], axis=1)
-        step = noise_step(self.scale, 2.0**-1000)
-        size = values.size
-        rounding = step * (math.sqrt(size) if self.is_gaussian else size)
-        scale = self.scale * (1 + rounding / self.sensitivity)
-        kind = "gaussian" if self.is_gaussian else "laplace"
-        noise = draw_noise(kind, np.full(size, scale / step), noise_generator(rng))
-        noisy = (np.rint(values / step) + noise.reshape(values.shape)) * step
+        kind: NoiseKind = "gaussian" if self.is_gaussian else "laplace"
+        generator = noise_generator(rng)
+        noisy = add_noise(kind, values, self.scale, self.sensitivity, generator)
         return noisy[:, :-1] * self.clip, noisy[:, -1]
 
 

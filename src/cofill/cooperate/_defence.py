@@ -29,10 +29,9 @@ from cofill.privacy import (
     Guarantee,
     LaplaceEvent,
     NoiseKind,
-    draw_noise,
+    add_noise,
     guarantee,
     noise_for,
-    noise_step,
     require_delta,
     require_one_of,
     require_positive,
@@ -195,18 +194,15 @@ class CodeDefence:
         >>> bool(np.abs(noisy - np.eye(2)).max() < 0.01)
         True
         """
-        rows, width = codes.shape
+        width = codes.shape[1]
         order = 1 if self.noise == "laplace" else 2
         values = np.asarray(codes, np.float64)
         length = np.linalg.norm(values, ord=order, axis=1, keepdims=True)
         most = self.norm(width) * (1 - 1e-12)  # so that rounding does not lift it above
         clipped = values * np.minimum(1.0, most / np.maximum(length, 1e-300))
-        scale = self.scale(width)
-        step = noise_step(scale, 0.0)
-        # Rounding to the grid can move two codes apart by one step in every number.
-        wider = scale * (1 + width ** (1 / order) * step / (2 * self.norm(width)))
-        noise = draw_noise(self.noise, np.full(rows * width, wider / step), rng)
-        return (np.rint(clipped / step).astype(np.int64) + noise.reshape(rows, width)) * step
+        # Two codes are at most twice the norm apart.
+        apart = 2 * self.norm(width)
+        return add_noise(self.noise, clipped, self.scale(width), apart, rng, size=width)
 
     def round_codes(self, codes: Rows, *, bounded: bool) -> Rows:
         """Return codes rounded to the levels; as they are without `bits`.

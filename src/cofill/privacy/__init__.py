@@ -44,10 +44,9 @@ from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
     NoiseKind,
     SiteNoise,
+    add_noise,
     clip_norm,
-    draw_noise,
     noise_generator,
-    noise_step,
 )
 from cofill.privacy._release import (
     Release,
@@ -159,6 +158,7 @@ __all__ = [
     "Survivors",
     "Unit",
     "Update",
+    "add_noise",
     "advertise_keys",
     "blind",
     "checked",
@@ -167,7 +167,6 @@ __all__ = [
     "decode_releases",
     "deliver_shares",
     "digest_of",
-    "draw_noise",
     "encode_releases",
     "epsilon",
     "guarantee",
@@ -178,7 +177,6 @@ __all__ = [
     "no_tokens",
     "noise_for",
     "noise_generator",
-    "noise_step",
     "open_message",
     "release_types",
     "require_delta",

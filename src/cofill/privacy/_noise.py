@@ -76,6 +76,34 @@ def draw_noise(
     return np.rint(plain * scale).astype(np.int64)
 
 
+def add_noise(
+    kind: NoiseKind,
+    values: Float[np.ndarray, "*shape"],
+    scale: float,
+    sensitivity: float,
+    rng: np.random.Generator,
+    *,
+    size: int | None = None,
+) -> Float[np.ndarray, "*shape"]:
+    """Return values with noise of a scale on each, both in steps far finer than the noise.
+
+    One neighbour moves ``size`` of the values, all unless stated, by ``sensitivity`` in the L2 norm
+    (Gaussian noise) or L1 (Laplace). Rounding can move them by √size or size steps more: in that
+    proportion more noise is added.
+
+    Examples
+    --------
+    >>> add_noise("gaussian", np.zeros(2), 1.0, 1.0, np.random.default_rng(0)).round(3).tolist()
+    [0.126, -0.132]
+    """
+    step = noise_step(scale, 2.0**-1000)
+    moved = size or values.size
+    rounding = step * (math.sqrt(moved) if kind == "gaussian" else moved)
+    wider = np.full(values.size, scale * (1 + rounding / sensitivity) / step)
+    steps = np.rint(np.asarray(values, np.float64) / step)
+    return (steps + draw_noise(kind, wider, rng).reshape(values.shape)) * step
+
+
 def clip_norm(vector: Float[np.ndarray, " size"], norm: float | int) -> Float[np.ndarray, " size"]:
     """Return the vector, shortened to an L2 norm where it is longer.
 
@@ -146,24 +174,14 @@ class SiteNoise:
 
         Alone it has too little noise: only the sum of ``sites`` of them has what `event` says.
         """
-        clipped = clip_norm(update, self.clip)
-        return self._noised(clipped, math.sqrt(self.sites), noise_generator(rng))
+        return self._noised(clip_norm(update, self.clip), math.sqrt(self.sites), rng)
 
     def add_to_sum(
         self, total: Float[np.ndarray, " size"], *, rng: Source = None
     ) -> Float[np.ndarray, " size"]:
         """Return a sum of clipped updates with all of the noise, for whoever computes the sum."""
-        return self._noised(total, 1.0, noise_generator(rng))
+        return self._noised(total, 1.0, rng)
 
-    def _noised(
-        self, vector: np.ndarray, parts: float, rng: np.random.Generator
-    ) -> Float[np.ndarray, " size"]:
-        """Return vector plus its part of the noise, both in steps far finer than the noise.
-
-        Rounding to steps can move a vector by √size of them: that much is added to the clip.
-        """
-        step = noise_step(self.noise_multiplier * self.clip / parts, 2.0**-1000)
-        moved = self.clip + math.sqrt(len(vector)) * step
-        noise = np.full(len(vector), self.noise_multiplier * moved / parts / step)
-        steps = np.rint(np.asarray(vector, np.float64) / step)
-        return (steps + draw_noise("gaussian", noise, rng)) * step
+    def _noised(self, vector: np.ndarray, parts: float, rng: Source) -> Float[np.ndarray, " size"]:
+        scale = self.noise_multiplier * self.clip / parts
+        return add_noise("gaussian", vector, scale, self.clip, noise_generator(rng))
