@@ -15,9 +15,12 @@ from cofill.federate import (
     CompletionNet,
     FedAvg,
     LocalSettings,
+    LocalWork,
     RoundSettings,
     Rows,
     Shape,
+    plan_batches,
+    train_sites,
 )
 from cofill.federate._learner import Batch, initial_weights
 from cofill.nets import round_up
@@ -41,20 +44,19 @@ def ends(made) -> np.ndarray:
     return made.coordinator.weights
 
 
-def test_sites_as_a_batch_and_one_after_another_give_the_same(toy):
-    held = {f"s{k}": rows(THREE, 9 + 5 * k, seed=k) for k in range(3)}
-    weights = []
-    for together in (True, False):
-        made = toy.encoded(
-            held,
-            THREE,
-            local=LocalSettings(batch=4, learning_rate=0.01),
-            settings=RoundSettings(rounds=2, together=together),
-        )
-        toy.run_rounds([made])
-        weights.append(ends(made))
-    assert np.abs(weights[0] - initial_weights(THREE, jax.random.key(0))).max() > 1e-2
-    np.testing.assert_allclose(weights[0], weights[1], rtol=1e-5, atol=1e-6)
+def test_sites_as_a_batch_and_one_after_another_give_the_same():
+    phase, settings = THREE.phases[-1], LocalSettings(batch=4, learning_rate=0.01)
+    start = initial_weights(THREE, jax.random.key(0))
+    work = []
+    for k in range(3):
+        table = rows(THREE, 9 + 5 * k, seed=k)
+        plan = plan_batches(table, phase, settings, 2, [k])
+        work.append(LocalWork(start, None, table, plan, jax.random.key(k)))
+    batch = train_sites(THREE, phase, settings, work)
+    for site, trained in zip(work, batch, strict=True):
+        (alone,) = train_sites(THREE, phase, settings, [site])
+        assert np.abs(trained.weights - start).max() > 1e-2
+        np.testing.assert_allclose(trained.weights, alone.weights, rtol=1e-5, atol=1e-6)
 
 
 def test_one_site_with_all_rows_is_plain_training(toy):

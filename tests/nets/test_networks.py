@@ -69,7 +69,7 @@ def test_dropout_acts_only_with_a_key_and_keeps_the_mean():
 
 
 def test_rows_and_single_examples_agree_with_dropout():
-    network = Autoencoder((4, 6), key=KEY, dropout=0.5)
+    network = MLP((4, 6, 4), key=KEY, dropout=0.5)
     x = jax.random.normal(KEY, (5, 4))
     keys = jax.random.split(jax.random.key(3), 5)
     one = jax.vmap(lambda row, key: network(row, key=key))(x, keys)

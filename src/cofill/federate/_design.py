@@ -44,8 +44,6 @@ class RoundSettings:
         leaves after it has shared its keys, which is the harder case.
     pretrain
         Epochs of each phase before the rounds, by the phase's name; 0 leaves it out.
-    together
-        Train the sites of a process as one batch, or one after another.
     secure
         True, or settings of a `SecureSum`: the coordinator sees the sum of the sites' updates and
         no site's own.
@@ -64,7 +62,6 @@ class RoundSettings:
     pretrain: Mapping[str, int] = field(
         default_factory=lambda: {"autoencoder": 20, "cycle": 5}, hash=False
     )
-    together: bool = True
     secure: bool | SecureSum = False
     site_noise: SiteNoise | None = None
 

@@ -152,13 +152,11 @@ class FederatedCompletion(AbstractCompleter):
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
 
-    def complete_sites(
-        self, held: Mapping[str, MultiView], *, progress: Progress | None = None
-    ) -> dict[str, Completed]:
+    def complete_sites(self, held: Mapping[str, MultiView]) -> dict[str, Completed]:
         """Complete each site's own individuals, in modalities that it lacks too."""
         check_is_fitted(self, "features_")
         return {
-            site: self.complete(views_with_columns(dict(views), self.columns_), progress=progress)
+            site: self.complete(views_with_columns(dict(views), self.columns_))
             for site, views in held.items()
         }
 

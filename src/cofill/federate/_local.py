@@ -187,34 +187,19 @@ def train_sites(
     settings: LocalSettings,
     work: Sequence[LocalWork],
     *,
-    together: bool = True,
     changing: bool = False,
 ) -> list[LocalResult]:
-    """Return every site's copy of the model, trained.
+    """Return every site's copy of the model, all trained as one batch.
 
-    ``together`` trains all sites as one batch, else one after another: the same result, up to the
-    rounding of sums that are taken in another order. With ``changing``, other sites come next time:
-    programs are made for some steps more than these need, so that those of other sizes can use
-    them.
+    A site's copy is the one it would have alone, up to the rounding of sums that are taken in
+    another order. With ``changing``, other sites come next time: programs are made for some steps
+    more than these need, so that those of other sizes can use them.
     """
     if not work:
         return []
     steps = max(w.plan.steps for w in work)
     steps = round_up(steps) if changing else steps
     size = round_up(max(len(w.rows) for w in work))  # more rows are no more work
-    if together:
-        return _train_batch(learner, phase, settings, work, steps, size)
-    return [_train_batch(learner, phase, settings, [w], steps, size)[0] for w in work]
-
-
-def _train_batch(
-    learner: AbstractLearner,
-    phase: Phase,
-    settings: LocalSettings,
-    work: Sequence[LocalWork],
-    steps: int,
-    size: int,
-) -> list[LocalResult]:
     planned = np.arange(steps) < np.array([w.plan.steps for w in work])[:, None]
     plans = [w.plan.positions for w in work]
     fresh = settings.make_optimizer().init(jnp.asarray(work[0].weights))

@@ -143,14 +143,14 @@ def train_locally(
         rounds = ((learner.phases[-1], design.local.epochs),)
         phases = settings.pretraining(learner) if pretrain else rounds
         changing = settings.participation < 1 or settings.dropout > 0  # other sites come next
-        alike = (learner, design.local, phases, settings.together, changing)
+        alike = (learner, design.local, phases, changing)
         groups.setdefault(alike, []).append(run)
-    for (learner, local, phases, together, changing), group in groups.items():
+    for (learner, local, phases, changing), group in groups.items():
         for at, (phase, epochs) in enumerate(phases):
             pairs = [(run, run.work(at, phase, epochs)) for run in group]
             jobs = [(run, work) for run, work in pairs if work is not None]
             work = [work for _, work in jobs]
-            results = train_sites(learner, phase, local, work, together=together, changing=changing)
+            results = train_sites(learner, phase, local, work, changing=changing)
             for (run, job), result in zip(jobs, results, strict=True):
                 run.take(phase, job, result)
     return {k: run.end() for k, run in runs.items()}

@@ -79,7 +79,7 @@ class FederatedProtocol(AbstractProtocol):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
-        """Return the protocol for settings of plain types; sites train one by one."""
+        """Return the protocol for settings of plain types."""
         values = typed_settings(cls.name, _setting_types(), settings)
         return cls(members, _make_design(values), values.get("patience"))
 
@@ -220,8 +220,7 @@ def _make_design(settings: Mapping[str, Any]) -> Design:
         model,
         dict(settings.get("network") or {}),
         replace(suitable_training(model, strategy, **training), **local),
-        # A machine of the network has one site, so that there is nobody to train together with.
-        RoundSettings(together=False, **rounds),
+        RoundSettings(**rounds),
         strategy,
         settings.get("seed", 0),
     )

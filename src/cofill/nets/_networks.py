@@ -48,6 +48,7 @@ _NUMPY_ACTIVATIONS = {
     "sigmoid": expit,
     "tanh": np.tanh,
 }
+_OPPONENT_UNITS = 64  # as many as a fusion has that learns from few rows
 _FORWARD_ROWS = 65_536  # at a time: bounds the memory of the hidden layers
 
 
@@ -164,32 +165,19 @@ class Autoencoder(AbstractNetwork):
     """An encoder and a decoder; the code layer has the hidden activation ("NF 15 NF").
 
     ``widths`` are the units of the encoder, inputs first and code last: ``(10, 15)`` is the paper's
-    one layer. The decoder mirrors it. The rest is as for `MLP`: the code takes ``activation``, the
-    reconstruction takes ``output``.
+    one layer. The decoder mirrors it, and its outputs are linear.
     """
 
     encoder: MLP
     decoder: MLP
 
-    def __init__(
-        self,
-        widths: Sequence[int],
-        *,
-        key: PRNGKey,
-        activation: str = "relu",
-        output: str = "linear",
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, widths: Sequence[int], *, key: PRNGKey, activation: str = "relu") -> None:
         into, back = jax.random.split(key)
-        alike: Any = {"activation": activation, "dropout": dropout}
-        self.encoder = MLP(widths, key=into, output=activation, **alike)
-        self.decoder = MLP(tuple(reversed(widths)), key=back, output=output, **alike)
+        self.encoder = MLP(widths, key=into, activation=activation, output=activation)
+        self.decoder = MLP(tuple(reversed(widths)), key=back, activation=activation)
 
     def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:
-        if keys is None or self.encoder.dropout == 0:
-            return self.decoder.columns(self.encoder.columns(x))
-        both = jax.vmap(jax.random.split)(keys)
-        return self.decoder.columns(self.encoder.columns(x, keys=both[:, 0]), keys=both[:, 1])
+        return self.decoder.columns(self.encoder.columns(x))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -222,9 +210,8 @@ class OpposedEncoder(AbstractNetwork):
         opponent predict.
     strength
         What a unit of the opponent's success costs against a unit of the helper's loss.
-    key, hidden
-        Random key of the initial weights, and units of the opponent's hidden layer; the helper is
-        linear.
+    key
+        Random key of the initial weights. The helper is linear, the opponent has a hidden layer.
     """
 
     encoder: MLP
@@ -239,13 +226,12 @@ class OpposedEncoder(AbstractNetwork):
         *,
         strength: float | int,
         key: PRNGKey,
-        hidden: int = 64,
     ) -> None:
         encoder_key, helper_key, opponent_key = jax.random.split(key, 3)
         code = widths[-1]
         self.encoder = MLP(widths, key=encoder_key, activation="tanh", output="tanh")
         self.helper = MLP((code, outputs[0]), key=helper_key)
-        self.opponent = MLP((code, hidden, outputs[1]), key=opponent_key, residual=True)
+        self.opponent = MLP((code, _OPPONENT_UNITS, outputs[1]), key=opponent_key, residual=True)
         self.strength = float(strength)
 
     def columns(self, x: Inputs, *, keys: Array | None = None) -> Outputs:

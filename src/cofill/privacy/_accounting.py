@@ -197,10 +197,8 @@ def guarantee(
     mechanism: str,
     *,
     assumes: str = "",
-    neighbours: Neighbours | None = None,
-    unit: Unit | None = None,
 ) -> Guarantee:
-    """Return what an event promises at a δ; neighbours and unit as the event's unless given.
+    """Return what an event promises at a δ, for its own neighbours and unit.
 
     Examples
     --------
@@ -208,10 +206,10 @@ def guarantee(
     >>> round(guarantee(GaussianEvent(1.0), 1e-5, "Gaussian noise").epsilon, 3)
     4.377
     """
-    neighbours, unit = resolve_relation((event,), neighbours, unit)
-    pure = epsilon(event, 0, neighbours=neighbours, unit=unit)
+    neighbours, unit = resolve_relation((event,), None, None)
+    pure = epsilon(event, 0)
     return Guarantee(
-        epsilon=epsilon(event, delta, neighbours=neighbours, unit=unit),
+        epsilon=epsilon(event, delta),
         delta=delta,
         neighbours=neighbours,
         mechanism=mechanism,
