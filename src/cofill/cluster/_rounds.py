@@ -26,7 +26,7 @@ from cofill.cluster._objective import Terms, head_terms, objective
 from cofill.nets import Batch, State, Trainer, advance, flatten_network, form_of, make_optimizer
 
 _LAST_RATE = 0.05  # of the learning rate, where the cosine ends
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 4096  # bounds the memory of the hidden layers
 _JUDGED_BATCHES = 4  # on which every site judges the common model
 _ADAM = make_optimizer("adam")
 

@@ -17,11 +17,12 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from cofill.completion import Progress, silent
 from cofill.federate._rows import Rows, Shape, encode_rows
-from cofill.nets import flatten_network, form_of, round_up
+from cofill.nets import round_up
 from cofill.views import MultiView, Scaler
 
 Params = Any
@@ -116,7 +117,10 @@ class AbstractLearner(ABC):
 @lru_cache(maxsize=32)
 def make_unravel(learner: AbstractLearner) -> Any:
     """Return the function from one vector of weights to a learner's parameters."""
-    return form_of(jax.eval_shape(learner.init, jax.random.key(0))).build
+    shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    # Not `nets.form_of`: its slices compile to another program, and results move.
+    return ravel_pytree(zeros)[1]
 
 
 @lru_cache(maxsize=32)
@@ -136,7 +140,7 @@ def figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
 
 def initial_weights(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:
     """Return a learner's new parameters as one vector."""
-    return np.asarray(flatten_network(learner.init(key)))
+    return np.asarray(ravel_pytree(learner.init(key))[0])
 
 
 @jax.jit(static_argnums=(0, 1))

@@ -30,7 +30,7 @@ from cofill.nets._losses import Loss
 from cofill.nets._private import poisson_rows
 from cofill.nets._settings import TrainSettings, schedule_at
 
-SMALLER_STEP = 0.1
+SMALLER_STEP = 0.1  # times the step size of the attempt that diverged
 STEP_STREAM = 1 << 30  # far from the numbers of rows, which the order's random bits are drawn from
 
 

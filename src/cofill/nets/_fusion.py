@@ -23,7 +23,7 @@ from cofill.nets._networks import forward
 
 PENALTIES = np.logspace(-5, 1, 13)  # of the ridge regression, relative to the inputs' mean square
 
-_MOST_PATTERNS = 64
+_MOST_PATTERNS = 64  # that networks are trained for; where there are more, on a sample
 _DRAWS = 16  # patterns drawn for each row, among which each step draws
 
 

@@ -12,7 +12,7 @@ from cofill.errors import SettingError
 
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "warmup-cosine"]
-WARMUP_SHARE = 0.1
+WARMUP_SHARE = 0.1  # of all steps
 
 
 def require_at_least(settings: Any, least: int, *names: str) -> None:

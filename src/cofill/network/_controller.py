@@ -28,7 +28,7 @@ from cofill.network._run_coordinator import RunCoordinator
 from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
 
-_LOOK_S = 0.02
+_LOOK_S = 0.02  # between two looks for answers, so that waiting adds little to a short step
 
 
 class CoordinatorController(Controller):

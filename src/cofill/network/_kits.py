@@ -9,6 +9,7 @@ of it, unless sites make their own keys afterwards (`renew_keys`, `pin_keys`).
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import tempfile
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from cofill.network._order import CONTROLLER, EXECUTOR
 from cofill.protocol import COORDINATOR, PartyFolder
 
 _KEYS_FORMAT = "cofill.public-keys"
-_HEARTBEAT_S = 30
+_HEARTBEAT_S = 30  # without a sign, six heartbeats of a site, until it is taken for lost
 _JOB_RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
 _NOBODY = dict.fromkeys((*_JOB_RIGHTS, "shell_commands", "byoc", "server-predeployed-flwr"), "none")
 _OWN_JOBS = dict.fromkeys(("manage_job", "download_job"), "n:submitter")
@@ -154,20 +155,12 @@ def _provision(federation: FederationConfig, scratch: Path) -> Path:
     project = prepare_project({**described, "participants": participants})
     static_files = StaticFileBuilder(config_folder="config", scheme="grpc")
     provisioner = Provisioner(str(scratch), [WorkspaceBuilder(), static_files, CertBuilder()])
-    context = provisioner.provision(project, logger=_Quiet())
+    silent = logging.Logger("provisioning", logging.CRITICAL + 1)
+    context = provisioner.provision(project, logger=silent)
     startup_kits = context.get("current_prod_dir")
     if not startup_kits or context.get("build_error"):
         raise SettingError("FLARE could not make the kits; check names and address in the file")
     return Path(startup_kits)
-
-
-class _Quiet:
-    """What FLARE says while it provisions: nothing a person needs."""
-
-    def debug(self, *words: Any) -> None:
-        """Say nothing."""
-
-    info = warning = error = debug
 
 
 def _write_kits(federation: FederationConfig, startup_kits: Path, folder: Path) -> None:

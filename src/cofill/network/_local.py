@@ -31,7 +31,7 @@ from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, wri
 
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
-_START_S = 60.0
+_START_S = 60.0  # until every process must be there: each imports FLARE and JAX first
 _FORMS = (".csv", ".parquet", None)  # None: a database
 ReportProgress = Callable[[str, float], None]
 

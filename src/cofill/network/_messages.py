@@ -14,7 +14,7 @@ from cofill.network._identity import Identity
 from cofill.privacy import MessageAddress, open_message, seal_message
 
 MAGIC = b"cofill-message-1\n"
-_LONGEST_ADDRESS = 2000
+_LONGEST_ADDRESS = 2000  # bytes: it is read before anything shows that the sender is honest
 _LONGEST_HEADER = len(MAGIC) + 4 + _LONGEST_ADDRESS
 
 

@@ -31,7 +31,7 @@ _MODULES = {
     "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
 }
-_PATIENCE_S = 3.0
+_PATIENCE_S = 3.0  # between asking a process to end and killing it
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 

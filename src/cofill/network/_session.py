@@ -21,8 +21,8 @@ from cofill.network._kits import Kit, needs_extra
 from cofill.network._order import OUTCOME_FORMAT, RunOrder
 
 _ORDER_FORMAT = "cofill.order"
-_POLL_S = 0.5
-_PATIENCE_S = 30.0
+_POLL_S = 0.5  # between two questions whether a run has ended
+_PATIENCE_S = 30.0  # without an answer, in which a lost connection may be made again
 
 
 class FederationError(CofillError, RuntimeError):

@@ -41,7 +41,7 @@ _ROUGH_GRID = 2e-3
 _CELLS = 400_000
 # Steps beyond which a privacy loss distribution takes seconds and its grid adds up.
 _LONG = 1_000_000
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # above the least noise, so that a search ends after few accountings
 
 
 def epsilon(

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from cofill.errors import DataError
 
-_NONCE = 12
-_TAG = 16
-_SIGNATURE = 64
+_NONCE = 12  # bytes, as ChaCha20-Poly1305 has them
+_TAG = 16  # of Poly1305
+_SIGNATURE = 64  # of Ed25519
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Int
 
-_BYTES = 16
+_BYTES = 16  # two of a billion ids have one hash by a chance below 1e-20
 _MANY = 10_000  # tokens from which their order is worth remembering
 _ORDERS: dict[int, tuple[weakref.ref[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {}
 

@@ -34,9 +34,9 @@ from cofill.views._styles import (
     time_styles,
 )
 
-_MOST_CATEGORIES = 100
-_LARGEST_EXACT = 2**53
-_SAMPLE = 1000
+_MOST_CATEGORIES = 100  # each is a column of every network
+_LARGEST_EXACT = 2**53  # whole numbers up to which doubles hold each
+_SAMPLE = 1000  # rows looked at first: where a test fails on them, the rest is not read
 _LONG_LABEL = 9  # digits of numbers that all have as many and never repeat: accounts, phones
 _FEW_ROWS = 20  # fewer rows say nothing about whether values repeat
 _LABEL_NAME = re.compile(

@@ -29,7 +29,7 @@ from cofill.views._text import Fields, TextTable
 from cofill.views._view import View
 
 _WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
-_LARGEST_EXACT = 2**53
+_LARGEST_EXACT = 2**53  # whole numbers up to which doubles hold each
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 

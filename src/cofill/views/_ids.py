@@ -53,6 +53,14 @@ def id_type(ids: np.ndarray) -> str:
     return "integer" if ids.dtype.kind == "i" else "text"
 
 
+def positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where sorted ids hold the wanted ones, −1 where they do not."""
+    if not len(ids) or not len(wanted) or id_type(wanted) != id_type(ids):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[at] == wanted, at, -1)
+
+
 def require_unique(ids: np.ndarray, where: str, first_row: int = 1, row: str = "row") -> None:
     """Raise a `DataError` that counts repeated ids and points at the first repetition."""
     order = np.argsort(ids, kind="stable")

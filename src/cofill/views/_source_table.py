@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from cofill.errors import SettingError
 from cofill.views._arrow import cells_to_arrow, take_rows, time_step, with_values
 from cofill.views._feature import Feature, Kind
+from cofill.views._ids import positions
 from cofill.views._styles import NumberStyle, TextStyle
 from cofill.views._text import Edits, TextTable
 
@@ -70,7 +71,7 @@ class SourceTable:
     @cached_property
     def read_rows(self) -> np.ndarray:
         """Where each row of `data` stands in the view as it was read, −1 where it is blank."""
-        return _positions(self.view_ids, self.row_ids)
+        return positions(self.view_ids, self.row_ids)
 
     @cached_property
     def blank_ids(self) -> np.ndarray:
@@ -304,14 +305,6 @@ def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if not len(values):
         return np.full(len(rows), np.nan)
     return np.where(rows < 0, np.nan, values[rows])
-
-
-def _positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where sorted ids hold the wanted ones, −1 where not."""
-    if not len(ids):
-        return np.full(len(wanted), -1)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return np.where(ids[at] == wanted, at, -1)
 
 
 def _plain_columns(view: View) -> dict[str, pa.Array]:

@@ -20,19 +20,17 @@ import pyarrow.compute as pc
 from cofill.views._feature import Feature, Kind
 
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-MOST_DECIMALS = 15
+MOST_DECIMALS = 15  # significant digits that every double keeps
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 _TIMES = ("%H:%M:%S", "%H:%M")
 _PARTS = {"%Y": "{Y:04d}", "%m": "{m:02d}", "%d": "{d:02d}", "%H": "{H:02d}", "%M": "{M:02d}"}
 _PARTS |= {"%S": "{S:02d}"}
-_SAMPLE = 1000
+_SAMPLE = 1000  # texts tried first: a format that fails on them is not tried on the rest
 
 
 @dataclass(frozen=True)
 class TextStyle:
     """Texts as they are."""
-
-    is_text = True
 
     def read(self, texts: pa.Array) -> pa.Array:
         """Return the cells; texts stay texts."""
@@ -47,9 +45,7 @@ class TextStyle:
 
 @dataclass(frozen=True)
 class TruthStyle(TextStyle):
-    """``true`` and ``false`` in any spelling, which `Spelling` keeps."""
-
-    is_text = False
+    """``true`` and ``false`` in any spelling."""
 
     def read(self, texts: pa.Array) -> pa.Array:
         """Return truth values."""
@@ -57,7 +53,7 @@ class TruthStyle(TextStyle):
 
     def write(self, feature: Feature, cells: np.ndarray) -> list[str]:
         """Return truth values in lower case."""
-        return [super(TruthStyle, self).write(feature, cells)[k].lower() for k in range(len(cells))]
+        return [text.lower() for text in super().write(feature, cells)]
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,6 @@ class NumberStyle(TextStyle):
         Digits of numbers that are padded with zeros, else 0.
     """
 
-    is_text = False
     decimal: str = "."
     thousands: str = ""
     decimals: int | None = 0
@@ -122,7 +117,6 @@ class TimeStyle(TextStyle):
     `digits` counts those of fractions of a second.
     """
 
-    is_text = False
     template: str = "%Y-%m-%d"
     is_padded: bool = True
     digits: int = 0

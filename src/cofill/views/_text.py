@@ -24,10 +24,10 @@ from cofill.errors import DataError
 
 _MARK = "\ufeff".encode()
 _DELIMITERS = ",;\t|"
-_BLOCK = 2**20
+_BLOCK = 2**20  # bytes at a time, so that their masks stay in a processor's cache
 _QUOTE, _RETURN = ord('"'), ord("\r")
 _WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_EDITS_AT_ONCE = 2**19
+_EDITS_AT_ONCE = 2**19  # bounds the memory of the pieces between them
 
 
 @dataclass(frozen=True, eq=False)

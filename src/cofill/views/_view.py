@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from cofill.errors import DataError, SettingError
 from cofill.views._feature import Feature, Kind
-from cofill.views._ids import as_ids, id_type, require_unique
+from cofill.views._ids import as_ids, positions, require_unique
 
 if TYPE_CHECKING:
     from cofill.views._source_table import SourceTable
@@ -169,10 +169,7 @@ class View:
 
     def positions(self, ids: np.ndarray) -> np.ndarray:
         """Return the row of each id, −1 where the view does not know it."""
-        if not len(self) or not len(ids) or id_type(np.asarray(ids)) != id_type(self.ids):
-            return np.full(len(ids), -1)
-        at = np.minimum(np.searchsorted(self.ids, ids), len(self) - 1)
-        return np.where(self.ids[at] == ids, at, -1)
+        return positions(self.ids, np.asarray(ids))
 
     def take(self, rows: Bool[np.ndarray, " n"] | np.ndarray | Iterable[int]) -> View:
         """Return the view with only these rows (a boolean mask or positions)."""
