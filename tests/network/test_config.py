@@ -2,11 +2,13 @@
 
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from cofill.errors import SettingError
-from cofill.network import FederationConfig, SiteConfig
-from cofill.network._config import Member
+from cofill.network import FederationConfig, SiteConfig, read_people, read_site_views
+from cofill.network._config import Member, ViewSource
+from cofill.views import ColumnRules
 
 FEDERATION = """
 name = "breast"
@@ -112,6 +114,13 @@ def test_a_wrong_federation_is_named(tmp_path, old, new, words):
         ("epsilon = 1.5", "epsilon = 0", "budget.epsilon must be"),
         ('folder = "out"', 'folders = "out"', "results.folders is no setting"),
         ('id = "person"\nignore', "ignore", "views.lab.id is missing"),
+        ('ignore = ["note"]', 'decimal = ""', "views.lab.decimal must be a text that is not"),
+        ('ignore = ["note"]', "decimal = 1", "views.lab.decimal must be a text that is not empty"),
+        ('ignore = ["note"]', 'thousands = "__"', "views.lab.thousands must be one character"),
+        ('ignore = ["note"]', 'encoding = "utf-9"', "views.lab.encoding must be one that Python"),
+        ('ignore = ["note"]', "na_values = [-999]", "views.lab.na_values must be a list of texts"),
+        ('ignore = ["note"]', 'na_values = "-9"', "views.lab.na_values must be a list of texts"),
+        ("[budget]", 'delimiter = ";;"\n[budget]', "people.delimiter must be one character"),
         ("lab.csv", "postgresql://ada:${NO_SUCH_WORD}@db/x#t", "variable NO_SUCH_WORD"),
     ],
 )
@@ -122,6 +131,46 @@ def test_a_wrong_site_is_named(tmp_path, old, new, words):
     with pytest.raises(SettingError, match=words) as caught:
         SiteConfig.read(path)
     assert str(path) in str(caught.value)
+
+
+TEXT_RULES = """
+na_values = ["-999", "smoker=?"]
+decimal = ","
+thousands = "."
+delimiter = "|"
+encoding = "cp1252"
+"""
+
+
+def test_text_is_read_as_the_site_says(tmp_path):
+    rows = "person|smoker|größe|note\n001|yes|1.234,5|-\n2|?|20|x\n3|no|-999|y\n"
+    (tmp_path / "lab.csv").write_bytes(rows.encode("cp1252"))
+    (tmp_path / "people.csv").write_bytes(b"name|person\nZo\xeb|001\nAda|4\n")
+    path, federation = tmp_path / "site.toml", tmp_path / "federation.toml"
+    text = SITE.replace('ignore = ["note"]', TEXT_RULES + 'ignore = ["note"]')
+    path.write_text(text.replace("[budget]", 'delimiter = "|"\nencoding = "cp1252"\n[budget]'))
+    federation.write_text(FEDERATION)
+    config, agreed = SiteConfig.read(path), FederationConfig.read(federation)
+    lab = read_site_views(config, agreed)["lab"]
+    assert lab.feature_names == ("smoker", "größe")
+    assert lab.ids.tolist() == ["001", "2", "3"]
+    assert np.array_equal(lab.cells, [[1.0, 1234.5], [np.nan, 20.0], [0.0, np.nan]], equal_nan=True)
+    assert read_people(config, agreed).tolist() == ["001", "4"]
+
+
+def test_a_site_has_every_rule_of_reading_that_the_command_has():
+    """A rule that is added to the command must reach sites too; `drop` is about what is written."""
+    from cofill.completion import RULES
+
+    fields = set(ViewSource.__dataclass_fields__) | {"id_type", "drop"}
+    assert set(RULES) <= fields
+    stated = ViewSource(
+        "a.csv", "id", {"x": "binary"}, ("y",), None, ("-9",), ",", ".", ";", "utf-8"
+    )
+    rules = stated.rules("text")
+    unset = ColumnRules()
+    same = [r for r in RULES if r != "drop" and getattr(rules, r) == getattr(unset, r)]
+    assert same == []
 
 
 def test_a_password_comes_from_the_environment_and_is_not_shown(tmp_path, monkeypatch):

@@ -306,7 +306,7 @@ def _read_site_file(folder: FederationFolder, site: str) -> dict[str, _Table]:
             name: _Table(
                 view["source"] if is_url(view["source"]) else str(path.parent / view["source"]),
                 view["id"],
-                ColumnRules(view.get("kinds"), tuple(view.get("ignore", ())), id_type),
+                ColumnRules(**{r: view[r] for r in RULES if r in view}, id_type=id_type),
                 tuple(view["image"]) if "image" in view else None,
             )
             for name, view in views

@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cofill.network._config import FederationConfig, SiteConfig, read_people, read_site_views
+    from cofill.network._config import FederationConfig, SiteConfig
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
     from cofill.network._local import LocalResult, run_local, write_local
     from cofill.network._order import RunOrder, new_run, schedule_of
     from cofill.network._processes import serve
     from cofill.network._session import FederationError, Session, open_session
+    from cofill.network._site_tables import read_people, read_site_views
 
 __all__ = [
     "FederationConfig",
@@ -37,12 +38,13 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "_config": ("FederationConfig", "SiteConfig", "read_people", "read_site_views"),
+    "_config": ("FederationConfig", "SiteConfig"),
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
     "_local": ("LocalResult", "run_local", "write_local"),
     "_order": ("RunOrder", "new_run", "schedule_of"),
     "_processes": ("serve",),
     "_session": ("FederationError", "Session", "open_session"),
+    "_site_tables": ("read_people", "read_site_views"),
 }
 
 

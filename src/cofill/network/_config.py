@@ -14,16 +14,15 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import numpy as np
 from pydantic import ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from pydantic.functional_validators import WrapValidator
 from pydantic_core import PydanticCustomError
 
-from cofill.errors import DataError, SettingError
+from cofill.errors import SettingError
 from cofill.privacy import Budget
 from cofill.protocol import COORDINATOR, PROTOCOLS, Membership
-from cofill.views import ColumnRules, Source, View, is_url, read_ids, read_view
+from cofill.views import ColumnRules, Source, is_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _PERSON = re.compile(r"[A-Za-z0-9._-]+@[A-Za-z0-9.-]+\.[A-Za-z]+")
@@ -63,7 +62,12 @@ def _are_names(names: tuple[str, ...]) -> bool:
     return all(_is_party(name) for name in names) and len(set(names)) == len(names)
 
 
+def _is_text_or_none(text: str | None) -> bool:
+    return text != ""
+
+
 Text = Annotated[StrictStr, _must_be("a text that is not empty", len)]
+OptionalText = Annotated[StrictStr | None, _must_be("a text that is not empty", _is_text_or_none)]
 Name = Annotated[StrictStr, _must_be("letters, digits, '-' or '_'", _NAME.fullmatch)]
 PartyName = Annotated[
     StrictStr, _must_be(f"letters, digits, '-' or '_', and not {COORDINATOR!r}", _is_party)
@@ -203,7 +207,7 @@ class FederationConfig:
 
 @dataclass(frozen=True, config=_STRICT)
 class ViewSource:
-    """Where a view's rows are, and how its columns are read."""
+    """Where a view's rows are, and how they are read: the fields of `ColumnRules` for one table."""
 
     source: Annotated[
         StrictStr, _must_be("a .csv or .parquet file, or a database as URL#table", len)
@@ -220,6 +224,24 @@ class ViewSource:
         ]
         | None
     ) = None
+    na_values: Annotated[tuple[StrictStr, ...], _must_be("a list of texts")] = ()
+    decimal: OptionalText = None
+    thousands: OptionalText = None
+    delimiter: OptionalText = None
+    encoding: OptionalText = None
+
+    def rules(self, id_type: str | None) -> ColumnRules:
+        """Return what `cofill complete` makes of its options: the same rules, checked the same."""
+        return ColumnRules(
+            kinds=dict(self.kinds),
+            ignore=self.ignore,
+            id_type=id_type,
+            na_values=self.na_values,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
 
 
 def _are_protocols(names: tuple[str, ...]) -> bool:
@@ -267,11 +289,11 @@ class SiteConfig:
         config = _validate(cls, {**document, **flat, "budget": budget}, where, _SITE_KEYS)
         base, people = path.resolve().parent, config.people
         sources = {
-            name: _resolved(view, base, f"{where}: views.{name}.source")
+            name: _resolved(view, base, f"{where}: views.{name}")
             for name, view in config.views.items()
         }
         if people is not None:
-            people = _resolved(people, base, f"{where}: people.source")
+            people = _resolved(people, base, f"{where}: people")
         return replace(config, views=sources, people=people, results=base / config.results)
 
     def check_against(self, federation: FederationConfig, site: str, where: Path) -> None:
@@ -368,8 +390,13 @@ def _checked_budget(table: Any, where: str) -> dict[str, Any] | None:
     return dict(table)
 
 
-def _resolved(view: ViewSource, base: Path, key: str) -> ViewSource:
-    """Return a source with variables filled in and its path made absolute."""
+def _resolved(view: ViewSource, base: Path, table: str) -> ViewSource:
+    """Return a source with variables filled in, its path made absolute and its rules checked."""
+    key = f"{table}.source"
+    try:
+        view.rules(None)
+    except SettingError as error:
+        raise SettingError(f"{table}.{error}") from None
 
     def variable(match: re.Match[str]) -> str:
         value = os.environ.get(match[1])
@@ -385,36 +412,3 @@ def _resolved(view: ViewSource, base: Path, key: str) -> ViewSource:
     except SettingError as error:
         raise SettingError(f"{key}: {error}") from None
     return replace(view, source=source)
-
-
-# --- tables of a site ----------------------------------------------------------------------------
-
-
-def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
-    """Return a site's views by name, in the federation's order."""
-    views = {
-        name: read_view(
-            name,
-            source.source,
-            id=source.id,
-            rules=ColumnRules(dict(source.kinds), source.ignore, federation.id_type),
-            image=source.image,
-        )
-        for name, source in config.views.items()
-    }
-    # The federation's order, whatever the order in the file.
-    order = (*federation.shared, *federation.views)
-    return {name: views[name] for name in order if name in views}
-
-
-def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:
-    """Return the ids whom a site may name beside those of its views."""
-    people = config.people
-    if people is None:
-        return None
-    source = Source(people.source)
-    rules = ColumnRules(id_type=federation.id_type, **source.rules)
-    table = source.read(rules)
-    if people.id not in table.column_names:
-        raise DataError(f"{source.label} has no id column {people.id!r}")
-    return np.unique(read_ids(table, people.id, source.label, rules))

@@ -19,10 +19,11 @@ from typing import Any
 from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.files import new_folder, write_atomically
-from cofill.network._config import SiteConfig, read_people, read_site_views
+from cofill.network._config import SiteConfig
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
+from cofill.network._site_tables import read_people, read_site_views
 from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
