@@ -1,9 +1,12 @@
 """Audits of a mean before it is released: contributors, others, noise, budgets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cofill.audit import MeanAuditSettings, audit_mean
+from cofill.audit._mean_leaks import mean_leaks
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Box
 
@@ -29,6 +32,54 @@ def test_people_are_told_apart_from_a_population(audit):
     assert inside.attack > 0.9
     assert plain.individual == "none seen"
     assert inside.control == outside.attack
+
+
+def test_everybody_is_in_the_mean_and_attacked_unless_told(audit):
+    assert audit.settings["people"] == audit.settings["attacked"] == len(LABELS)
+    assert audit.notes == ()
+    for release in audit.releases:
+        assert release.individuals == LABELS.sum()
+        inside, outside = release.leaks
+        assert (inside.sizes, outside.sizes) == ({"contributors": 240}, {"others": 240})
+        assert inside.gain[0] <= inside.attack - inside.control <= inside.gain[1]
+
+
+def test_a_large_table_is_averaged_whole_even_where_few_are_attacked():
+    settings = replace(QUICK, mechanisms=("gaussian",), epsilons=(1.0,), most_people=100)
+    audit = audit_mean(RECORDS, LABELS, UNIT, settings=settings)
+    assert audit.releases[0].individuals == LABELS.sum()
+    assert audit.releases[0].leaks[0].sizes == {"contributors": 100}
+    assert audit.notes == ("100 of 240 people were attacked, drawn at random",)
+    with pytest.raises(SettingError, match="most_people must be at least 20, got 3"):
+        replace(QUICK, most_people=3)
+
+
+def test_who_is_in_the_mean_is_given_away_without_others_to_compare_with():
+    rng = np.random.default_rng(3)
+    records = rng.uniform(size=(200, 800))
+    labels = rng.permutation(200) < 100  # nothing in a record tells the class
+    settings = MeanAuditSettings(mechanisms=("gaussian",), epsilons=(1.0,), draws=200, repeats=1)
+    plain, noisy = audit_mean(records, labels, UNIT, settings=settings).releases
+    inside, outside = plain.leaks
+    assert inside.attack > 0.9
+    assert 0.35 < outside.attack < 0.65
+    assert plain.individual in ("considerable", "near-total")
+    assert plain.population == "none seen"
+    assert noisy.individual == "none seen"
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "positive"), [(0, 0, False), (30, 0, True), (30, 28, False), (0, 30, False)]
+)
+def test_a_paired_gain_is_above_zero_only_where_guesses_got_better(more, less, positive):
+    inside, outside = np.ones(200, dtype=bool), np.ones(200, dtype=bool)
+    outside[:more] = False
+    inside[more : more + less] = False
+    about = {"floor": 0.5, "control": 0.5, "ceiling": 1.0}
+    leak, _ = mean_leaks(inside, outside, is_paired=True, **about)
+    assert leak.gain[0] <= (more - less) / 200 <= leak.gain[1]
+    assert leak.gain[0] < leak.gain[1]
+    assert leak.beats_control() is positive
 
 
 def test_each_mechanism_has_its_claim_and_what_an_attack_proves(audit):

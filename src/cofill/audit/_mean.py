@@ -4,14 +4,19 @@ Whoever has the records without the class, and the mean of one class, guesses ev
 people whose record went into the mean this can be a leak about them; for people whose record did
 not, it is inference about a population. Both are measured on the same attack, and the leak about
 individuals is what the first have above the second.
+
+Where everybody is in the mean, as in most releases, nobody is left to compare with. Then the same
+people are guessed twice: by the mean that would be released, and by the mean that it would be
+without them and a tenth of the others.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from cofill.attack import (
     MEAN_ATTACKS,
@@ -25,10 +30,10 @@ from cofill.attack import (
     judge_guesses,
     make_mean_attack,
     require_least,
-    share_leak,
 )
 from cofill.audit._audit import Audit
 from cofill.audit._bound import CONFIDENCE, prove_epsilon
+from cofill.audit._mean_leaks import mean_leaks
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
 from cofill.pages import Curve
@@ -36,6 +41,9 @@ from cofill.privacy import Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
 _PER_COORDINATE = "laplace per coordinate"
 _WHO: dict[str, Any] = {"sender": "site", "receiver": "public"}
+# Parts that are left out of the mean in turn. With fewer, the mean of the rest differs by more than
+# one person's absence, which would pass for a leak; each costs another attack.
+_PARTS = 10
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,8 @@ class MeanAuditSettings:
         Releases from either neighbour, to prove an ε (None for as many as take a second or two),
         and the confidence of what is proved.
     most_people
-        Of more people so many, drawn at random, are attacked.
+        Of more people so many, drawn at random, are attacked; None to attack everybody. The mean is
+        of all who contribute in either case.
     seed
         Start of all randomness.
     """
@@ -75,7 +84,7 @@ class MeanAuditSettings:
     method: str = "likelihood"
     repeats: int = 3
     draws: int | None = None
-    most_people: int = 4000
+    most_people: int | None = None
     confidence: float = CONFIDENCE
     seed: int = 0
 
@@ -87,7 +96,9 @@ class MeanAuditSettings:
         if not self.mechanisms:
             raise SettingError("mechanisms must hold at least one, got none")
         MEAN_ATTACKS.find(self.method)
-        require_least(self, repeats=1, most_people=20)
+        require_least(self, repeats=1)
+        if self.most_people is not None:
+            require_least(self, most_people=20)
 
     def defence(self, noise: str, bounds: Box, strength: float | int | None = None) -> MeanDefence:
         """Return a mechanism at the settings' strength, or at another."""
@@ -99,22 +110,28 @@ class MeanAuditSettings:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """People whose class is attacked, in units of the bounds."""
+    """People whose class is attacked, in units of the bounds, and all whose mean is released.
+
+    ``parts`` says in which part of the people each is, for those attacked and those in the mean; it
+    is None where some people are in the mean and others are not.
+    """
 
     records: Float[np.ndarray, "people features"]
-    rows: Float[np.ndarray, "people features"]
     labels: Bool[np.ndarray, " people"]
     contributed: Bool[np.ndarray, " people"]
+    of_mean: Float[np.ndarray, "rows features"]
+    deviation: Float[np.ndarray, " features"]
     bounds: Box
     floor: float
     control: float
     ceiling: float
     settings: MeanAuditSettings
+    parts: tuple[np.ndarray, np.ndarray] | None
 
     @property
-    def of_mean(self) -> Float[np.ndarray, "rows features"]:
-        """The records that the mean is of."""
-        return self.rows[self.labels & self.contributed]
+    def width(self) -> int:
+        """Columns of a record."""
+        return self.of_mean.shape[1]
 
     def right(
         self, mean: Float[np.ndarray, " features"], noise: Noise | None
@@ -130,8 +147,25 @@ class _Case:
 
     def in_units(self, mean: np.ndarray) -> np.ndarray:
         """Return a mean in units of the bounds, as the records are."""
-        width = self.rows.shape[1]
-        return (mean - self.bounds.centre_of(width)) / self.bounds.unit_of(width)
+        return (mean - self.bounds.centre_of(self.width)) / self.bounds.unit_of(self.width)
+
+    def right_both(
+        self, release: Callable[[np.ndarray], np.ndarray], noise: Noise | None
+    ) -> tuple[Bool[np.ndarray, " contributors"], Bool[np.ndarray, " others"]]:
+        """Return who is guessed right of those in the mean, and of those who are not.
+
+        ``release`` makes a mean of rows. Where everybody is in the mean, others are the same people
+        in the same order, each guessed by the mean without their part.
+        """
+        right = self.right(self.in_units(release(self.of_mean)), noise)
+        if self.parts is None:
+            return right[self.contributed], right[~self.contributed]
+        attacked, averaged = self.parts
+        without = np.zeros_like(right)
+        for part in np.unique(averaged):
+            mean = self.in_units(release(self.of_mean[averaged != part]))
+            without[attacked == part] = self.right(mean, noise)[attacked == part]
+        return right, without
 
 
 def audit_mean(
@@ -154,8 +188,7 @@ def audit_mean(
     bounds
         Public bounds of a record, never taken from the records.
     contributed
-        Whose record goes into the mean; a random half when left out, so that there are others to
-        compare with.
+        Whose record goes into the mean; everybody's when left out.
     budget
         ε that the site may spend; a planned release that would cost more is refused.
     settings
@@ -183,7 +216,7 @@ def audit_mean(
     if budget is not None:
         for plan in plans.values():
             _afford(plan, case, budget)
-    plain = case.in_units(bounds.clip(case.of_mean).mean(axis=0))
+    plain = bounds.clip(case.of_mean).mean(axis=0)
     releases = [
         AuditedRelease(
             kind="mean",
@@ -191,10 +224,13 @@ def audit_mean(
             what=f"the mean of a class of {len(case.of_mean)} records, without noise",
             individuals=len(case.of_mean),
             bytes=plain.nbytes,
-            leaks=_leaks(case, case.right(plain, None)),
+            leaks=_leaks(case, lambda rows: bounds.clip(rows).mean(axis=0), None),
         )
     ]
     releases += [_noisy(case, plan) for plan in plans.values()]
+    notes = ()
+    if len(case.labels) < len(records):
+        notes = (f"{len(case.labels):,} of {len(records):,} people were attacked, drawn at random",)
     return Audit(
         title="A mean, before it is released",
         releases=tuple(releases),
@@ -202,9 +238,11 @@ def audit_mean(
         settings={
             "audit": "mean",
             **vars(settings),
-            "people": len(case.labels),
-            "features": case.rows.shape[1],
+            "people": len(records),
+            "attacked": len(case.labels),
+            "features": case.width,
         },
+        notes=notes,
         duration_s=time.perf_counter() - started,
     )
 
@@ -216,23 +254,51 @@ def _case(
     check_varied("records", rows)
     truth = _flags("labels", labels, rows)
     rng = np.random.default_rng([settings.seed, 0x3EA2])
-    inside = rng.permutation(len(rows)) % 2 == 0
+    inside = np.ones(len(rows), dtype=bool)
     if contributed is not None:
         inside = _flags("contributed", contributed, rows)
-    if len(rows) > settings.most_people:
-        chosen = np.sort(rng.choice(len(rows), settings.most_people, replace=False))
-        rows, truth, inside = rows[chosen], truth[chosen], inside[chosen]
-    if (truth & inside).sum() < 2:
+    is_member = truth & inside
+    if is_member.sum() < 2:
         raise DataError(
             "at least 2 people of the class must contribute to the mean, got "
-            f"{int((truth & inside).sum())}; the mean of one person is their record"
+            f"{int(is_member.sum())}; the mean of one person is their record"
         )
-    units = bounds.in_units(rows)
+    chosen = np.arange(len(rows))
+    if settings.most_people is not None and len(rows) > settings.most_people:
+        chosen = np.sort(rng.choice(len(rows), settings.most_people, replace=False))
+        _flags("labels of the people drawn", truth[chosen], rows[chosen])
+    parts = None
+    if contributed is None:
+        part = _parts(is_member, rng)
+        parts = part[chosen], part[is_member]
+    units = bounds.in_units(rows[chosen])
     check_varied("records within the bounds", units)
-    judged = judge_guesses(units, truth, truth, {}, seed=settings.seed)
-    floor, control = judged["floor"]["larger_class"], judged["floor"]["clusters"]
-    ceiling = judged["ceiling"]["supervised"]
-    return _Case(units, rows, truth, inside, bounds, floor, control, ceiling, settings)
+    judged = judge_guesses(units, truth[chosen], truth[chosen], {}, seed=settings.seed)
+    deviation = rows.std(axis=0)
+    return _Case(
+        records=units,
+        labels=truth[chosen],
+        contributed=inside[chosen],
+        of_mean=rows[is_member],
+        deviation=np.where(deviation > 0, deviation, 1.0),
+        bounds=bounds,
+        floor=judged["floor"]["larger_class"],
+        control=judged["floor"]["clusters"],
+        ceiling=judged["ceiling"]["supervised"],
+        settings=settings,
+        parts=parts,
+    )
+
+
+def _parts(
+    is_member: Bool[np.ndarray, " people"], rng: np.random.Generator
+) -> Int[np.ndarray, " people"]:
+    """Return a part for each person, such that each part has an equal share of the class."""
+    count = min(_PARTS, int(is_member.sum()))
+    part = np.empty(len(is_member), dtype=int)
+    for chosen in (is_member, ~is_member):
+        part[chosen] = rng.permutation(int(chosen.sum())) % count
+    return part
 
 
 def _flags(what: str, values: Any, rows: np.ndarray) -> Bool[np.ndarray, " people"]:
@@ -255,42 +321,17 @@ def _afford(plan: MeanDefence, case: _Case, budget: float | int) -> None:
     gate.pass_on(plan.release(case.of_mean, **_WHO, rng=case.settings.seed), "what if")
 
 
-def _leaks(case: _Case, right: Bool[np.ndarray, " people"]) -> tuple[Leak, ...]:
-    """Return what an attacker knows of contributors, and of others by the same mean."""
-    inside, outside = (
-        (int(right[chosen].sum()), int(chosen.sum()))
-        for chosen in (case.contributed, ~case.contributed)
-    )
-    (low, high), (other_low, other_high) = exact_interval(*inside), exact_interval(*outside)
-    share_of_others = outside[0] / outside[1]
-    facts: dict[str, Any] = {
-        "threat": "somebody who has everybody's record without the class, and the class's released "
-        "mean and share, guesses who belongs to the class",
-        "figure": "accuracy",
-        "floor": case.floor,
-    }
-    return (
-        share_leak(
-            *inside,
-            **facts,
-            name="labels from the mean, contributors",
-            scope="individual",
-            control=share_of_others,
-            ceiling=max(case.ceiling, inside[0] / inside[1]),
-            gain=(low - other_high, high - other_low),
-            sizes={"contributors": inside[1]},
-            notes=("the control is the same attack on people who are not in the mean",),
-        ),
-        share_leak(
-            *outside,
-            **facts,
-            name="labels from the mean, others",
-            scope="population",
-            control=case.control,
-            ceiling=max(case.ceiling, share_of_others),
-            sizes={"others": outside[1]},
-            notes=("the control is clustering of the records, under the best naming",),
-        ),
+def _leaks(
+    case: _Case, release: Callable[[np.ndarray], np.ndarray], noise: Noise | None
+) -> tuple[Leak, ...]:
+    inside, outside = case.right_both(release, noise)
+    return mean_leaks(
+        inside,
+        outside,
+        is_paired=case.parts is not None,
+        floor=case.floor,
+        control=case.control,
+        ceiling=case.ceiling,
     )
 
 
@@ -309,7 +350,11 @@ def _noisy(case: _Case, plan: MeanDefence) -> AuditedRelease:
         what=f"the mean of a class of {released.rows} records with {plan.noise} noise",
         individuals=released.n_individuals,
         bytes=released.n_bytes,
-        leaks=_leaks(case, case.right(case.in_units(released.mean), _noise(case, plan))),
+        leaks=_leaks(
+            case,
+            lambda rows: plan.release(rows, **_WHO, rng=settings.seed).mean,
+            _noise(case, plan),
+        ),
         claim=claim,
         proof=prove_epsilon(
             plan,
@@ -326,7 +371,7 @@ def _noisy(case: _Case, plan: MeanDefence) -> AuditedRelease:
 def _noise(case: _Case, plan: MeanDefence) -> Noise:
     """Return the noise of a mechanism in units of the bounds, where it is the same everywhere."""
     released = plan.release(case.of_mean, **_WHO, rng=case.settings.seed)
-    unit = case.bounds.unit_of(case.rows.shape[1])
+    unit = case.bounds.unit_of(case.width)
     return Noise(released.noise, float((released.scale / unit)[0]))
 
 
@@ -334,20 +379,18 @@ def _curve(case: _Case, noise: str) -> Curve:
     settings = case.settings
     alone = noise == _PER_COORDINATE
     strengths = settings.coordinate_epsilons if alone else settings.epsilons
-    deviation = case.rows.std(axis=0)
-    deviation = np.where(deviation > 0, deviation, 1.0)
     true = case.bounds.clip(case.of_mean).mean(axis=0)
     count = int(case.contributed.sum())
     points: list[tuple[float, ...]] = []
     labels = []
     for strength in strengths:
         plan = settings.defence(noise, case.bounds, strength)
-        promised = plan.guarantee(case.rows.shape[1])
+        promised = plan.guarantee(case.width)
         means = plan.draws(case.of_mean, settings.repeats, rng=settings.seed)
         known = _noise(case, plan)
         right = [case.right(case.in_units(mean), known)[case.contributed] for mean in means]
         share = float(np.mean([hits.mean() for hits in right]))
-        wrong = float(np.sqrt((((means - true) / deviation) ** 2).mean()))
+        wrong = float(np.sqrt((((means - true) / case.deviation) ** 2).mean()))
         interval = exact_interval(round(share * count), count)
         points.append((promised.epsilon, share, wrong, *interval))
         whole = f" for each coordinate, {promised.pure_epsilon or 0:.3g} for the record"

@@ -115,7 +115,8 @@ def mean(
     out: Out,
     positive: Annotated[str, Option(help="The value of --truth that is the class.")] = "1",
     contributed: Annotated[
-        str | None, Option(help="Column that says whose record is in the mean (1 or 0).")
+        str | None,
+        Option(help="Column that says whose record is in the mean (1 or 0); all if left out."),
     ] = None,
     id_column: Annotated[str | None, Option("--id", help="A column to leave out.")] = None,
     bounds: Annotated[str | None, Option(help='Public bounds: {"column": [low, high], …}.')] = None,
