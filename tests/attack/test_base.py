@@ -123,6 +123,9 @@ def test_one_class_for_all_is_a_failure(radius, side):
     with pytest.raises(AttackFailed, match=f"nearest took all 200 records for {side}") as caught:
         Nearest(radius=radius).fit(x, mean=np.zeros(3), prior=0.5)
     assert isinstance(caught.value, CofillError)
+    assert "--prior" not in str(caught.value)
+    with pytest.raises(AttackFailed, match=r"state the share .*which was estimated \(--prior\)"):
+        Nearest(radius=radius).fit(x, mean=np.zeros(3))
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0])

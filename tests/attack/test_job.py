@@ -54,6 +54,22 @@ def test_guesses_are_written_and_judged(files, capsys):
     assert "mix" in facts["judged"]["measured"]
 
 
+@pytest.mark.parametrize("method", ["best", "discriminant"])
+def test_a_mean_that_tells_no_share_asks_for_it_in_a_sentence(files, capsys, method):
+    frame = pd.read_parquet(files / "r.parquet")
+    everybody = frame.iloc[:, :10].mean()
+    far = (everybody + 50 * frame.iloc[:, :10].std()).to_dict()
+    (files / "far.json").write_text(json.dumps({"mean": far}))
+    assert call(files, "--method", method, mean="far.json") == 2
+    fault = capsys.readouterr().err
+    assert "standard deviations from the records' own" in fault
+    assert "state the share of the class (--prior)" in fault
+    assert not (files / "guesses.parquet").exists()
+    (files / "all.json").write_text(json.dumps({"mean": everybody.to_dict()}))
+    assert call(files, "--method", method, mean="all.json") == 0
+    assert "state it if you know it (--prior)" in capsys.readouterr().out
+
+
 def test_contributors_and_others_are_told_apart(files, capsys):
     assert call(files, *JUDGED, "--contributed", "inside", records="r.csv", out="g.csv") == 0
     shown = capsys.readouterr().out

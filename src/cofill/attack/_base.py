@@ -159,16 +159,20 @@ class AbstractMeanAttack(BaseEstimator, ABC):
         if not share.is_narrow:
             self.notes_.append(
                 "the mean does not tell the share of positives: anything from "
-                f"{share.low:.3f} to {share.high:.3f} agrees with it, and guesses hang on it"
+                f"{share.low:.3f} to {share.high:.3f} agrees with it, and guesses hang on it; "
+                "state it if you know it (--prior)"
             )
         return share.value
 
     def _check_outcome(self) -> None:
         if self.labels_.all() or not self.labels_.any():
             what = "positive" if self.labels_.all() else "negative"
+            way = "try another seed, classifier or attack"
+            if self.prior_interval_ is not None:
+                way = f"state the share of positives, which was estimated (--prior), or {way}"
             raise AttackFailed(
                 f"{self.name} took all {len(self.labels_)} records for {what} and so tells nothing "
-                "about anybody; try another seed, classifier or attack"
+                f"about anybody; {way}"
             )
 
     def __sklearn_is_fitted__(self) -> bool:

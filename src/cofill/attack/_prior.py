@@ -30,6 +30,7 @@ from cofill.attack._direction import fit_direction
 from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import fit_mixtures
 from cofill.attack._spread import measure_spread
+from cofill.errors import DataError
 
 _SHARES = 150
 _LEAST = 0.003
@@ -88,10 +89,17 @@ def estimate_share(
     if line.expected <= _NOTHING * scale:
         return ShareEstimate(0.5, 0.0, 1.0, 1.0)
     positions, position, error = positions / scale, line.expected / scale, line.error / scale
+    highest = min(1 / (1 + position**2), 0.999) - 1e-3
+    if highest <= _LEAST:
+        raise DataError(
+            f"the mean lies {position:.0f} standard deviations from the records' own, which no "
+            f"{_LEAST:.1%} of them can have; check that both are in the same units, or state the "
+            "share of the class (--prior)"
+        )
     most = _largest_share(positions, position - 2 * error)
     tried: list[tuple[float, float]] = []
     ends: list[float] = []
-    shares = np.linspace(_LEAST, min(1 / (1 + position**2), 0.999) - 1e-3, _SHARES)
+    shares = np.linspace(_LEAST, highest, _SHARES)
     for free in (False, True):
         fits = fit_mixtures(positions, np.full(_SHARES, position), shares, free=free)
         ends.extend(shares[fits.likelihood >= -_DROP * fits.misfit][[0, -1]])
