@@ -1,14 +1,20 @@
 """`cofill check`, `cofill methods NAME`, progress in a log, and completed folders as input."""
 
 import json
+import re
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 from cofill.cli import _show
 from cofill.cli._app import run
+from cofill.completion import METHODS
+from cofill.completion._cost import COSTS, LARGE, Cost, Power, find_cost
+from cofill.completion._suspects import suspects
+from cofill.views import Feature, Kind, View
 
 
 @pytest.fixture
@@ -49,6 +55,61 @@ def test_check_tells_kinds_overlap_holes_and_method(tables, capsys):
     assert any("'constant' has one value only" in note for note in facts["notes"])
     assert facts["expected"]["memory_bytes"] > 0
     assert sorted(folder.iterdir()) == before
+
+
+def test_check_tells_time_and_memory_by_the_size_of_the_tables(tables, capsys):
+    _, options = tables
+    assert run(["check", *options]) == 0
+    words = capsys.readouterr().out
+    assert re.search(r"expected memory: roughly 0\.\d GiB; expected time: roughly .+ on one", words)
+    assert "method: pooled, because all tables are yours" in words
+    assert re.search(r"│ marker +│ numeric +│ ██████████ │ +0 │", words)
+
+
+def test_costs_grow_with_the_tables_and_are_unknown_for_a_strangers_method():
+    for name, cost in COSTS.items():
+        small, large = cost.seconds.at(200, 5), cost.seconds.at(20_000, 30)
+        assert 0 < small < large, name
+        assert cost.mebibytes.at(200, 5) <= cost.mebibytes.at(20_000, 30)
+    assert find_cost("pooled", {"effort": "thorough"}, 10) == COSTS["pooled"]
+    assert find_cost("pooled", {"effort": "quick"}, 10) == COSTS["pooled quick"]
+    assert find_cost("pooled", {}, LARGE + 1) == COSTS["pooled large"]
+    assert find_cost("stranger", {}, 10) is None
+    assert set(METHODS.names) <= set(COSTS), "measure the new method: python -m bench.cost"
+
+
+def test_check_says_when_the_memory_is_not_enough(tables, capsys, monkeypatch):
+    _, options = tables
+    dear = Cost(COSTS["mean"].seconds, Power(1e9, 0.0, 1.0, 1.0))
+    monkeypatch.setitem(COSTS, "mean", dear)
+    assert run(["check", *options, "--method", "mean"]) == 0
+    assert "give it fewer people or columns; expected time: less than" in capsys.readouterr().out
+
+
+def test_suspects_are_told_once_each_and_without_a_cell():
+    rng = np.random.default_rng(0)
+    weight = rng.normal(70, 10, size=200)
+    weight[17] = 71_234.5  # grams
+    mostly = np.where(np.arange(200) < 190, np.nan, weight)
+    cells = np.column_stack([weight, mostly, np.full(200, 3.0), np.arange(200) % 3])
+    cells[1] = cells[0]
+    features = [Feature("weight"), Feature("mostly"), Feature("same")]
+    features.append(Feature("sex", Kind.CATEGORICAL, ("f", "F ", "m"), dtype="string"))
+    notes = list(suspects(View("people", np.arange(200), cells, features, id_name="")))
+    assert [note.partition(": ")[2] for note in notes] == [
+        "column 'weight' has 1 value far beyond all others; check for slips and units",
+        "column 'mostly' is empty in 95% of the rows; what fills it is a guess",
+        "column 'same' has one value only and is filled with it",
+        "column 'sex' has 2 categories that differ only in case or spaces; they are kept apart "
+        "unless you write them alike",
+        "1 row is a copy of another",
+    ]
+
+
+def test_ordinary_tables_have_no_suspects():
+    for load in (load_breast_cancer, load_diabetes, load_iris, load_wine):
+        view = View("table", np.arange(len(load().data)), load().data)
+        assert list(suspects(view)) == []
 
 
 def test_check_measures_when_asked_and_is_readable(tables, capsys):

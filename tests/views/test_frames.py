@@ -287,7 +287,7 @@ BAD_TABLES = {
     "nothing to fill": (
         {"id": [1, 2], "x": [None, None], "y": [NAN, NAN], "z": [[1], [2]]},
         {},
-        "no column that can be filled (3 are empty, free text or labels)",
+        "no column that can be filled: each is empty, free text or labels",
     ),
     "text among numbers": (
         {**FINE, "y": ["1", "2.5", SECRET_TEXT, "4"]},

@@ -29,7 +29,9 @@ def check(
     settings: options.Settings = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Run the method on 300 people to tell how long it takes."),
+        typer.Option(
+            "--measure", help="Run the method on 300 people to tell better how long it takes."
+        ),
     ] = False,
     rules: options.Rules = NO_RULES,
     seed: options.Seed = 0,
@@ -59,13 +61,16 @@ def check(
 
 def _show(facts: Mapping[str, Any]) -> None:
     for name, view in facts["views"].items():
-        table = make_table(
-            ["column", "taken for"], ["empty"], title=f"{name}: {view['rows']:,} rows"
+        empty = view["empty_rows"]
+        title = f"{name}: {_count(view['rows'], 'row')}" + f", {empty:,} without a value" * (
+            empty > 0
         )
+        table = make_table(["column", "taken for", "known"], ["empty"], title=title)
         for column, about in view["columns"].items():
-            table.add_row(column, about["kind"], f"{about['missing']:,}")
+            missing = about["missing"] + empty
+            table.add_row(column, about["kind"], _bar(missing, view["rows"]), f"{missing:,}")
         for column in view["passed_through"]:
-            table.add_row(column, "passed through", "–")
+            table.add_row(column, "passed through", "", "–")
         console().print(table)
     if len(facts["views"]) > 1:
         say(f"Who is where, of {facts['individuals']:,} people:")
@@ -73,8 +78,8 @@ def _show(facts: Mapping[str, Any]) -> None:
             say(line)
     for name, view in facts["views"].items():
         say(
-            f"{name}: {view['cells_to_fill']:,} cells will be filled, "
-            f"{view['rows_to_fill']:,} whole rows among them"
+            f"{name}: {_count(view['cells_to_fill'], 'cell')} will be filled, "
+            f"{_count(view['rows_to_fill'], 'whole row')} among them"
         )
     say(f"method: {facts['method']['name']}, because {facts['method']['why']}")
     for note in facts["notes"]:
@@ -102,11 +107,34 @@ def picture(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  … and {len(facts['patterns']) - _MOST_PATTERNS} rarer patterns"
 
 
+def _bar(missing: int, rows: int) -> str:
+    """Return ten squares, as many full as tenths of the rows are known; no hole looks like none."""
+    full = 10 * (rows - missing) // max(rows, 1)
+    return "█" * full + "░" * (10 - full)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _expectation(expected: Mapping[str, Any]) -> str:
-    memory = f"expected memory: roughly {expected['memory_bytes'] / 2**30:.1f} GiB"
+    need, has = expected["memory_bytes"], expected["machine_bytes"]
+    memory = f"expected memory: roughly {need / 2**30:.1f} GiB"
+    if need > has:
+        memory += f", and this machine has {has / 2**30:.1f} GiB: give it fewer people or columns"
     if expected["seconds"] is None:
-        return f"{memory}; expected time: not measured, which --measure does on a few people"
+        return f"{memory}; expected time: not known for this method; --measure tries a few people"
+    seconds, factor = expected["seconds"], expected["factor"]
+    if expected["by"] == "sample":
+        return (
+            f"{memory}; expected time: roughly {in_words(seconds)}, reckoned in proportion "
+            f"from {expected['sample']} people on {expected['cores']} cores"
+        )
+    if seconds * factor < 1:
+        return f"{memory}; expected time: less than a second"
+    beyond = ", larger than those it was measured on" if expected["beyond_measured"] else ""
+    ends = f"{in_words(seconds / factor)} to {in_words(seconds * factor)}"
     return (
-        f"{memory}; expected time: roughly {in_words(expected['seconds'])}, reckoned in proportion "
-        f"from {expected['sample']} people on {expected['cores']} cores"
+        f"{memory}; expected time: roughly {in_words(seconds)} on one core ({ends}), by the size "
+        f"of the tables{beyond}; --measure tries a few people"
     )

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from cofill.completion._completer import require_rows
-from cofill.completion._job import CompletionJob, require_shared_individuals
+from cofill.completion._cost import FACTOR, LARGEST, find_cost
+from cofill.completion._job import SEPARATE, TOGETHER, CompletionJob, require_shared_individuals
 from cofill.completion._registry import METHODS, make
+from cofill.completion._suspects import suspects
 from cofill.errors import InputError
 from cofill.views import Feature, Kind, MultiView, View, read_views
 
@@ -20,25 +22,29 @@ SAMPLE = 300
 """People on whom the time is measured: enough that fitting, not starting, is what takes it."""
 
 _COPIES = 40
-"""Copies of the cells that a run holds at its peak: coded columns, candidates, folds."""
+"""Copies of the cells that a method of others may hold at its peak, which nobody has measured."""
 
 
 def check_tables(job: CompletionJob, *, measure: bool = False) -> dict[str, Any]:
     """Return what a job would do, in facts that name nobody; nothing is written.
 
-    With `measure` the method is timed on a few people, from which the time of the whole is
-    reckoned, in proportion to the people.
+    Time and memory are those of a cost model (`cofill.completion._cost`). With `measure` the method
+    is timed on a few people instead, from which the time of the whole is reckoned, in proportion to
+    the people.
     """
     views = read_views(job.sources, id=job.id, **job.rules)
     require_shared_individuals(views)
     require_rows(views)
     to_fill = {name: _to_fill(views, name) for name in views}
-    notes = [*views.notes, *(n for v in views.values() for n in _constants(v))]
+    notes = [*views.notes, *(note for view in views.values() for note in suspects(view))]
+    if views.is_complete:
+        notes.append("nothing is missing: the tables would be written as they are")
     return {
         "individuals": views.n_individuals,
         "views": {
             name: {
-                "rows": len(view),
+                "rows": _rows_read(view),
+                "empty_rows": _rows_read(view) - len(view),
                 "columns": _columns(view),
                 "passed_through": _passed_through(view),
                 **to_fill[name],
@@ -51,10 +57,7 @@ def check_tables(job: CompletionJob, *, measure: bool = False) -> dict[str, Any]
         ],
         "notes": notes,
         "method": {"name": job.method, "why": _why(job)},
-        "expected": {
-            "memory_bytes": _memory(views),
-            **_expected_time(job, views, measure and not views.is_complete),
-        },
+        "expected": _expected(job, views, measure and not views.is_complete),
     }
 
 
@@ -85,40 +88,57 @@ def _passed_through(view: View) -> list[str]:
     return [c for c in columns if c not in view.feature_names and c != view.id_name]
 
 
-def _constants(view: View) -> list[str]:
-    constant = np.nanmin(view.cells, axis=0) == np.nanmax(view.cells, axis=0)
-    return [
-        f"view {view.name!r}: column {feature.name!r} has one value only and is filled with it"
-        for feature, is_constant in zip(view.features, constant, strict=True)
-        if is_constant
-    ]
+def _rows_read(view: View) -> int:
+    """Return the rows of a view's table, those without any value among them."""
+    return len(view) if view.source is None else len(view.source.row_ids)
 
 
 def _why(job: CompletionJob) -> str:
     pools = METHODS.find(job.method).facts.get("pools_rows", True)
-    if job.separate:
+    if job.method == SEPARATE and job.separate:
         return "every view is a site that keeps its rows at home (--separate)"
-    if pools:
+    if job.method == TOGETHER and len(job.sources) == 1:
+        return "it is the best for one table; cofill methods lists the others"
+    if job.method == TOGETHER:
         return "all tables are yours and may be used together; --separate keeps rows at home"
-    return "it was asked for; it lets no row leave its view"
+    keeps = "it brings all rows together" if pools else "it lets no row leave its view"
+    return f"it was asked for; {keeps}"
 
 
-def _expected_time(job: CompletionJob, views: MultiView, measure: bool) -> dict[str, Any]:
-    """Reckon the time from a run on a few people; None where there is no such run."""
+def _expected(job: CompletionJob, views: MultiView, measure: bool) -> dict[str, Any]:
+    """Reckon time and memory; seconds are None where nobody has measured the method."""
+    rows, columns = views.n_individuals, sum(view.n_features for view in views.values())
+    cost, now = find_cost(job.method, job.settings, rows * columns), _memory_now()
+    mebibytes = _COPIES * 8 * rows * columns / 2**20
+    expected: dict[str, Any] = {
+        "seconds": None,
+        "by": "model",
+        "factor": FACTOR,
+        "beyond_measured": rows > LARGEST[0] or columns > LARGEST[1],
+        "sample": min(SAMPLE, rows),
+        "cores": os.cpu_count(),
+        "machine_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+    if cost is not None:
+        mebibytes = cost.mebibytes.at(rows, columns)
+        expected["seconds"] = round(cost.seconds.at(rows, columns), 1)
+    expected["memory_bytes"] = now + int(mebibytes * 2**20)
+    if measure and (seconds := _measured_time(job, views)) is not None:
+        expected |= {"seconds": round(seconds, 1), "by": "sample"}
+    return expected
+
+
+def _measured_time(job: CompletionJob, views: MultiView) -> float | None:
+    """Return the time of a run on a few people, in proportion; None where they are too few."""
     people = np.random.default_rng(job.seed).permutation(views.n_individuals)[:SAMPLE]
-    unknown = {"seconds": None, "sample": len(people), "cores": os.cpu_count()}
-    if not measure:
-        return unknown
     started = time.perf_counter()
     try:
         make(job.method, **job.settings).fit_complete(views.take(np.sort(people)))
-    except InputError:  # a few people may be too few for the method
-        return unknown
-    seconds = (time.perf_counter() - started) * max(1.0, views.n_individuals / len(people))
-    return {**unknown, "seconds": round(seconds, 1)}
+    except InputError:
+        return None
+    return (time.perf_counter() - started) * max(1.0, views.n_individuals / len(people))
 
 
-def _memory(views: MultiView) -> int:
-    cells = views.n_individuals * sum(view.n_features for view in views.values())
+def _memory_now() -> int:
     unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit + _COPIES * 8 * cells
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -27,7 +27,10 @@ from cofill.views._styles import (
     TextStyle,
     TruthStyle,
     has_leading_zeros,
+    has_units,
     is_ambiguous,
+    is_beyond_integers,
+    is_dates,
     is_number,
     is_truth,
     number_style,
@@ -133,7 +136,7 @@ class ColumnReader:
             return self._numbers(column, type_)
         if is_text and not is_dictionary and declared is None:
             self._refuse_texts(column, len(column) - column.null_count, most=0.5)
-            return self._labels(column, "leading zeros" if has_leading_zeros(column) else "")
+            return self._labels(column, self._digits(column))
         return self._categories(column)
 
     # --- texts ----------------------------------------------------------------------------------
@@ -145,7 +148,8 @@ class ColumnReader:
         if number is not None or declared is Kind.NUMERIC:
             number = number_style(known, rules.decimal, rules.thousands)
         if number is not None:
-            is_label = number.decimals == 0 and not number.thousands and has_leading_zeros(known)
+            is_label = number.decimals == 0 and not number.thousands
+            is_label = is_label and (has_leading_zeros(known) or is_beyond_integers(known))
             if is_label and declared is not Kind.NUMERIC:
                 return TextStyle()
             if (number.decimal, number.thousands) != (rules.decimal or ".", rules.thousands or ""):
@@ -161,6 +165,18 @@ class ColumnReader:
                 )
                 return TextStyle()
             return times[0]
+        if declared is None and is_dates(known):
+            notes.append(
+                f"{self.where} holds dates in several formats and is read as text; write all of "
+                "them as year-month-day"
+            )
+            return TextStyle()
+        if declared is None and has_units(known):
+            notes.append(
+                f"{self.where} holds numbers with signs, units or spaces and is read as text; "
+                "write plain numbers, or name the thousands mark (--thousands ' ')"
+            )
+            return TextStyle()
         if is_truth(known):
             return TruthStyle()
         if declared in (Kind.BINARY, Kind.CATEGORICAL):
@@ -250,6 +266,12 @@ class ColumnReader:
         if ends["min"] > 0 and len(str(ends["min"])) == width and width >= _LONG_LABEL:
             return f"{width} digits that never repeat"
         return "numbers beyond 2^53" if max(-ends["min"], ends["max"]) > _LARGEST_EXACT else ""
+
+    def _digits(self, column: pa.ChunkedArray) -> str:
+        """Return why texts of digits are labels, or nothing."""
+        if has_leading_zeros(column):
+            return "leading zeros"
+        return "more digits than a number keeps" if is_beyond_integers(column) else ""
 
     def _labels(self, column: pa.ChunkedArray, reason: str) -> Column:
         """Read labels: categories where there are few, else passed through."""

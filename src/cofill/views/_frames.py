@@ -113,8 +113,8 @@ def view_from_table(
             read[c] = column
     if not read:
         raise DataError(
-            f"{where} has no column that can be filled ({len(wanted)} are empty, free text or "
-            "labels); give it numbers or categories, or declare a column's kind (--kind)"
+            f"{where} has no column that can be filled: each is empty, free text or labels; give "
+            "it numbers or categories, or declare a column's kind (--kind)"
         )
     styles = {c: column.style or TextStyle() for c, column in read.items()} if is_text else {}
     spellings: dict[str, dict[int, bytes]] = {}
@@ -166,7 +166,10 @@ def _check_columns(columns: list[str], id: str | None, where: str) -> None:  # n
             f"{where}{lack or ':'} its first line looks like a person's row; give it a header line"
         )
     if id is not None:
-        raise DataError(f"{where} has no id column {id!r}; {suggest(id, columns)}")
+        way = suggest(id, columns)
+        if len(columns) == 1:  # the header line as a whole
+            way += "; if something else separates fields, say what (--delimiter space)"
+        raise DataError(f"{where} has no id column {id!r}; {way}")
 
 
 def read_ids(

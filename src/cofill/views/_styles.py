@@ -26,6 +26,10 @@ _TIMES = ("%H:%M:%S", "%H:%M")
 _PARTS = {"%Y": "{Y:04d}", "%m": "{m:02d}", "%d": "{d:02d}", "%H": "{H:02d}", "%M": "{M:02d}"}
 _PARTS |= {"%S": "{S:02d}"}
 _SAMPLE = 1000  # texts tried first: a format that fails on them is not tried on the rest
+_DATE = r"^\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4})\s*$"
+_GROUPED = r"[+-]?(0|[1-9][0-9]*)([.,' ][0-9]+)*"  # a phone number starts with a zero
+_UNITS = r"%|€|\$|£|¥|EUR|USD|CHF|GBP|kg|g|mg|cm|mm|m|km|ml|l|h|min|s"
+_DRESSED = rf"^\s*((€|\$|£|¥)\s*)?{_GROUPED}\s*({_UNITS})?\s*$"
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,26 @@ def _with_digits(known: pa.Array, point: str, group: str) -> NumberStyle:
 def has_leading_zeros(known: pa.Array | pa.ChunkedArray) -> bool:
     """Whether digits start with a zero that a number would not have, as in ``007``."""
     return _any(known, r"^[+-]?0[0-9]+$")
+
+
+def is_beyond_integers(known: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether all are digits, and some too many for 64 bits: accounts and keys, no amounts."""
+    return bool(pc.all(pc.match_substring_regex(known, r"^\s*[0-9]+\s*$")).as_py()) and _any(
+        known, r"[0-9]{19}"
+    )
+
+
+def is_dates(known: pa.Array) -> bool:
+    """Whether every text is a date of some format, whichever."""
+    return bool(pc.all(pc.match_substring_regex(known, _DATE)).as_py())
+
+
+def has_units(known: pa.Array) -> bool:
+    """Whether every text is a number that may have a unit, a sign or spaces, and most have."""
+    if not pc.all(pc.match_substring_regex(known, _DRESSED)).as_py():
+        return False
+    plain = pc.match_substring_regex(known, r"^\s*[+-]?[0-9.,]+\s*$")
+    return int(pc.sum(plain).as_py() or 0) < len(known) / 2
 
 
 def time_styles(known: pa.Array) -> list[TimeStyle]:
