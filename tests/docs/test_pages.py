@@ -87,6 +87,25 @@ def test_pooled_draws_mend_what_best_guesses_distort(capsys):
     assert abs(pooled - whole) < 0.5 * abs(guessed - whole)
 
 
+def test_kinds_are_told_as_the_page_shows(capsys):
+    page = DOCS / "how-to" / "dates-and-kinds.md"
+    code = next(text for _, caption, text in blocks(page) if caption == "kinds.py")
+    exec(compile(code, "kinds.py", "exec"), {"__name__": "kinds"})
+    shown = next(text for language, _, text in blocks(page) if language == "text")
+    assert capsys.readouterr().out == shown
+
+
+def test_every_how_to_is_in_the_index_and_its_links_lead_somewhere():
+    index = (DOCS / "how-to" / "index.md").read_text(encoding="utf-8")
+    for page in HOW_TO:
+        text = page.read_text(encoding="utf-8")
+        if page.stem != "index":
+            assert f"\n{page.stem}\n" in index, page.name
+            assert f"({page.name})" in index or f"{{doc}}`{page.stem}`" in index, page.name
+        for target in re.findall(r"\]\(([^)#]+\.md)", text):
+            assert (page.parent / target).is_file(), (page.name, target)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda p: p.stem)
 def test_how_to_python_runs(page):

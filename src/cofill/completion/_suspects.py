@@ -54,11 +54,12 @@ def suspects(view: View) -> Iterator[str]:
 def _spellings(where: str, feature: Feature) -> Iterator[str]:
     """Yield a sentence where categories are likely to mean the same."""
     plain = Counter(" ".join(str(value).casefold().split()) for value in feature.categories)
-    if len(feature.categories) > 2 and set(plain) <= _TRUTH:
+    if len(plain) > 2 and set(plain) <= _TRUTH:
         yield (
             f"{where} spells yes and no in {len(feature.categories)} ways, which are kept apart; "
             "write them in two"
         )
+        return
     twice = sum(count for count in plain.values() if count > 1)
     if twice:
         yield (
