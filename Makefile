@@ -45,7 +45,7 @@ format: $(VENV)/.test ## rewrite the code in the project's format
 bench: $(BENCH)/.bench ## compare with other libraries; records go to results/
 	@$(BENCH)/bin/python -m bench
 
-results: $(VENV)/.test ## put the figures of results/ into README.md and docs/results.md
+results: $(VENV)/.test ## put the figures of results/ and tables from the code into README.md and docs/
 	@$(BIN)/python -m bench.results
 
 lines: ## lines of Python per package of the core, most first

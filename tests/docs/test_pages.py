@@ -13,6 +13,7 @@ import cofill
 from .conftest import DOCS, blocks, joined, pages
 
 PACKAGE = Path(cofill.__file__).parent
+ROOT = DOCS.parent
 TUTORIAL = [DOCS / "tutorial" / f"{name}.md" for name in ("tables", "federation", "audit")]
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 NOT_PUBLIC = {"cli", "demo"}
@@ -45,6 +46,28 @@ def test_tables_of_packages_releases_and_strategies_come_from_the_code():
     assert formats.packages().count("{doc}") == len(list((DOCS / "reference/api").glob("*.rst")))
     assert "| `codes` |" in formats.releases()
     assert "| `scaffold` |" in formats.strategies()
+
+
+def test_pages_can_be_read_without_being_built():
+    """What a mark stands for is in the file, and no mark starts a line of running text."""
+    import bench.results
+
+    marked = {page for page in (*pages(), ROOT / "README.md") if "<!--" in page.read_text()}
+    assert marked == set(bench.results.PAGES), "add the page to bench.results"
+    for page in marked:
+        text = page.read_text(encoding="utf-8")
+        rest = re.sub(r"<!-- begin ([\w-]+) -->\n.+?\n(?:> )?<!-- end \1 -->", "", text, flags=re.S)
+        rest = re.sub(r"(?<=\S )<!-- value [^>]+ -->[\d.]+(?: %)?<!-- end -->", "", rest)
+        assert "<!--" not in rest, page.name
+
+
+def test_figures_in_sentences_come_from_records():
+    import bench.results
+
+    mark = "<!-- value growpu-mnist best/accuracy/noisy % -->{}<!-- end -->"
+    filled = bench.results.fill_values(mark.format("12.3 %"))
+    assert filled == bench.results.fill_values(mark.format(""))
+    assert re.fullmatch(mark.format(r"\d\d\.\d %"), filled)
 
 
 @pytest.mark.parametrize("page", TUTORIAL, ids=lambda p: p.stem)
