@@ -155,7 +155,7 @@ BAD_FILES = {
         "1 rows have no id (the first is line 2)",
         "54321",
     ),
-    "nothing to fill": (HEADER + "1,,\n2,,\n", "has no column that can be filled (2 are", "\0"),
+    "nothing to fill": (HEADER + "1,,\n2,,\n", "has no column that can be filled: each is", "\0"),
     "text among numbers": (
         HEADER + "1,5,6\n2,secret,7\n3,4,5\n",
         "'age' is numeric but holds text in 1 of 3 rows (the first is line 3)",
