@@ -5,7 +5,7 @@ completions of made tables (correlated columns, one in five binary, a tenth of t
 All constants are here. After a method got faster or slower, measure it again and put the lines that
 it prints in place of the method's line::
 
-    OMP_NUM_THREADS=1 python -m bench.cost pooled "pooled quick"
+    OMP_NUM_THREADS=1 python -m bench.cost pooled "pooled large" "pooled quick"
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ LARGE = 100_000
 """Cells above which `pooled` tries other candidates, and an entry ``large`` holds."""
 
 LARGEST = (40_000, 40)
-"""People and columns up to which methods were measured; beyond, the powers are extrapolated."""
+"""People and columns up to which `pooled` was measured; beyond, the powers are extrapolated.
+
+Networks (`cooperative`, `private`, `federated`, `central`) were measured up to 4,000 people, the
+others up to 15,000.
+"""
 
 FACTOR = 3.0
 """By which a run may be shorter or longer than the estimate.
