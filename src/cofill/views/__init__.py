@@ -1,5 +1,6 @@
 """The data: views, ids, cell kinds, scaling, missingness, partitions, readers, data sets."""
 
+from cofill.views._conform import ConformedViews, conform
 from cofill.views._datasets import (
     DATASETS,
     Dataset,
@@ -14,11 +15,13 @@ from cofill.views._datasets import (
 from cofill.views._feature import Feature, Kind
 from cofill.views._frames import read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key, stream
+from cofill.views._later import read_later_views
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, pair_up
 from cofill.views._rules import ColumnRules
 from cofill.views._scaling import EncodedBlock, Scaler, side_by_side
+from cofill.views._schema import TableSchema
 from cofill.views._source_table import ORDERS, FilledTable, SourceTable
 from cofill.views._sources import (
     SOURCES,
@@ -39,6 +42,7 @@ __all__ = [
     "SOURCES",
     "AbstractSourceForm",
     "ColumnRules",
+    "ConformedViews",
     "Dataset",
     "DatasetInfo",
     "EncodedBlock",
@@ -50,10 +54,12 @@ __all__ = [
     "Scaler",
     "Source",
     "SourceTable",
+    "TableSchema",
     "View",
     "by_row",
     "by_row_paired",
     "check_new_tables",
+    "conform",
     "datasets",
     "drop_cells",
     "drop_rows",
@@ -66,6 +72,7 @@ __all__ = [
     "pair_up",
     "papers_hint",
     "read_ids",
+    "read_later_views",
     "read_view",
     "read_views",
     "side_by_side",

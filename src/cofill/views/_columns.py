@@ -102,7 +102,7 @@ class ColumnReader:
         notes: list[str] = []
         style: TextStyle | None = self._style(known, notes)
         if style is None:  # numbers with other texts among them
-            blank = self._blank_token(known)
+            blank = self.blank_token(known)
             if blank is None:
                 self._refuse_texts(pc.if_else(missing, None, texts), len(known))
             missing = pc.or_(missing, pc.equal(trimmed, blank))
@@ -114,7 +114,7 @@ class ColumnReader:
         """Read a column with a type."""
         if pa.types.is_string_view(column.type):
             column = column.cast(pa.string())
-        column = self._without_missing(column)
+        column = self.without_missing(column)
         is_dictionary = pa.types.is_dictionary(column.type)
         type_ = column.type.value_type if is_dictionary else column.type
         if int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0) == len(column):
@@ -192,7 +192,7 @@ class ColumnReader:
     def _is_number(self, texts: Any) -> Any:
         return is_number(texts, self.rules.decimal or ".", self.rules.thousands or "")
 
-    def _blank_token(self, known: pa.Array) -> str | None:
+    def blank_token(self, known: pa.Array) -> str | None:
         """Return the one text among numbers, if it is a usual word for nothing."""
         other = known.filter(pc.invert(self._is_number(known)))
         words = pc.unique(pc.utf8_trim_whitespace(other)).to_pylist()
@@ -228,7 +228,7 @@ class ColumnReader:
 
     # --- types ----------------------------------------------------------------------------------
 
-    def _without_missing(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def without_missing(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Empty the cells whose value the user named as missing."""
         if not self.rules.na_values:
             return column
@@ -300,7 +300,7 @@ class ColumnReader:
 
     def _numbers(self, column: pa.ChunkedArray, type_: pa.DataType) -> Column:
         is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-        values = self._values(column)
+        values = self.numbers(column)
         feature = Feature(self.name, dtype="double" if is_text else str(type_))
         if feature.is_temporal:
             return Column(feature, values)
@@ -315,7 +315,8 @@ class ColumnReader:
             feature = replace(feature, decimals=decimals)
         return Column(feature, values, self._sentinel(values))
 
-    def _values(self, column: pa.ChunkedArray) -> np.ndarray:
+    def numbers(self, column: pa.ChunkedArray) -> np.ndarray:
+        """Return a column's cells as floats; times as Arrow's integers of their type."""
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if pa.types.is_boolean(column.type):

@@ -48,7 +48,7 @@ def frame_to_table(frame: Any, name: str) -> pa.Table:
 
 def text_to_table(text: TextTable, id: str | None) -> pa.Table:  # noqa: A002
     """Return a text file as an Arrow table with the types that its texts tell; ids stay text."""
-    _check_columns(text.column_names, None, text.where)
+    check_columns(text.column_names, None, text.where)
     fields, columns = text.fields(), {}
     for k, name in enumerate(text.column_names):
         texts = text.column(fields, k)
@@ -75,7 +75,7 @@ def view_from_table(
     where = where or f"view {name!r}"
     is_text = isinstance(table, TextTable)
     columns = list(table.column_names)
-    _check_columns(columns, id, where)
+    check_columns(columns, id, where)
     fields = table.fields() if is_text else None
     n = table.num_rows if fields is None else len(fields.starts) - 1
     if n == 0:
@@ -148,12 +148,14 @@ def view_from_table(
         styles=styles,
         spellings=spellings,
         notes=tuple(notes),
+        rules=rules,
     )
     object.__setattr__(view, "source", source)
     return view
 
 
-def _check_columns(columns: list[str], id: str | None, where: str) -> None:  # noqa: A002
+def check_columns(columns: list[str], id: str | None, where: str) -> None:  # noqa: A002
+    """Raise a `DataError` for a column that occurs twice, or an id column that is not there."""
     if len(set(columns)) != len(columns):
         twice = next(c for c in columns if columns.count(c) > 1)
         raise DataError(f"{where}: column {twice!r} occurs more than once; rename one of them")

@@ -31,9 +31,13 @@ class MultiView(Mapping[str, View]):
       in every view: 1 individual
     >>> people.overlaps()
     {('clinic', 'lab'): 1}
+
+    ``more_ids`` are individuals who are to be completed though no view knows a cell of them.
     """
 
-    def __init__(self, views: Sequence[View] | Mapping[str, View]) -> None:
+    def __init__(
+        self, views: Sequence[View] | Mapping[str, View], *, more_ids: np.ndarray | None = None
+    ) -> None:
         members = list(views.values()) if isinstance(views, Mapping) else list(views)
         if not members:
             raise DataError("there is no view; give at least one")
@@ -45,6 +49,7 @@ class MultiView(Mapping[str, View]):
         self._views = MappingProxyType({v.name: v for v in members})
         # A table's row of which nothing but the id is known makes a person known, to be completed.
         blank = [v.source.blank_ids for v in members if v.source is not None]
+        blank += [] if more_ids is None else [more_ids]
         self._ids = _union([ids for ids in (*(v.ids for v in members), *blank) if len(ids)])
         self._presence = np.zeros((len(self._ids), len(members)), dtype=bool)
         for k, view in enumerate(members):

@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.registry import suggest
 from cofill.views._feature import Kind
@@ -17,6 +18,7 @@ _USUAL = (
 )
 
 
+@storable
 @dataclass(frozen=True)
 class ColumnRules:
     """What the user said about columns, and how rows of their table are counted in messages.

@@ -23,6 +23,7 @@ from cofill.errors import SettingError
 from cofill.views._arrow import cells_to_arrow, take_rows, time_step, with_values
 from cofill.views._feature import Feature, Kind
 from cofill.views._ids import positions
+from cofill.views._rules import ColumnRules
 from cofill.views._styles import NumberStyle, TextStyle
 from cofill.views._text import Edits, TextTable
 
@@ -52,6 +53,8 @@ class SourceTable:
         Of a text file: how each column is written, and each code of its coded columns.
     notes
         What was found out about columns, in sentences.
+    rules
+        What the user said about columns.
     has_blank_rows
         Whether rows without any known cell are written too.
     """
@@ -66,6 +69,7 @@ class SourceTable:
     styles: Mapping[str, TextStyle] = field(default_factory=dict)
     spellings: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    rules: ColumnRules = field(default_factory=ColumnRules)
     has_blank_rows: bool = True
 
     @cached_property

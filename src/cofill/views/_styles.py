@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cofill.codec import storable
 from cofill.views._feature import Feature, Kind
 
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
@@ -32,6 +33,7 @@ _UNITS = r"%|€|\$|£|¥|EUR|USD|CHF|GBP|kg|g|mg|cm|mm|m|km|ml|l|h|min|s"
 _DRESSED = rf"^\s*((€|\$|£|¥)\s*)?{_GROUPED}\s*({_UNITS})?\s*$"
 
 
+@storable
 @dataclass(frozen=True)
 class TextStyle:
     """Texts as they are."""
@@ -47,6 +49,7 @@ class TextStyle:
         return [str(feature.categories[k]) for k in cells.astype(int).tolist()]
 
 
+@storable
 @dataclass(frozen=True)
 class TruthStyle(TextStyle):
     """``true`` and ``false`` in any spelling."""
@@ -60,6 +63,7 @@ class TruthStyle(TextStyle):
         return [text.lower() for text in super().write(feature, cells)]
 
 
+@storable
 @dataclass(frozen=True)
 class NumberStyle(TextStyle):
     """Numbers with their decimal mark, thousands mark and digits.
@@ -113,6 +117,7 @@ class NumberStyle(TextStyle):
         return texts
 
 
+@storable
 @dataclass(frozen=True)
 class TimeStyle(TextStyle):
     """Dates, times, or both, in one format.

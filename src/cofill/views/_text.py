@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -248,6 +248,16 @@ class TextTable:
             new_begins[1:],
         )
         return table, moved
+
+    def with_columns(self, names: Sequence[str]) -> TextTable:
+        """Return the table with more columns at its end, empty in every row."""
+        fields = self.fields()
+        edits = Edits(fields, self.column_names)
+        for name in names:
+            texts = [b""] * (len(fields.starts) - 1)
+            edits.append(self.delimiter.encode(), self.field(name), texts)
+        plain = replace(self, encoding="utf-8")  # as the content is kept
+        return replace(self, content=b"".join(plain.edited(*edits.joined())))
 
     def field(self, text: str) -> bytes:
         """Return a text as a field: quoted where it has to be."""
