@@ -80,7 +80,7 @@ def test_what_exists_is_left_as_it_is(tmp_path):
     for path in (full, file):
         with pytest.raises(DataError, match="exists already and is left as it is"):
             check_new_folder(path)
-        with pytest.raises(DataError, match="give another --out"), new_folder(path):
+        with pytest.raises(DataError, match="give another folder"), new_folder(path):
             pytest.fail("the block must not run")
     assert (full / "kept.txt").read_text() == file.read_text() == "kept"
     assert leftovers(tmp_path) == ["file", "out"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
     from cofill.cluster import DeepClustering, FederatedKMeans
-    from cofill.completion import Completed, evaluate, make, methods, rubin
+    from cofill.completion import Completed, evaluate, load_model, make, methods, rubin
     from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
     from cofill.federate import FederatedCompletion
     from cofill.impute import (
@@ -84,6 +84,7 @@ __all__ = [
     "estimate_share",
     "evaluate",
     "load",
+    "load_model",
     "make",
     "methods",
     "read_views",
@@ -104,7 +105,7 @@ _EXPORTS = {
     ),
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
     "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
-    "cofill.completion": ("Completed", "evaluate", "make", "methods", "rubin"),
+    "cofill.completion": ("Completed", "evaluate", "load_model", "make", "methods", "rubin"),
     "cofill.cooperate": ("CooperativeReconstruction", "PrivateCompletion"),
     "cofill.federate": ("FederatedCompletion",),
     "cofill.impute": (

@@ -73,10 +73,11 @@ def draft_of(path: Path, *, private: bool = False, sync: bool = True) -> Iterato
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Give a temporary folder that becomes `path` when the block ends without an error.
 
-    After an error or an interrupt the temporary folder is removed and `path` does not exist.
+    After an error or an interrupt the temporary folder is removed and `path` does not exist. Only
+    the owner may open a ``private`` folder.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise _fault(path, error) from error
     try:
         yield folder
-        folder.chmod(0o755)
+        folder.chmod(0o700 if private else 0o755)
         if path.exists():  # an empty folder: check_new_folder allowed it
             path.rmdir()
         os.replace(folder, path)  # noqa: PTH105  the atomic one
@@ -115,7 +116,7 @@ def check_new_folder(path: Path) -> None:
         return
     if path.exists():
         raise DataError(
-            f"{path} exists already and is left as it is; give another --out or remove it first"
+            f"{path} exists already and is left as it is; give another folder or remove it first"
         )
 
 

@@ -224,7 +224,7 @@ def test_ctrl_c_leaves_nothing(tables, capsys, monkeypatch):
 
 @pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
 def test_a_fault_while_writing_leaves_nothing(tables, capsys, monkeypatch, fault):
-    from cofill.completion import _job
+    from cofill.completion import _result
 
     written = []
 
@@ -234,7 +234,7 @@ def test_a_fault_while_writing_leaves_nothing(tables, capsys, monkeypatch, fault
         if len(written) == 3:
             raise fault
 
-    monkeypatch.setattr(_job, "write_table", write)
+    monkeypatch.setattr(_result, "write_table", write)
     assert call(tables) == (2 if isinstance(fault, OSError) else 130)
     message = capsys.readouterr().err
     assert ("disk is full" if isinstance(fault, OSError) else "interrupted") in message

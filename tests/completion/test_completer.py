@@ -53,8 +53,8 @@ def test_classes_and_registry_agree_on_whether_rows_are_pooled(method):
 def test_other_views_than_at_fit_are_refused():
     fitted = make("mean").fit(linked(20))
     with pytest.raises(DataError, match="fitted on the views"):
-        fitted.complete(linked(20).select(["first"]))
-    other = MultiView([View("first", [1], [[1.0]]), View("second", [1], [[1.0, 2.0]])])
+        fitted.complete(MultiView([View("third", [1], [[1.0]])]))
+    other = MultiView([View("first", [1], [[1.0]], ["x"]), View("second", [1], [[1.0, 2.0]])])
     with pytest.raises(DataError, match="other features"):
         fitted.complete(other)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cofill.completion import load_model
 from cofill.cooperate import CodeDefence, CooperativeReconstruction, fit_many
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES, encode_rows
 from cofill.cooperate._needs import NARROW, best_directions
@@ -242,7 +243,7 @@ def test_no_other_code_is_worth_more():
 def test_a_saved_model_keeps_its_defence(fitted, views, tmp_path):
     model = fitted["needs"]
     model.save(tmp_path / "model")
-    loaded = CooperativeReconstruction.load(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
     assert loaded.defence == CodeDefence(pilot=40, price=0.5)
     assert np.allclose(loaded.reconstruct(views, "a"), model.reconstruct(views, "a"))
 

@@ -15,7 +15,7 @@ from cofill.cli._attack import attack, list_attacks, mean
 from cofill.cli._audit import audit, audit_commands
 from cofill.cli._check import check
 from cofill.cli._cluster import cluster
-from cofill.cli._complete import complete
+from cofill.cli._complete import apply, complete
 from cofill.cli._datasets import datasets
 from cofill.cli._demo import demo
 from cofill.cli._doctor import doctor
@@ -82,7 +82,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 for _command in (
-    *(complete, check, cluster, methods, plugins),
+    *(complete, apply, check, cluster, methods, plugins),
     *(demo, doctor, report, watch, coordinator),
 ):
     app.command()(_guarded(_command))

@@ -1,4 +1,4 @@
-"""`cofill complete`: several tables of the same people in, the same tables without holes out."""
+"""`cofill complete` and `cofill apply`: tables of the same people in, without holes out."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
     "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --separate",
     "cofill complete --view people=people.csv --out completed/ --draws 5",
+    "cofill complete --view people=people.csv --out completed/ --save model/",
 )
 @reads_tables
 def complete(
@@ -70,6 +71,14 @@ def complete(
             metavar="N",
         ),
     ] = 0,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            help="Also save what was learned in a new folder, for `cofill apply`; only you can "
+            "read it.",
+            metavar="DIR",
+        ),
+    ] = None,
     leave: Annotated[
         bool,
         typer.Option(
@@ -108,9 +117,78 @@ def complete(
         **rules,
         order=order,
         seed=seed,
+        save=save,
     )
     with progress_line(quiet or as_json, progress) as report_progress:
         result = run_completion(job, report_progress)
+    print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
+    if save is not None and not (quiet or as_json):
+        say(f"model saved to {save}: complete later people with cofill apply {save}")
+
+
+@examples(
+    "cofill apply model/ --view people=new.csv --out completed/",
+    "cofill apply model/ --view clinic=new.csv --out completed/ --intervals 0.9",
+    "cofill apply model/ --view a=a.csv --view b=sqlite:///b.db#results --out sqlite:///new.db",
+)
+def apply(
+    model: Annotated[
+        str, typer.Argument(help="A folder that `cofill complete --save` wrote.", metavar="MODEL")
+    ],
+    view: options.Views,
+    out: Annotated[
+        str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
+    ],
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="The id column, if its name has changed.")
+    ] = None,
+    intervals: Annotated[
+        float | None,
+        typer.Option(help="Add columns with intervals of this level, such as 0.9."),
+    ] = None,
+    draws: Annotated[
+        int,
+        typer.Option(min=0, help="Also write so many multiple imputations.", metavar="N"),
+    ] = 0,
+    drop: options.Dropped = None,
+    id_type: options.IdType = None,
+    na_values: options.NaValues = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    order: options.Order = "source",
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Complete people who come later with a saved model; nothing is learned from them.
+
+    Any view may be left out, and any column or cell be missing: it is filled as the model can.
+    Options of reading are those of the fit where they are left out.
+    """
+    sources = options.sources_of(view)
+    from cofill.completion import ApplyJob, run_apply  # scikit-learn is behind it
+
+    job = ApplyJob(
+        model=model,
+        sources=sources,
+        out=out,
+        id=id_column,
+        intervals=intervals,
+        draws=draws,
+        drop=tuple(drop or ()),
+        id_type=id_type,
+        na_values=tuple(na_values or ()),
+        decimal=decimal,
+        thousands=thousands,
+        delimiter=delimiter,
+        encoding=encoding,
+        order=order,
+        seed=seed,
+    )
+    with progress_line(quiet or as_json, None) as report_progress:
+        result = run_apply(job, report_progress)
     print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
 
 

@@ -1,10 +1,12 @@
 """What every completion method shares: its interface, its result, its registry, its evaluation."""
 
+from cofill.completion._apply import ApplyJob, run_apply
 from cofill.completion._check import check_tables
 from cofill.completion._completed import Completed
 from cofill.completion._completer import (
     AbstractCompleter,
     Progress,
+    merged,
     require_draws,
     require_rows,
     silent,
@@ -17,14 +19,16 @@ from cofill.completion._folder import (
     read_records,
 )
 from cofill.completion._intervals import conformal_radius, with_intervals
-from cofill.completion._job import CompletionJob, CompletionResult, run_completion
-from cofill.completion._registry import METHODS, make, methods
+from cofill.completion._job import CompletionJob, run_completion
+from cofill.completion._registry import METHODS, load_model, make, methods
+from cofill.completion._result import CompletionResult
 from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
     "METHODS",
     "RULES",
     "AbstractCompleter",
+    "ApplyJob",
     "Completed",
     "CompletionFolder",
     "CompletionJob",
@@ -35,12 +39,15 @@ __all__ = [
     "completed_folder",
     "conformal_radius",
     "evaluate",
+    "load_model",
     "make",
+    "merged",
     "methods",
     "read_records",
     "require_draws",
     "require_rows",
     "rubin",
+    "run_apply",
     "run_completion",
     "silent",
     "with_intervals",

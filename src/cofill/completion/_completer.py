@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion._completed import Completed
+from cofill.completion._saved import save_model
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
 from cofill.privacy import SentLog
-from cofill.views import Feature, Kind, MultiView
+from cofill.views import ConformedViews, Feature, Kind, MultiView, TableSchema, conform
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share that is done, from 0 to 1."""
@@ -41,12 +44,15 @@ class AbstractCompleter(BaseEstimator, ABC):
     """Where sites' releases are kept for an audit, if set before `fit`; no parameter of clones."""
     features_: dict[str, tuple[Feature, ...]]
 
+    schemas_: dict[str, TableSchema]
+
     def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:
         """Learn from the observed rows and cells of `views`."""
         require_rows(views)
         before = dict(vars(self))
         try:
             self.features_ = {name: view.features for name, view in views.items()}
+            self.schemas_ = {name: TableSchema.of(view) for name, view in views.items()}
             self.notes_: tuple[str, ...] = ()
             self._fit(views, progress or silent)
         except BaseException:
@@ -59,13 +65,16 @@ class AbstractCompleter(BaseEstimator, ABC):
         return self
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
-        """Fill what is missing in `views`; individuals need not be those of `fit`."""
-        check_is_fitted(self, "features_")
-        self._check_schema(views)
-        if views.is_complete:
-            return Completed.merge(views, {}, method=self.name)
-        predicted = self._predict(views, progress or silent)
-        return Completed.merge(views, predicted, method=self.name, notes=self.notes_)
+        """Fill what is missing in `views`; individuals need not be those of `fit`.
+
+        There may be one individual only. Views and columns that are not there are completed for
+        everybody; columns may stand in another order, and those that the fit did not have are
+        passed through. A category that it did not have is kept and tells the method nothing.
+        """
+        later = self._later(views)
+        if later.seen.is_complete:
+            return merged(later, Completed.merge(later.seen, {}, method=self.name))
+        return merged(later, self._complete(later.seen, progress or silent))
 
     def fit_complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
         """Learn from `views` and fill them."""
@@ -100,9 +109,49 @@ class AbstractCompleter(BaseEstimator, ABC):
             raise DataError("there is nothing to score: no row is missing in views and in truth")
         return float(np.mean(scores))
 
+    @property
+    def schemas(self) -> dict[str, TableSchema]:
+        """What is remembered of each view's table, by which later ones are read."""
+        check_is_fitted(self, "features_")
+        known = getattr(self, "schemas_", {})
+        return {
+            name: known[name]
+            if name in known and known[name].features == features
+            else TableSchema(features)
+            for name, features in self.features_.items()
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted method to a new folder that `load_model` reads, for its owner only."""
+        check_is_fitted(self, "features_")
+        save_model(path, self)
+
+    def learned(self) -> dict[str, Any]:
+        """Return what `fit` learned, of storable types, for `save`."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") and name != "schemas_"
+        }
+
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take over what `learned` returned, in place of a `fit`."""
+        for name, value in learned.items():
+            setattr(self, name, value)
+
+    def _later(self, views: MultiView) -> ConformedViews:
+        """Return views as the fit knows them."""
+        check_is_fitted(self, "features_")
+        return conform(views, self.schemas)
+
     @abstractmethod
     def _fit(self, views: MultiView, progress: Progress) -> None:
         """Learn; set attributes ending in an underscore."""
+
+    def _complete(self, views: MultiView, progress: Progress) -> Completed:
+        """Fill views of the fit's columns; for methods that tell more than cells."""
+        predicted = self._predict(views, progress)
+        return Completed.merge(views, predicted, method=self.name, notes=self.notes_)
 
     @abstractmethod
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
@@ -124,6 +173,21 @@ class AbstractCompleter(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "features_")
+
+
+def merged(later: ConformedViews, done: Completed) -> Completed:
+    """Return what was predicted for views as the fit knows them, beside all that was observed."""
+    notes = (*later.notes, *done.notes)
+    if later.seen is later.views:
+        return replace(done, notes=notes)
+    return Completed.merge(
+        later.views,
+        done.cells,
+        method=done.method,
+        lower=done.lower,
+        upper=done.upper,
+        notes=notes,
+    )
 
 
 def require_rows(views: MultiView) -> None:

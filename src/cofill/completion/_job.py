@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
-import pyarrow as pa
-
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
-from cofill.completion._distributions import distributions
 from cofill.completion._evaluate import evaluate
-from cofill.completion._folder import RECORD_FORMAT, RULES, CompletionFolder
+from cofill.completion._folder import RULES, CompletionFolder
 from cofill.completion._intervals import with_intervals
 from cofill.completion._registry import METHODS, make
+from cofill.completion._result import CompletionResult, Target, learned_facts
+from cofill.completion._saved import write_model
 from cofill.errors import DataError, SettingError
 from cofill.files import check_new_folder, new_folder
-from cofill.metrics import ResultRecord, versions
 from cofill.privacy import Ledger
 from cofill.views import (
     ORDERS,
@@ -31,8 +29,6 @@ from cofill.views import (
     check_new_tables,
     is_url,
     read_views,
-    write_sql,
-    write_table,
 )
 
 TOGETHER, SEPARATE = "pooled", "cooperative"
@@ -79,6 +75,9 @@ class CompletionJob:
         ``"source"``: rows as in the source, new people after them; ``"id"``: sorted by id.
     seed
         Start of all randomness.
+    save
+        A folder that does not exist yet, for the fitted method: `ApplyJob` completes later people
+        with it.
     """
 
     sources: Mapping[str, str]
@@ -104,18 +103,10 @@ class CompletionJob:
     encoding: str | None = None
     order: str = "source"
     seed: int = 0
+    save: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.sources:
-            raise SettingError("there is no view; give at least one as --view NAME=SOURCE")
-        for name in self.sources:
-            if not re.fullmatch(r"[\w.-]+", name):
-                raise SettingError(
-                    f"a view's name becomes a file name and must be letters, digits, '_', '-' or "
-                    f"'.', got {name!r}"
-                )
-        for source in self.sources.values():
-            Source(source)
+        require_sources(self.sources)
         if self.method == "auto":
             object.__setattr__(self, "method", SEPARATE if self.separate else TOGETHER)
         if tuple(self.compare) == ("auto",):
@@ -143,6 +134,8 @@ class CompletionJob:
                 f"the method {self.method!r} tells one value a cell and draws none; leave the "
                 f"draws out, or choose {TOGETHER!r} or {SEPARATE!r}"
             )
+        if self.save is not None:
+            self._check_save(self.save)
         ColumnRules(**self.rules)
         if self.order not in ORDERS:
             raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")
@@ -153,26 +146,37 @@ class CompletionJob:
         if self.intervals is not None and not 0 < self.intervals < 1:
             raise SettingError(f"intervals must be between 0 and 1, got {self.intervals}")
 
+    def _check_save(self, save: str) -> None:
+        if not METHODS.find(self.method).facts.get("saves", True):
+            raise SettingError(
+                f"the method {self.method!r} cannot be saved; leave --save out, or choose "
+                f"{TOGETHER!r} or {SEPARATE!r}"
+            )
+        if is_url(save):
+            raise SettingError(f"a model is saved in a folder, got {Source(save).label!r}")
+        folders = [] if self.to_database else [Path(p).resolve() for p in (save, self.out)]
+        if folders and (
+            folders[0] in (folders[1], *folders[1].parents) or folders[1] in folders[0].parents
+        ):
+            raise SettingError(
+                f"--save {save} and --out {self.out} must be two folders, neither in the other"
+            )
+
     @property
     def rules(self) -> dict[str, Any]:
         """How tables are read, as fields of `ColumnRules`."""
         return {name: getattr(self, name) for name in RULES}
 
     @property
+    def target(self) -> Target:
+        """Where the result goes."""
+        endings = {name: Source(source).result_ending for name, source in self.sources.items()}
+        return Target(self.out, endings, self.order)
+
+    @property
     def to_database(self) -> bool:
         """Whether the result goes to a database instead of a folder."""
         return is_url(self.out)
-
-
-@dataclass(frozen=True)
-class CompletionResult:
-    """What a job made: the completed views, the evaluation when asked, and where they are."""
-
-    completed: Completed
-    evaluation: ResultRecord | None
-    out: str
-    files: tuple[str, ...]
-    facts: Mapping[str, Any]
 
 
 def run_completion(job: CompletionJob, progress: Progress | None = None) -> CompletionResult:
@@ -182,16 +186,21 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
     """
     report_progress = progress or silent
     if job.to_database:
-        check_new_tables(_table_names(job), job.out)
+        check_new_tables(job.target.table_names(job.draws), job.out)
     else:
         check_new_folder(Path(job.out))
+    if job.save is not None:
+        check_new_folder(Path(job.save))
     report_progress("read", 0.0)
     views = read_views(job.sources, id=job.id, **job.rules)
     require_shared_individuals(views)
-    if job.to_database:
-        return _complete(job, views, report_progress, None)
-    with new_folder(Path(job.out)) as folder:
-        return _complete(job, views, report_progress, CompletionFolder(folder))
+    with ExitStack() as folders:
+        model = folder = None
+        if job.save is not None:
+            model = folders.enter_context(new_folder(Path(job.save), private=True))
+        if not job.to_database:
+            folder = CompletionFolder(folders.enter_context(new_folder(Path(job.out))))
+        return _complete(job, views, report_progress, folder, model)
 
 
 def _complete(
@@ -199,6 +208,7 @@ def _complete(
     views: MultiView,
     report_progress: Progress,
     folder: CompletionFolder | None,
+    model: Path | None,
 ) -> CompletionResult:
     started = time.perf_counter()
     makers = {
@@ -228,15 +238,32 @@ def _complete(
             views, makers, share=job.share, seeds=list(seeds), progress=report_progress
         )
     report_progress("write", 0.0)
-    facts = _facts(job, completed, time.perf_counter() - started) | _learned(completer)
+    duration = time.perf_counter() - started
+    facts = job.target.facts(asdict(job), completed, duration) | learned_facts(completer)
+    if model is not None:  # first: a database that is written cannot be taken back
+        write_model(model, completer)
     if folder is None:
-        files = _write_database(job, completed, drawn)
+        files = job.target.write_database(completed, drawn)
     else:
         ledger: Ledger | None = getattr(completer, "ledger_", None)
-        _write_draws(folder, job, drawn)
-        files = _write_folder(folder, job, completed, record, facts, ledger)
+        files = job.target.write_folder(
+            folder, completed, drawn, facts, record=record, ledger=ledger
+        )
     report_progress("write", 1.0)
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
+
+
+def require_sources(sources: Mapping[str, str]) -> None:
+    """Raise a `SettingError` unless there are views whose names can be those of files."""
+    if not sources:
+        raise SettingError("there is no view; give at least one as --view NAME=SOURCE")
+    for name, source in sources.items():
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise SettingError(
+                f"a view's name becomes a file name and must be letters, digits, '_', '-' or "
+                f"'.', got {name!r}"
+            )
+        Source(source)
 
 
 def require_shared_individuals(views: MultiView) -> None:
@@ -255,107 +282,3 @@ def _maker(name: str, settings: Mapping[str, Any]) -> Callable[[int], AbstractCo
         return completer.set_params(seed=seed) if "seed" in completer.get_params() else completer
 
     return build
-
-
-def _table_names(job: CompletionJob) -> list[str]:
-    kinds = ("completed", "origin", *(f"draw_{k}" for k in range(1, job.draws + 1)))
-    return [f"{view}_{what}" for view in job.sources for what in kinds]
-
-
-def _write_database(
-    job: CompletionJob, completed: Completed, drawn: Sequence[Completed]
-) -> tuple[str, ...]:
-    tables: dict[str, pa.Table] = {}
-    for view in job.sources:
-        tables[f"{view}_completed"] = completed.table(view, job.order)
-        tables[f"{view}_origin"] = completed.origin_table(view, job.order)
-        for number, done in enumerate(drawn, start=1):
-            tables[f"{view}_draw_{number}"] = done.table(view, job.order)
-    write_sql(tables, job.out)
-    return tuple(tables)
-
-
-def _write_draws(folder: CompletionFolder, job: CompletionJob, drawn: Sequence[Completed]) -> None:
-    for number, done in enumerate(drawn, start=1):
-        for view, source in job.sources.items():
-            path = folder.draw(number, view, Source(source).result_ending)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_table(done.filled(view, job.order), path)
-
-
-def _write_folder(
-    folder: CompletionFolder,
-    job: CompletionJob,
-    completed: Completed,
-    record: ResultRecord | None,
-    facts: dict[str, Any],
-    ledger: Ledger | None,
-) -> tuple[str, ...]:
-    for view, source in job.sources.items():
-        ending = Source(source).result_ending
-        write_table(completed.filled(view, job.order), folder.table(view, ending))
-        write_table(completed.origin_table(view, job.order), folder.origin(view, ending))
-    folder.write_record(facts)
-    if record is not None:
-        record.write(folder.evaluation)
-        write_table(feature_errors(record), folder.feature_errors)
-    if ledger is not None:
-        ledger.save(folder.ledger)
-    return tuple(sorted(path.name for path in folder.path.iterdir()))
-
-
-def feature_errors(record: ResultRecord) -> pa.Table:
-    """Return errors per feature: one row a feature and metric, one column a method."""
-    features = record.extra["features"]
-    names = list(dict.fromkeys(key.split("/")[0] for key in features))
-    rows: dict[tuple[str, str, str], dict[str, float | None]] = {}
-    for key, views in features.items():
-        method, metric = key.split("/")
-        for view, values in views.items():
-            for feature, value in values.items():
-                rows.setdefault((view, feature, metric), {})[method] = value
-    columns: dict[str, list[Any]] = {
-        "view": [r[0] for r in rows],
-        "feature": [r[1] for r in rows],
-        "metric": [r[2] for r in rows],
-    }
-    return pa.table(columns | {n: [values.get(n) for values in rows.values()] for n in names})
-
-
-def _facts(job: CompletionJob, completed: Completed, duration: float) -> dict[str, Any]:
-    """Say what was done, in counts: no id, no cell, no password."""
-    settings = asdict(job)
-    settings["sources"] = {name: Source(s).label for name, s in job.sources.items()}
-    if job.to_database:
-        settings["out"] = Source(job.out).label
-    return {
-        "format": RECORD_FORMAT,
-        "version": 1,
-        "settings": settings,
-        "individuals": completed.source.n_individuals,
-        "views": {name: _view_facts(job, completed, name) for name in completed.source},
-        "distributions": distributions(completed),
-        "notes": list(completed.notes),
-        "versions": versions(),
-        "duration_s": round(duration, 3),
-    }
-
-
-def _view_facts(job: CompletionJob, completed: Completed, name: str) -> dict[str, Any]:
-    """Return a view's counts, and what reads its table again: its file, columns to skip."""
-    columns = list(completed.filled(name).beside)
-    file = None if job.to_database else f"{name}{Source(job.sources[name]).result_ending}"
-    return {**completed.counts(name), "file": file, "interval_columns": columns}
-
-
-def _learned(completer: Any) -> dict[str, Any]:
-    """Return what a method says of itself: masks of views, or the losses of rounds."""
-    facts: dict[str, Any] = {}
-    if hasattr(completer, "masks_"):
-        masks: dict[str, dict[str, dict[str, float]]] = {}
-        for view, source, feature, weight in nw.from_native(completer.masks_).rows():
-            masks.setdefault(view, {}).setdefault(source, {})[feature] = round(weight, 6)
-        facts["masks"] = masks
-    if hasattr(completer, "curve_"):
-        facts["curve"] = completer.curve_
-    return facts

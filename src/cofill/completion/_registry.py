@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from cofill.completion._completer import AbstractCompleter
+from cofill.completion._saved import read_model
+from cofill.errors import CofillError, StoreError
 from cofill.registry import Entry, Registry
 from cofill.settings import typed_settings
 
-METHODS = Registry("cofill.methods", "method", facts=("pools_rows", "settings"))
+METHODS = Registry("cofill.methods", "method", facts=("pools_rows", "settings", "saves"))
 """Subclasses of `AbstractCompleter`.
 
 The fact ``pools_rows`` is the class attribute of that name; ``settings`` are constructor settings
-that make this method out of its class.
+that make this method out of its class; ``saves`` is false for a method that `save` cannot store,
+so that a job is refused before it is run and not after.
 """
 
 METHODS.add(
@@ -26,12 +30,14 @@ METHODS.add(
     "cofill.cooperate:PrivateCompletion",
     "regression on secret shares: no row and no code leaves a site",
     pools_rows=False,
+    saves=False,
 )
 METHODS.add(
     "federated",
     "cofill.federate:FederatedCompletion",
     "one model that sites with other individuals train together (only updates cross a border)",
     pools_rows=False,
+    saves=False,
 )
 METHODS.add(
     "pooled",
@@ -45,12 +51,14 @@ METHODS.add(
     "cofill.impute:NeighboursCompleter",
     "k nearest neighbours over pooled rows (scikit-learn)",
     pools_rows=True,
+    saves=False,
 )
 METHODS.add(
     "iterative",
     "cofill.impute:IterativeCompleter",
     "iterative imputer over pooled rows (scikit-learn)",
     pools_rows=True,
+    saves=False,
 )
 METHODS.add(
     "central-ridge",
@@ -58,6 +66,7 @@ METHODS.add(
     "ridge regression on pooled raw views",
     pools_rows=True,
     settings={"model": "ridge"},
+    saves=False,
 )
 METHODS.add(
     "central",
@@ -65,6 +74,7 @@ METHODS.add(
     "network on pooled raw views",
     pools_rows=True,
     settings={"model": "mlp"},
+    saves=False,
 )
 
 
@@ -95,3 +105,25 @@ def make(name: str, **settings: Any) -> AbstractCompleter:
     stated = method.facts.get("settings", {})
     chosen = typed_settings(f"method {name!r}", implementation, settings)
     return implementation(**{**stated, **chosen})
+
+
+def load_model(path: str | Path) -> AbstractCompleter:
+    """Return the fitted completer that `save` or ``cofill complete --save`` wrote.
+
+    Raises
+    ------
+    StoreError
+        For a folder that is no model, is damaged or changed, or is of another version.
+    """
+    content = read_model(path)
+    try:
+        completer = METHODS.find(content["method"]).load()(**content["parameters"])
+        completer.schemas_ = dict(content["schemas"])
+        completer.restore(content["learned"])
+    except CofillError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"{path} is no complete model ({type(error).__name__}); save it again"
+        ) from None
+    return completer

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed, Progress, require_draws, require_rows
+from cofill.completion import (
+    AbstractCompleter,
+    Completed,
+    Progress,
+    merged,
+    require_draws,
+    require_rows,
+)
 from cofill.cooperate._completion import (
     completed_views,
     decode_rows,
@@ -27,7 +33,7 @@ from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._protocol import CooperativeProtocol
 from cofill.cooperate._settings import Architecture
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
-from cofill.cooperate._store import load_sites, save_sites
+from cofill.cooperate._store import site_states, sites_from
 from cofill.errors import DataError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.privacy import Budget, Ledger, blind
@@ -236,24 +242,15 @@ class CooperativeReconstruction(AbstractCompleter):
                 sites[other] = site.with_(peers=peers, peer_codes=codes, peer_tokens=tokens)
         return self._learn_again(sites)
 
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file (safetensors and JSON); it holds no one's row."""
-        check_is_fitted(self)
-        save_sites(path, self.sites_, self.get_params(deep=False))
+    def learned(self) -> dict[str, Any]:
+        """Return what the sites have learned, for `save`; it holds no one's row."""
+        return {"sites": site_states(self.sites_)}
 
-    @classmethod
-    def load(cls, path: str | Path) -> CooperativeReconstruction:
-        """Read a model that `save` wrote; it completes views, and learns more only by a new fit."""
-        sites, parameters = load_sites(path)
-        estimator = cls(**parameters)
-        estimator._take_over(estimator._federation(sites))
-        return estimator
+    def restore(self, learned: Mapping[str, Any]) -> None:
+        """Take over saved sites, which complete views and learn more only by a new fit."""
+        self._take_over(self._federation(sites_from(learned["sites"])))
 
-    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
-        """Fill what is missing in `views`; individuals need not be those of `fit`."""
-        self._check_views(views)
-        if views.is_complete:
-            return Completed.merge(views, {}, method=self.name)
+    def _complete(self, views: MultiView, progress: Progress) -> Completed:
         return self._completed(views, self._ask(views, progress=progress), self.interval)
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
@@ -267,13 +264,13 @@ class CooperativeReconstruction(AbstractCompleter):
         Analyse each result as if it were complete and pool the estimates by `rubin`. Numbers are
         predictions plus drawn residuals, coded cells are drawn from their probabilities.
         """
-        self._check_views(views)
+        later = self._later(views)
         require_draws(n_draws)
-        expected, generator = self._ask(views), np.random.default_rng(key)
+        expected, generator = self._ask(later.seen), np.random.default_rng(key)
         draws = []
         for _ in range(n_draws):
-            rows = {n: draw_rows(self.sites_[n], expected[n], generator) for n in views}
-            draws.append(self._completed(views, rows))
+            rows = {n: draw_rows(self.sites_[n], expected[n], generator) for n in later.seen}
+            draws.append(merged(later, self._completed(later.seen, rows)))
         return draws
 
     def _completed(

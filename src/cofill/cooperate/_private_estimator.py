@@ -104,17 +104,12 @@ class PrivateCompletion(AbstractCompleter):
         """The fitted sites by the names of their views."""
         return self.federation_.sites
 
-    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
-        """Fill what is missing in `views`; individuals need not be those of `fit`."""
-        check_is_fitted(self)
-        self._check_schema(views)
-        if views.is_complete:
-            return Completed.merge(views, {}, method=self.name)
+    def _complete(self, views: MultiView, progress: Progress) -> Completed:
         sites = self._ask(views, progress=progress)
         return completed_by(views, sites, self.protocol(views).policy, self.name)
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
-        return dict(self.complete(views, progress=progress).cells)
+        return dict(self._complete(views, progress).cells)
 
     def reconstruct(self, views: MultiView, name: str) -> Float[np.ndarray, "individuals d"]:
         """Return a view's cells for everyone in `views`, made from the other views alone."""

@@ -1,4 +1,4 @@
-"""A fitted cooperative model as one file that holds no one's row.
+"""What the sites of a fitted cooperative model keep when it is saved: no one's row.
 
 Saved are scalers, encoders, links, mask statistics, fusions and residuals. Views, codes, blinded
 ids and predictions for training rows are not: a loaded model completes new views, and learns more
@@ -9,46 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cofill import codec
 from cofill.cooperate._site import CooperativeSite, ViewModel
 from cofill.errors import StoreError
 from cofill.nets import Fusion
 from cofill.privacy import no_tokens
 from cofill.views import View
 
-_FORMAT, _VERSION = "cofill.cooperative", 2
 _SAVED = ("settings", "seed", "secret", "peers", "scaler", "typical", "encoder", "notes")
 
 
-def save_sites(
-    path: str | Path, sites: Mapping[str, CooperativeSite], parameters: Mapping[str, Any]
-) -> None:
-    """Write fitted sites and the estimator's parameters to one file."""
-    saved = {}
+def site_states(sites: Mapping[str, CooperativeSite]) -> dict[str, Any]:
+    """Return what fitted sites have learned, of storable types."""
+    states = {}
     for name, site in sites.items():
         if site.scaler is None or site.encoder is None:
             raise StoreError(f"site {name!r} is not fitted and cannot be saved; fit it first")
         fields = {field: getattr(site, field) for field in _SAVED}
-        saved[name] = {**fields, "model": _without_rows(site.model), "id_name": site.view.id_name}
-    content = {"parameters": dict(parameters), "sites": saved}
-    codec.save(path, content, format=_FORMAT, version=_VERSION)
+        states[name] = {**fields, "model": _without_rows(site.model), "id_name": site.view.id_name}
+    return states
 
 
-def load_sites(path: str | Path) -> tuple[dict[str, CooperativeSite], dict[str, Any]]:
-    """Return the sites and parameters that `save_sites` wrote, or raise a `StoreError`."""
-    content = codec.load(path, format=_FORMAT, version=_VERSION)
-    try:
-        sites = {name: _site(name, **fields) for name, fields in content["sites"].items()}
-        return sites, dict(content["parameters"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(
-            f"{path} is no complete cooperative model ({type(error).__name__}); save it again"
-        ) from None
+def sites_from(states: Mapping[str, Any]) -> dict[str, CooperativeSite]:
+    """Return the sites whose states `site_states` returned."""
+    return {name: _site(name, **fields) for name, fields in states.items()}
 
 
 def _site(name: str, id_name: str, **fields: Any) -> CooperativeSite:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed, Progress, require_draws, silent
+from cofill.completion import AbstractCompleter, Completed, Progress, merged, require_draws
 from cofill.errors import SettingError
 from cofill.impute._model import TableModel, fit_table, require_effort
-from cofill.views import MultiView, View, side_by_side
+from cofill.views import MultiView, side_by_side
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,31 +63,14 @@ class PooledCompleter(AbstractCompleter):
         )
         self.notes_ = self.model_.notes
 
-    def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:
-        """Fill what is missing; a view that is not there is completed for everybody."""
-        views = self._with_absent(views)
-        done = super().complete(views, progress=progress or silent)
-        if self.interval is None or views.is_complete:
+    def _complete(self, views: MultiView, progress: Progress) -> Completed:
+        done = super()._complete(views, progress)
+        if self.interval is None:
             return done
-        lower, upper = self.model_.intervals(_table(views, self.features_), self.interval)
+        ends = self.model_.intervals(_table(views, self.features_), self.interval)
+        lower, upper = map(self._split, ends)
         return Completed.merge(
-            views,
-            done.cells,
-            method=self.name,
-            lower=self._split(lower),
-            upper=self._split(upper),
-            notes=self.notes_,
-        )
-
-    def _with_absent(self, views: MultiView) -> MultiView:
-        """Return the views and, without rows, those of the fit that are not among them."""
-        absent = [
-            View(name, views.ids[:0], np.empty((0, len(features))), features)
-            for name, features in getattr(self, "features_", {}).items()
-            if name not in views
-        ]
-        return (
-            MultiView([*views.values(), *absent]).select(list(self.features_)) if absent else views
+            views, done.cells, method=self.name, lower=lower, upper=upper, notes=self.notes_
         )
 
     def draw(
@@ -105,14 +87,13 @@ class PooledCompleter(AbstractCompleter):
         takes only numbers that were observed (predictive mean matching); None does so in columns
         that pile up at a value or are skewed.
         """
-        check_is_fitted(self, "features_")
-        views = self._with_absent(views)
-        self._check_schema(views)
+        later = self._later(views)
         rngs = np.random.default_rng(key).spawn(require_draws(n_draws))
-        tables = self.model_.draws(_table(views, self.features_), rngs, matched=matched)
+        cells = _table(later.seen, self.features_)
+        tables = map(self._split, self.model_.draws(cells, rngs, matched=matched))
         return [
-            Completed.merge(views, self._split(table), method=self.name, notes=self.notes_)
-            for table in tables
+            merged(later, Completed.merge(later.seen, t, method=self.name, notes=self.notes_))
+            for t in tables
         ]
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
