@@ -13,7 +13,17 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ENTRIES = ("engine", "rows", "tables", "demo", "cooperate", "attack", "federate", "network")
+ENTRIES = (
+    "engine",
+    "rows",
+    "tables",
+    "demo",
+    "cooperate",
+    "attack",
+    "federate",
+    "network",
+    "predict",
+)
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.picture import completion_picture
-from bench.quality import QUALITY_BLOCKS, demo
+from bench.quality import PREDICT_BLOCKS, QUALITY_BLOCKS, demo
 from bench.readme import README_BLOCKS
 from bench.records import mean_of, read_record
 from bench.speed import SPEED_BLOCKS
@@ -35,6 +35,7 @@ PAGES: dict[Path, Mapping[str, Callable[[], str]]] = {
     ROOT / "README.md": README_BLOCKS,
     DOCS / "results.md": QUALITY_BLOCKS | SPEED_BLOCKS,
     DOCS / "explanation" / "privacy.md": {},
+    DOCS / "how-to" / "predict.md": PREDICT_BLOCKS,
     DOCS / "how-to" / "strategy.md": {"strategies": formats.strategies},
     DOCS / "reference" / "api" / "index.md": {"packages": formats.packages},
     DOCS / "reference" / "commands.md": {"commands": commands.reference},

@@ -54,8 +54,8 @@ def training(folder, n=60):
 def complete(folder, *more, method="mean"):
     arguments = ["--id=person", "--encoding=cp1252", "--quiet", f"--out={folder / 'done'}"]
     save = f"--save={folder / 'model'}"
-    own = SETTINGS.get(method, ("--method", method))
-    return run(["complete", *training(folder), *arguments, save, *own, *more])
+    chosen = SETTINGS.get(method, ("--method", method))
+    return run(["complete", *training(folder), *arguments, save, *chosen, *more])
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ def run(path, folder):
     )
 
 
-def test_there_are_five_short_ones():
-    assert len(EXAMPLES) == 5
+def test_there_are_six_short_ones():
+    assert len(EXAMPLES) == 6
     for path in EXAMPLES:
         assert len(path.read_text(encoding="utf-8").splitlines()) < 60, path.name
 

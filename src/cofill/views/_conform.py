@@ -241,22 +241,19 @@ def _conformed_source(
     source: SourceTable, schema: TableSchema, targets: tuple[Feature, ...]
 ) -> SourceTable:
     """Return the source of a conformed view: with its columns, and its codes as they were read."""
-    data, missing = source.data, []
-    for feature in targets:
-        if feature.name not in data.column_names:
-            missing.append(feature.name)
-        elif isinstance(data, pa.Table) and pa.types.is_null(data.column(feature.name).type):
-            # An empty column has no type that filled cells could be written in.
-            at = data.column_names.index(feature.name)
-            empty = pa.nulls(data.num_rows, arrow_type(feature.dtype))
-            data = data.set_column(at, feature.name, empty)
+    missing = [f.name for f in targets if f.name not in source.data.column_names]
+    data: Any = source.data
     if isinstance(data, TextTable):
         data = data.with_columns(missing) if missing else data
     else:
         for feature in targets:
+            empty = pa.nulls(data.num_rows, arrow_type(feature.dtype))
             if feature.name in missing:
-                empty = pa.nulls(data.num_rows, arrow_type(feature.dtype))
                 data = data.append_column(feature.name, empty)
+            elif pa.types.is_null(data.column(feature.name).type):
+                # An empty column has no type that filled cells could be written in.
+                at = data.column_names.index(feature.name)
+                data = data.set_column(at, feature.name, empty)
     cells = _translated(source.view_features, source.view_cells, targets)
     known = ~np.isnan(cells).all(axis=1)
     styles, spellings = dict(source.styles), {}

@@ -136,10 +136,11 @@ def read_later(
             column = later.read_texts(table.column(lines, at))
             styles[feature.name] = column.style or TextStyle()
         else:
-            column = later.read(table.column(at))
+            arrow: Any = table
+            column = later.read(arrow.column(at))
             if np.isnan(column.cells).all():  # pandas has no better type for it than null
                 empty = pa.nulls(n, _type_of(schema, feature.name))
-                table = table.set_column(at, feature.name, empty)
+                table = arrow.set_column(at, feature.name, empty)
         features[feature.name] = column.feature or feature
         cells[:, k] = column.cells
         notes += column.notes
