@@ -163,7 +163,7 @@ def read_later(
         id_column=id,
         columns=tuple(c for c in table.column_names if not rules.drops(name, c)),
         styles=styles,
-        spellings=_spellings(table, lines, schema, ids, view) if lines is not None else {},
+        spellings={} if lines is None else _spellings(table, lines, schema, view.features, cells),
         notes=tuple(notes),
         rules=rules,
     )
@@ -370,18 +370,16 @@ def _type_of(schema: TableSchema, column: str) -> pa.DataType:
 
 
 def _spellings(
-    table: Any, lines: Any, schema: TableSchema, ids: np.ndarray, view: View
+    table: Any, lines: Any, schema: TableSchema, features: Sequence[Feature], cells: np.ndarray
 ) -> dict[str, dict[int, bytes]]:
-    """Return how categories are written: as in this table, else as in that of the fit."""
+    """Return how categories are written: as first in this table, else as in that of the fit."""
     spellings = {}
-    rows = np.argsort(ids, kind="stable")
-    rows = rows[np.searchsorted(ids, view.ids, sorter=rows)] if len(ids) else rows
-    for k, feature in enumerate(view.features):
+    for k, feature in enumerate(features):
         if feature.kind is not Kind.NUMERIC:
             at = table.column_names.index(feature.name)
-            codes, first = np.unique(view.cells[:, k], return_index=True)
+            codes, first = np.unique(cells[:, k], return_index=True)
             spellings[feature.name] = schema.spelled(feature, table) | {
-                int(code): table.raw(lines, int(rows[row]), at)
+                int(code): table.raw(lines, int(row), at)
                 for code, row in zip(codes.tolist(), first.tolist(), strict=True)
                 if code == code
             }
