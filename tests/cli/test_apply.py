@@ -3,6 +3,8 @@
 import errno
 import json
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -134,6 +136,19 @@ def test_observed_cells_are_byte_identical_by_every_method(tmp_path, method):
     lab = pd.read_parquet(tmp_path / "new/done/lab.parquet")
     assert lab["person"].tolist() == [901, 905]
     assert lab.notna().all().all()
+
+
+def test_another_process_reads_the_model(tmp_path):
+    """Types that only the method's own package knows must be known when its model is read."""
+    assert complete(tmp_path, method="cooperative") == 0
+    LAB.to_parquet(tmp_path / "new.parquet", index=False)
+    process = subprocess.run(
+        [sys.executable, "-m", "cofill", "apply", str(tmp_path / "model"),
+         f"--view=lab={tmp_path}/new.parquet", f"--out={tmp_path}/new"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "new" / "ward.csv").is_file()
 
 
 def test_columns_elsewhere_missing_and_more_and_an_unseen_category(folder, tmp_path, capsys):

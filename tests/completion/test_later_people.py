@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 import cofill
 from cofill import codec
 from cofill.completion import METHODS, load_model, make
-from cofill.errors import DataError, StoreError
+from cofill.errors import DataError, SettingError, StoreError
 from cofill.impute import TableModel
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.views import MultiView, View
@@ -256,6 +256,9 @@ def test_changed_and_foreign_models_are_refused(fitted, tmp_path):
     refused("cannot be read")
     about.write_bytes(words.replace(b'"mean"', b'"knn"'))
     refused("was changed after it was saved")
+    about.write_bytes(words.replace(b'"mean"', b'"means"'))
+    with pytest.raises(SettingError, match="there is no method 'means'; did you mean 'mean'"):
+        load_model(folder)
     about.write_bytes(words.replace(b'"version": 1', b'"version": 2'))
     refused("must be of version 1; use the cofill that wrote it")
     about.write_bytes(b"{}")

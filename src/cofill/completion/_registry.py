@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.completion._completer import AbstractCompleter
-from cofill.completion._saved import read_model
+from cofill.completion._saved import read_about, read_model
 from cofill.errors import CofillError, StoreError
 from cofill.registry import Entry, Registry
 from cofill.settings import typed_settings
@@ -115,9 +115,11 @@ def load_model(path: str | Path) -> AbstractCompleter:
     StoreError
         For a folder that is no model, is damaged or changed, or is of another version.
     """
+    method = METHODS.find(str(read_about(path).get("method")))
+    implementation = method.load()  # importing it makes its types known to the codec
     content = read_model(path)
     try:
-        completer = METHODS.find(content["method"]).load()(**content["parameters"])
+        completer = implementation(**content["parameters"])
         completer.schemas_ = dict(content["schemas"])
         completer.restore(content["learned"])
     except CofillError:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FORMAT, _VERSION = "cofill.model", 1
 _ABOUT, _LEARNED = "model.json", "model.safetensors"
-_CONTENT = {"about", "method", "parameters", "schemas", "learned"}
+_CONTENT = {"about", "parameters", "schemas", "learned"}
 
 
 def save_model(path: str | Path, completer: AbstractCompleter) -> None:
@@ -36,7 +36,6 @@ def write_model(folder: Path, completer: AbstractCompleter) -> None:
     about = json.dumps(_about(completer), indent=2, ensure_ascii=False).encode() + b"\n"
     content = {
         "about": about,
-        "method": completer.name,
         "parameters": completer.get_params(deep=False),
         "schemas": completer.schemas,
         "learned": completer.learned(),
@@ -50,14 +49,22 @@ def write_model(folder: Path, completer: AbstractCompleter) -> None:
     write_atomically(folder / _ABOUT, about, private=True)
 
 
-def read_model(path: str | Path) -> dict[str, Any]:
-    """Return what `write_model` wrote; raise a `StoreError` for a folder that is not as it was."""
-    folder = Path(path)
-    if not (folder / _ABOUT).is_file():
+def read_about(path: str | Path) -> dict[str, Any]:
+    """Return what ``model.json`` says; raise a `StoreError` for a folder that is no model."""
+    about = Path(path) / _ABOUT
+    if not about.is_file():
         raise StoreError(
             f"{path} is no folder of a model; give one that `cofill complete --save` wrote"
         )
-    read_document(folder / _ABOUT, _FORMAT, version=_VERSION)
+    return read_document(about, _FORMAT, version=_VERSION)
+
+
+def read_model(path: str | Path) -> dict[str, Any]:
+    """Return what `write_model` wrote; raise a `StoreError` for a folder that is not as it was.
+
+    The types of the method must be known: its class must have been imported.
+    """
+    folder = Path(path)
     content = codec.load(folder / _LEARNED, format=_FORMAT, version=_VERSION)
     if not isinstance(content, dict) or content.keys() != _CONTENT:
         raise StoreError(f"{path} is no complete model; save it again")
