@@ -144,3 +144,15 @@ def test_individuals_not_seen_at_fit_are_completed(name):
     done = fitted.complete(new)
     assert done.views.is_complete
     assert done.views.n_individuals == new.n_individuals
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_person_whom_one_view_knows_is_completed_in_all(name):
+    fitted = quick(name).fit(views_of(people(1, n=60)))
+    one = {"person": [5000], "group": ["unseen"], "high": [True], "level": [0.3]}
+    done = fitted.complete(views_of({"site1": pd.DataFrame(one)}))
+    assert done.source.names == ("site0", "site1", "site2")
+    assert done.views.is_complete
+    row = done.table("site1").to_pylist()[0]
+    assert {key: [row[key]] for key in one} == one
+    assert isinstance(row["count"], int)
