@@ -22,7 +22,7 @@ test: $(VENV)/.test ## the gate: format, lint, types, import rules, tests
 	@# Types are checked beside the rest, which leaves a core idle now and then.
 	@nice $(BIN)/basedpyright --level error >$(VENV)/types.txt 2>&1 & types=$$!; \
 	$(MAKE) --no-print-directory lint imports || { kill $$types; exit 1; }; \
-	$(BIN)/pytest -n 2 -m "not full"; tests=$$?; \
+	$(BIN)/pytest -n 2 -m "not full" $(PYTEST_ARGS); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; exit $$tests
 
 test-full: $(VENV)/.test $(VENV)/.docs lint types imports ## the gate and the long checks
