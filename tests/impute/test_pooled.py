@@ -131,20 +131,23 @@ def test_intervals_fit_the_case():
 
 
 def test_draws_have_the_spread_that_predictions_lack():
-    cells, holed, hidden = heteroscedastic(800, 1)
-    views = MultiView.from_arrays({"t": holed})
-    fitted = quick().fit(views)
-    kept = ~np.isnan(holed).all(axis=1)
-    gone = hidden[kept][:, 1]
-    draws = [d.cells["t"] for d in fitted.draw(views, 4, matched=False)]
-    single = fitted.complete(views).cells["t"]
-    truth = cells[kept][gone, 1].std()
-    assert single[gone, 1].std() < 0.93 * truth
-    assert np.mean([d[gone, 1].std() for d in draws]) == pytest.approx(truth, rel=0.12)
-    assert (draws[0][gone, 1] != draws[1][gone, 1]).mean() > 0.95
-    for drawn in draws:
-        known = ~hidden[kept]
-        np.testing.assert_array_equal(drawn[known], cells[kept][known])
+    shares = []
+    for seed in (1, 2, 3):  # one table's spread in 160 holes is off by a tenth by chance
+        cells, holed, hidden = heteroscedastic(800, seed)
+        views = MultiView.from_arrays({"t": holed})
+        fitted = quick().fit(views)
+        kept = ~np.isnan(holed).all(axis=1)
+        gone = hidden[kept][:, 1]
+        draws = [d.cells["t"] for d in fitted.draw(views, 4, matched=False)]
+        single = fitted.complete(views).cells["t"]
+        truth = cells[kept][gone, 1].std()
+        assert single[gone, 1].std() < 0.93 * truth
+        shares.append(np.mean([d[gone, 1].std() for d in draws]) / truth)
+        assert (draws[0][gone, 1] != draws[1][gone, 1]).mean() > 0.95
+        for drawn in draws:
+            known = ~hidden[kept]
+            np.testing.assert_array_equal(drawn[known], cells[kept][known])
+    assert np.mean(shares) == pytest.approx(1.0, rel=0.12)
 
 
 def test_matched_draws_are_values_that_were_observed():

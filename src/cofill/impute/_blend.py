@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,18 +16,23 @@ from cofill.impute._gaussian import Gaussian, expectation_maximisation, fit_gaus
 from cofill.impute._practice import (
     AbstractCandidate,
     AbstractFitted,
-    Practice,
-    make_practice,
+    AbstractPractice,
+    FilledPractice,
+    HolePractice,
+    fill_practice,
+    inputs_with_holes,
     refine,
     refine_rows,
 )
 from cofill.impute._table import Encoding
 
 _TEST_ROWS = 2_000
+_THREADED = 1_000_000  # cells of a matrix from which columns are filled side by side
 _HOLES = 300  # of a column, in which folds are compared
 # Rows with patterns of their own cost the cube of the width each: what fitting, filling may cost.
 _SYSTEMS, _FILLED = 250_000_000, 5_000_000_000
-_WIDE, _LEAST_ROWS, _FACTOR_ROWS = 100, 600, 5_000
+_FEW = 16  # factors where boosted trees see the cells themselves
+_NARROW, _WIDE, _LEAST_ROWS, _FACTOR_ROWS = 24, 100, 600, 5_000
 _COMMON = 60.0  # cells that the columns' common weights count for, beside a column's own
 
 
@@ -43,7 +50,7 @@ class HeldOut:
 
     actual: Float[np.ndarray, "n block"]
     guesses: Float[np.ndarray, "candidates n block"]
-    inputs: Float[np.ndarray, "n width"]
+    inputs: Float[np.ndarray, "n inputs"]
     shown: Bool[np.ndarray, "n d"]
     at_holes: Float[np.ndarray, "folds candidates holes block"]
 
@@ -91,9 +98,9 @@ class Ensemble(AbstractFitted):
     parts: tuple[AbstractFitted, ...]
 
     def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
     ) -> Float[np.ndarray, "n block"]:
-        guesses = [part.predict(column, inputs, known) for part in self.parts]
+        guesses = [part.predict(column, inputs, base) for part in self.parts]
         return guesses[0] if len(guesses) == 1 else np.mean(guesses, axis=0)
 
 
@@ -102,20 +109,18 @@ class Ensemble(AbstractFitted):
 class Stage:
     """Fitted candidates, and what each column's weights on the Gaussian and on them are."""
 
-    encoding: Encoding
     fitted: tuple[AbstractFitted, ...]
     weights: Float[np.ndarray, "d candidates"]
 
     def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
     ) -> Float[np.ndarray, "n block"]:
-        """Return one column's block from filled rows."""
-        place = self.encoding.columns[column].place
+        """Return one column's block from inputs and the Gaussian's prediction."""
         plain, *weights = self.weights[column]
-        total = plain * inputs[:, place].astype(np.float64)
+        total = plain * base
         for weight, model in zip(weights, self.fitted, strict=True):
             if weight > 0:
-                total += weight * model.predict(column, inputs, known)
+                total += weight * model.predict(column, inputs, base)
         return total
 
 
@@ -132,6 +137,7 @@ class Blend:
     second: Stage
     refiner: Stage | None
     held_out: tuple[HeldOut | None, ...] = ()
+    holes: bool = False
 
     def predict(self, matrix: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n width"]:
         """Return the matrix with every unknown cell told by the column's blend."""
@@ -141,16 +147,41 @@ class Blend:
         refined = inputs
         if self.refiner is not None:
             refined = refine_rows(inputs, known, self.encoding, self.refiner.predict, None)
-        for k, column in enumerate(self.encoding.columns):
+
+        def tell(k: int) -> None:
+            place = self.encoding.columns[k].place
             rows = np.flatnonzero(~known[:, k])
             if not len(rows):
-                continue
-            finer = refined[rows]
-            finer[:, column.place] = inputs[rows, column.place]
-            filled[rows, column.place] = self.first.predict(
-                k, inputs[rows], known[rows]
-            ) + self.second.predict(k, finer, known[rows])
+                return
+            base = filled[rows, place]
+            block = self.first.predict(k, self.inputs_of(k, rows, inputs, matrix), base)
+            if self.second.fitted:
+                finer = refined[rows]
+                finer[:, place] = base
+                block += self.second.predict(k, finer, base)
+            filled[rows, place] = block
+
+        columns = range(len(self.encoding.columns))
+        if filled.size < _THREADED:
+            for k in columns:
+                tell(k)
+        else:  # compiled trees leave the interpreter's lock
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(tell, columns))
         return filled
+
+    def inputs_of(
+        self,
+        column: int,
+        rows: np.ndarray,
+        filled: Float[np.ndarray, "n width"],
+        matrix: Float[np.ndarray, "n width"],
+    ) -> Float[np.ndarray, "m inputs"]:
+        """Return what candidates see of rows when they are asked for a column."""
+        if not self.holes:
+            return filled[rows].astype(np.float32)
+        base = filled[rows, self.encoding.columns[column].place]
+        return inputs_with_holes(self.encoding, matrix[rows], base)
 
 
 @dataclass(frozen=True)
@@ -165,6 +196,8 @@ class Plan:
         Candidates on refined inputs, or on the same inputs where `refined` is False.
     refined
         Whether to refine.
+    holes
+        Whether candidates see holes instead of what the Gaussian filled; nothing is refined then.
     folds
         Parts of the rows that are left out in turn: what is fitted without a part tells its cells,
         by which candidates are weighed, and the average of a candidate's fits is what is used. 1
@@ -174,6 +207,7 @@ class Plan:
     first: tuple[AbstractCandidate, ...]
     second: tuple[AbstractCandidate, ...] = ()
     refined: bool = True
+    holes: bool = False
     folds: int = 5
 
 
@@ -183,11 +217,14 @@ class _Fold:
 
     learn: np.ndarray
     test: np.ndarray
-    practice: Practice
+    practice: AbstractPractice
     fitted: tuple[AbstractFitted, ...] = ()
 
     def fit(
-        self, practice: Practice, candidates: Sequence[AbstractCandidate], rng: np.random.Generator
+        self,
+        practice: AbstractPractice,
+        candidates: Sequence[AbstractCandidate],
+        rng: np.random.Generator,
     ) -> _Fold:
         """Return the fold with candidates fitted on a practice."""
         fitted = tuple(candidate.fit(practice, self.learn, rng) for candidate in candidates)
@@ -197,10 +234,9 @@ class _Fold:
         self, column: int, rows: np.ndarray, gaussian: bool
     ) -> Float[np.ndarray, "candidates n block"]:
         """Return what the Gaussian (if it counts) and the candidates say of a column in rows."""
-        inputs, known = self.practice.inputs[column, rows], self.practice.shown[column, rows]
-        place = self.practice.encoding.columns[column].place
-        guesses = [inputs[:, place].astype(np.float64)] if gaussian else []
-        return np.stack(guesses + [model.predict(column, inputs, known) for model in self.fitted])
+        inputs, base, _ = self.practice.inputs_of(column, rows)
+        guesses = [base] if gaussian else []
+        return np.stack(guesses + [model.predict(column, inputs, base) for model in self.fitted])
 
 
 def fit_blend(
@@ -212,15 +248,23 @@ def fit_blend(
     progress: Callable[[float], None] = unheard,
 ) -> Blend:
     """Return the blend: candidates fitted without each part of the rows, weighed on that part."""
-    gaussian = _fit_filler(matrix, encoding, rng)
-    progress(0.1)
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
     parts = _split_rows(len(matrix), plan, rng)
-    holes = _sample_holes(matrix, encoding, rng)
+    known = encoding.known(matrix)
+    holes = _sample_holes(known, rng)
+    # One fold is what is used in the end: a Gaussian of all rows would only cost time.
+    every = parts[0][0] if len(parts) == 1 else np.arange(len(matrix))
+    gaussian = _fit_filler(matrix[every], encoding, rng, few=plan.holes)
+    progress(0.1)
     folds: list[_Fold] = []
     for f, (learn, test) in enumerate(parts):
-        part = _fit_filler(matrix[learn], encoding, rng, gaussian.strength)
-        practice = make_practice(matrix, encoding, part, rng)
+        part = gaussian
+        if len(parts) > 1:
+            part = _fit_filler(matrix[learn], encoding, rng, strength=gaussian.strength)
+        if plan.holes:
+            practice = HolePractice(encoding, matrix, known, part, int(rng.integers(2**31)))
+        else:
+            practice = fill_practice(matrix, encoding, part, rng)
         folds.append(_Fold(learn, test, practice).fit(practice, plan.first, rng))
         progress(0.1 + 0.4 * (f + 1) / len(parts))
     held_out: list[HeldOut | None] = [None] * len(holes)
@@ -232,15 +276,15 @@ def fit_blend(
         weights = _refiner_weights(held_out) if plan.refined and plan.first else None
         for f, fold in enumerate(folds):
             practice = fold.practice
-            if weights is not None:
-                practice = refine(practice, Stage(encoding, fold.fitted[:1], weights).predict)
+            if weights is not None and isinstance(practice, FilledPractice):
+                practice = refine(practice, Stage(fold.fitted[:1], weights).predict)
             folds[f] = fold.fit(practice, plan.second, rng)
             progress(0.5 + 0.5 * (f + 1) / len(folds))
         finer = _held_out(folds, holes)
         held_out = [a and b and a.beside(b) for a, b in zip(held_out, finer, strict=True)]
         later = _ensembles(folds)
         if weights is not None:
-            refiner = Stage(encoding, first[:1], weights)
+            refiner = Stage(first[:1], weights)
     weights = blend_weights(held_out, len(names) if folds else 1)
     ahead = 1 + len(first)
     useful = weights.max(axis=0) > 0
@@ -253,14 +297,14 @@ def fit_blend(
         gaussian,
         names,
         weights,
-        Stage(encoding, tuple(first[c - 1] for c in kept), weights[:, [0, *kept]]),
+        Stage(tuple(first[c - 1] for c in kept), weights[:, [0, *kept]]),
         Stage(
-            encoding,
             tuple(later[c - ahead] for c in kept_later),
             np.hstack([silent, weights[:, kept_later]]),
         ),
         refiner if kept_later else None,
         tuple(held_out),
+        plan.holes,
     )
 
 
@@ -281,19 +325,25 @@ def _split_rows(
 
 
 def _fit_filler(
-    matrix: np.ndarray, encoding: Encoding, rng: np.random.Generator, strength: float | None = None
+    matrix: np.ndarray,
+    encoding: Encoding,
+    rng: np.random.Generator,
+    *,
+    few: bool = False,
+    strength: float | None = None,
 ) -> Gaussian | Factors:
     """Return the Gaussian of a table, of few factors where it is wide; `strength` if known.
 
+    `few` wants few factors also where a narrow table has many rows: each row costs less.
     Factors lose 4 % on 700 rows of the 64 columns of scikit-learn's digits, and cost a tenth.
     """
     n, width = matrix.shape
     most = min(n, max(_LEAST_ROWS, _SYSTEMS // width**3))
     sample = matrix[np.sort(rng.choice(n, most, replace=False))]
-    if width > _WIDE or n * width**3 > _FILLED:
+    if width > _WIDE or n * width**3 > _FILLED or (few and width > _NARROW):
         sample = matrix[np.sort(rng.choice(n, min(n, _FACTOR_ROWS), replace=False))]
         if strength is None:
-            return fit_factors(sample, encoding, rng)
+            return fit_factors(sample, encoding, rng, most=_FEW if few else 40)
         return analyse_factors(sample, strength)
     if strength is None:
         return fit_gaussian(sample, encoding, rng)
@@ -305,11 +355,9 @@ def _ensembles(folds: Sequence[_Fold]) -> tuple[Ensemble, ...]:
     return tuple(Ensemble(fits) for fits in zip(*(f.fitted for f in folds), strict=True))
 
 
-def _sample_holes(
-    matrix: np.ndarray, encoding: Encoding, rng: np.random.Generator
-) -> list[np.ndarray]:
+def _sample_holes(known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     """Return rows in which each column is unknown, as many as show how folds differ."""
-    unknown = (np.flatnonzero(gone) for gone in ~encoding.known(matrix).T)
+    unknown = (np.flatnonzero(gone) for gone in ~known.T)
     return [rows if len(rows) <= _HOLES else rng.choice(rows, _HOLES, False) for rows in unknown]
 
 
@@ -327,12 +375,13 @@ def _held_out(
             results.append(None)
             continue
         rows = list(zip(folds, asked, strict=True))
+        inputs, _, shown = zip(*(f.practice.inputs_of(k, at) for f, at in rows), strict=True)
         results.append(
             HeldOut(
                 np.concatenate([f.practice.targets(k, at) for f, at in rows]),
                 np.concatenate([f.ask(k, at, gaussian) for f, at in rows], axis=1),
-                np.concatenate([f.practice.inputs[k, at] for f, at in rows]),
-                np.concatenate([f.practice.shown[k, at] for f, at in rows]),
+                np.concatenate(inputs),
+                np.concatenate(shown),
                 np.stack([f.ask(k, gaps, gaussian) for f in folds]),
             )
         )

@@ -94,7 +94,11 @@ class Factors:
 
 
 def fit_factors(
-    matrix: Float[np.ndarray, "n width"], encoding: Encoding, rng: np.random.Generator
+    matrix: Float[np.ndarray, "n width"],
+    encoding: Encoding,
+    rng: np.random.Generator,
+    *,
+    most: int = _MOST_FACTORS,
 ) -> Factors:
     """Return the factors of an encoded table, their ridge chosen on rows left out."""
     rows = rng.permutation(len(matrix))[:2_000]
@@ -104,7 +108,7 @@ def fit_factors(
     for ridge in _RIDGES:
         if not len(test):
             break
-        guess = analyse_factors(matrix[learn], ridge, steps=12).fill_without_each(
+        guess = analyse_factors(matrix[learn], ridge, steps=12, most=most).fill_without_each(
             matrix[test], encoding
         )
         error = 0.0
@@ -113,11 +117,15 @@ def fit_factors(
             error += float((gaps[known[:, column.place]] ** 2).sum())
         errors.append(error)
     ridge = _RIDGES[int(np.argmin(errors))] if errors else _RIDGES[0]
-    return analyse_factors(matrix, ridge)
+    return analyse_factors(matrix, ridge, most=most)
 
 
 def analyse_factors(
-    matrix: Float[np.ndarray, "n width"], ridge: float, *, steps: int = _STEPS
+    matrix: Float[np.ndarray, "n width"],
+    ridge: float,
+    *,
+    steps: int = _STEPS,
+    most: int = _MOST_FACTORS,
 ) -> Factors:
     """Return factors fitted to the known cells; `ridge` draws loadings to zero."""
     n, width = matrix.shape
@@ -125,7 +133,7 @@ def analyse_factors(
     counts = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, matrix, 0.0).sum(axis=0) / (counts + 1)
     centred = np.where(known, matrix - mean, 0.0)
-    factors = max(1, min(_MOST_FACTORS, width // 2, n // 3))
+    factors = max(1, min(most, width // 2, n // 3))
     _, values, right = np.linalg.svd(centred[: 4 * _MOST_FACTORS * 10], full_matrices=False)
     scale = values[:factors] / np.sqrt(min(n, 40 * _MOST_FACTORS))
     model = Factors(mean, right[:factors].T * scale, np.full(width, 0.5), ridge)

@@ -20,6 +20,7 @@ from cofill.impute._table import Encoding
 _CELLS_AT_ONCE = 4_000_000  # of the patterns' matrices: 32 MiB
 _STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 _STEPS, _STILL = 40, 1e-3
+_TELLING = 1e-3  # squared error below which a column counts as told
 
 
 @storable
@@ -167,7 +168,7 @@ def choose_strength(
     halves = rows[::2], rows[1::2]
     if not len(halves[1]):
         return _STRENGTHS[0]
-    errors = np.zeros(len(_STRENGTHS))
+    errors = np.full((len(_STRENGTHS), len(encoding.columns)), _TELLING * len(rows))
     for fitted, scored in (halves, halves[::-1]):
         model = None
         actual = matrix[scored]
@@ -177,8 +178,9 @@ def choose_strength(
             guess = model.fill_without_each(actual, encoding)
             for k, column in enumerate(encoding.columns):
                 gaps = (guess[k] - actual)[:, column.place]
-                errors[s] += (gaps[known[:, column.place]] ** 2).sum()
-    return _STRENGTHS[int(np.argmin(errors))]
+                errors[s, k] += (gaps[known[:, column.place]] ** 2).sum()
+    # In units of each column's least error: a column that nothing tells would drown the others.
+    return _STRENGTHS[int(np.argmin((errors / errors.min(axis=0)).sum(axis=1)))]
 
 
 def _apply(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -25,7 +25,15 @@ _INPUT_BYTES = 256 * 2**20  # of the inputs of all columns: bounds the rows lear
 _MANY = 100_000  # cells of a table beyond which candidates are fitted once
 _WIDE = {"quick": 2_500, "normal": 12_000, "thorough": 60_000}  # inputs of all columns' trees
 _BOOSTED = 500  # rows below which boosting repeats what trees say (yacht, ionosphere)
-_REFINED = {"quick": 0, "normal": 4_000_000, "thorough": 40_000_000}  # cells told to refine inputs
+_REFINED = {"quick": 0, "normal": 20_000_000, "thorough": 200_000_000}  # n · d³: inputs refined
+_HUGE = {"quick": 0, "normal": 2_000_000, "thorough": 2**63}  # cells: smaller trees beyond
+_MOST_ROWS = 60_000  # of a large table, from which each column takes those it learns from
+# Of large tables: trees, rate and rows learned from.
+_BOOSTING = {
+    "quick": (40, 0.2, 8_000),
+    "normal": (60, 0.15, 20_000),
+    "thorough": (200, 0.08, 50_000),
+}
 _BLOCK = 100_000  # rows filled at once
 
 
@@ -141,7 +149,7 @@ class TableModel:
         self, cells: np.ndarray, rows: np.ndarray, matrix: np.ndarray, *, coded: bool = False
     ) -> Iterator[tuple[Column, int, np.ndarray, np.ndarray, np.ndarray | None]]:
         """Yield columns with the holes' predictions and the expected size of their errors."""
-        blocks, inputs = self.blend.predict(matrix), self.blend.gaussian.fill(matrix)
+        blocks, filled = self.blend.predict(matrix), self.blend.gaussian.fill(matrix)
         known = self.encoding.known(matrix)
         for column, k, gone in self._gone(cells, rows):
             spread = self.spreads[k]
@@ -150,7 +158,10 @@ class TableModel:
                     yield column, k, gone, blocks[gone, column.place], None
                 continue
             guess = blocks[gone, column.start]
-            sizes = None if spread is None else spread.sizes(inputs[gone], known[gone], guess)
+            sizes = None
+            if spread is not None:
+                inputs = self.blend.inputs_of(k, gone, filled, matrix)
+                sizes = spread.sizes(inputs, known[gone], guess)
             yield column, k, gone, guess, sizes
 
 
@@ -167,39 +178,32 @@ def fit_table(
     rng = np.random.default_rng(seed)
     encoding = Encoding.fit(cells, features)
     known = np.flatnonzero(~np.isnan(cells).all(axis=1))
-    notes = []
-    most = max(2_000, _INPUT_BYTES // (4 * len(features) * encoding.width))
+    plan, notes = make_plan(len(known), encoding, effort)
+    most = _MOST_ROWS
+    if not plan.holes:
+        most = max(2_000, _INPUT_BYTES // (4 * len(features) * encoding.width))
     if len(known) > most:
         notes.append(f"learned from {most:,} of {len(known):,} rows, drawn at random")
         known = np.sort(rng.choice(known, most, replace=False))
     matrix = encoding.encode(cells[known])
-    plan, left_out = make_plan(matrix, encoding, effort)
     with _threads(matrix.size):
         blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
     blend = replace(blend, held_out=tuple(trim(blend.held_out, rng)))
-    return TableModel(encoding, blend, (*notes, *left_out), seed)
+    return TableModel(encoding, blend, tuple(notes), seed)
 
 
-def make_plan(matrix: np.ndarray, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]:
-    """Return what is tried on a table of this size at this effort, and what is left out."""
-    n, d = len(matrix), len(encoding.columns)
-    notes = []
+def make_plan(n: int, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]:
+    """Return what is tried on n rows at this effort, and what is left out."""
+    d = len(encoding.columns)
     if encoding.width * d > _WIDE[effort]:
         return Plan(()), [f"trees were left out: the table has {d} columns"]
-    refined = int((~encoding.known(matrix)).sum()) * d <= _REFINED[effort]
     if n * d > _MANY:
-        first = (BoostedTrees("boosting", steps=60, rate=0.15, most_rows=10_000),)
-        second = (BoostedTrees("boosting of refined rows"),)
-        if effort == "quick":
-            return Plan(first, (), refined=False, folds=1), ["quick: boosting alone"]
-        if effort == "thorough":
-            second = (
-                *second,
-                Forest("random forest", trees=60, leaf=2, features=0.4, extreme=False),
-            )
-        else:
-            notes.append("averaged trees and neighbours were left out; 'thorough' tries trees")
-        return Plan(first, second, refined, folds=1), notes
+        steps, rate, rows = _BOOSTING[effort]
+        coarse = n * d > _HUGE[effort]
+        boosting = BoostedTrees("boosting", steps, rate, rows, coarse=coarse)
+        return Plan((boosting,), holes=True, folds=1), [
+            "the table is large: boosted trees and the Gaussian, without averaged trees"
+        ]
     first = (Forest("forest", trees=12, leaf=3, features=0.5), Neighbours())
     if effort == "quick":
         return Plan(first, (), refined=False, folds=3), [
@@ -212,7 +216,7 @@ def make_plan(matrix: np.ndarray, encoding: Encoding, effort: str) -> tuple[Plan
         # sets airfoil, compression, yacht), in half the time.
         *([BoostedTrees("boosting", steps=30, rate=0.25, most_classes=4)] if n >= _BOOSTED else []),
     )
-    return Plan(first, second, refined), notes
+    return Plan(first, second, refined=n * d**3 <= _REFINED[effort]), []
 
 
 def require_effort(effort: str) -> None:

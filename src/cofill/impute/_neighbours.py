@@ -11,8 +11,8 @@ from cofill.codec import storable
 from cofill.impute._practice import (
     AbstractCandidate,
     AbstractColumnModel,
+    AbstractPractice,
     ColumnModels,
-    Practice,
     learnable,
 )
 
@@ -64,10 +64,13 @@ class Neighbours(AbstractCandidate):
     most_rows: int = 4_000
     name: str = "neighbours"
 
-    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
+    def fit(
+        self, practice: AbstractPractice, rows: np.ndarray, rng: np.random.Generator
+    ) -> ColumnModels:
         columns = {}
         for k, learn in learnable(practice, rows, 10, self.most_rows, rng):
-            inputs, cells = practice.inputs[k, learn], practice.targets(k, learn)
+            inputs, _, _ = practice.inputs_of(k, learn)
+            cells = practice.targets(k, learn)
             trial = Neighbourhood(inputs, cells, 0)
             some = slice(0, 1_000)
             errors = [
@@ -75,4 +78,4 @@ class Neighbours(AbstractCandidate):
             ]
             best = _COUNTS[int(np.argmin(errors))]
             columns[k] = Neighbourhood(inputs, cells, best)
-        return ColumnModels.of(practice, columns)
+        return ColumnModels.of(columns)

@@ -3,7 +3,9 @@
 The inputs of column j are the whole row, filled by the conditional Gaussian as if j (and whatever
 is unknown together with it) were unknown. Chained imputers fill inputs from the very cell that is
 to be told and learn from a relation that is not there where it counts; these do not. The place of
-j itself holds the Gaussian's prediction, which other candidates correct.
+j itself holds the Gaussian's prediction, which other candidates correct. Tables of many rows keep
+the other holes as holes: inputs for every column would not fit into memory, and boosted trees that
+see the holes tell as much from many rows.
 """
 
 from __future__ import annotations
@@ -25,18 +27,70 @@ _BLOCK = 50_000  # rows predicted at once
 
 
 @dataclass(frozen=True, eq=False)
-class Practice:
-    """Known cells and the inputs from which they are to be told, for every column."""
+class AbstractPractice(ABC):
+    """Known cells of a table, and the inputs from which they are to be told."""
 
     encoding: Encoding
     matrix: Float[np.ndarray, "n width"]
     known: Bool[np.ndarray, "n d"]
-    inputs: Float[np.ndarray, "d n width"]
-    shown: Bool[np.ndarray, "d n d"]
 
     def targets(self, column: int, rows: np.ndarray) -> Float[np.ndarray, "m width"]:
         """Return the known cells of a column in rows."""
         return self.matrix[rows, self.encoding.columns[column].place]
+
+    @abstractmethod
+    def inputs_of(
+        self, column: int, rows: np.ndarray
+    ) -> tuple[
+        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
+    ]:
+        """Return a column's inputs and the Gaussian's prediction in rows, and what is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class FilledPractice(AbstractPractice):
+    """Inputs for every column and row, filled by the Gaussian; see `fill_practice`."""
+
+    inputs: Float[np.ndarray, "d n width"]
+    shown: Bool[np.ndarray, "d n d"]
+
+    def inputs_of(
+        self, column: int, rows: np.ndarray
+    ) -> tuple[
+        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
+    ]:
+        inputs = self.inputs[column, rows]
+        place = self.encoding.columns[column].place
+        return inputs, inputs[:, place].astype(np.float64), self.shown[column, rows]
+
+
+@dataclass(frozen=True, eq=False)
+class HolePractice(AbstractPractice):
+    """Inputs with holes, made when they are asked for; see `inputs_with_holes`."""
+
+    gaussian: Gaussian | Factors
+    seed: int
+
+    def inputs_of(
+        self, column: int, rows: np.ndarray
+    ) -> tuple[
+        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
+    ]:
+        shown = self.known[rows]
+        hidden = companions(self.known, column, np.random.default_rng((self.seed, column)))
+        if hidden is not None:
+            shown &= ~hidden[rows]
+        shown[:, column] = False
+        part = np.where(self.encoding.spread_out(shown), self.matrix[rows], np.nan)
+        base = self.gaussian.fill(part)[:, self.encoding.columns[column].place]
+        return inputs_with_holes(self.encoding, part, base), base, shown
+
+
+def inputs_with_holes(
+    encoding: Encoding, matrix: Float[np.ndarray, "n width"], base: Float[np.ndarray, "n block"]
+) -> Float[np.ndarray, "n inputs"]:
+    """Return one input a column, NaN where it is unknown, and the Gaussian's prediction."""
+    return np.hstack([encoding.codes(matrix), base]).astype(np.float32)
 
 
 class AbstractFitted(ABC):
@@ -44,9 +98,9 @@ class AbstractFitted(ABC):
 
     @abstractmethod
     def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
     ) -> Float[np.ndarray, "n block"]:
-        """Return a column's block of the matrix from filled rows and what is known of them."""
+        """Return a column's block of the matrix from inputs and the Gaussian's prediction."""
 
 
 class AbstractColumnModel(ABC):
@@ -54,7 +108,7 @@ class AbstractColumnModel(ABC):
 
     @abstractmethod
     def predict(
-        self, inputs: Float[np.ndarray, "n width"], base: Float[np.ndarray, "n block"]
+        self, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
     ) -> Float[np.ndarray, "n block"]:
         """Return the column's block; `base` is the Gaussian's."""
 
@@ -62,21 +116,18 @@ class AbstractColumnModel(ABC):
 @storable
 @dataclass(frozen=True)
 class ColumnModels(AbstractFitted):
-    """A model for each column; the row's own prediction where there is none."""
+    """A model for each column; the Gaussian's prediction where there is none."""
 
     models: Mapping[str, AbstractColumnModel]
-    places: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, practice: Practice, models: Mapping[int, AbstractColumnModel]) -> ColumnModels:
-        """Return the models of a practice's columns."""
-        places = tuple((column.start, column.stop) for column in practice.encoding.columns)
-        return cls({str(k): model for k, model in models.items()}, places)
+    def of(cls, models: Mapping[int, AbstractColumnModel]) -> ColumnModels:
+        """Return the models of columns, by their numbers."""
+        return cls({str(k): model for k, model in models.items()})
 
     def predict(
-        self, column: int, inputs: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
+        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
     ) -> Float[np.ndarray, "n block"]:
-        base = inputs[:, slice(*self.places[column])].astype(np.float64)
         model = self.models.get(str(column))
         if model is None:
             return base
@@ -90,16 +141,18 @@ class AbstractCandidate(ABC):
     name: str
 
     @abstractmethod
-    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> AbstractFitted:
+    def fit(
+        self, practice: AbstractPractice, rows: np.ndarray, rng: np.random.Generator
+    ) -> AbstractFitted:
         """Learn from some rows of the practice table."""
 
 
-def make_practice(
+def fill_practice(
     matrix: Float[np.ndarray, "n width"],
     encoding: Encoding,
     gaussian: Gaussian | Factors,
     rng: np.random.Generator,
-) -> Practice:
+) -> FilledPractice:
     """Return every column's inputs, with companions hidden as the data's own holes look."""
     known = encoding.known(matrix)
     inputs = gaussian.fill_without_each(matrix, encoding)
@@ -114,11 +167,11 @@ def make_practice(
         part = np.where(encoding.spread_out(hidden[rows]), np.nan, matrix[rows])
         inputs[k, rows] = gaussian.fill(part)
         shown[k, rows] &= ~hidden[rows]
-    return Practice(encoding, matrix, known, inputs, shown)
+    return FilledPractice(encoding, matrix, known, inputs, shown)
 
 
 def learnable(
-    practice: Practice, rows: np.ndarray, least: int, most: int, rng: np.random.Generator
+    practice: AbstractPractice, rows: np.ndarray, least: int, most: int, rng: np.random.Generator
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the columns that have something to be learned, each with rows to learn it from."""
     for k, column in enumerate(practice.encoding.columns):
@@ -131,8 +184,8 @@ def learnable(
 
 
 def refine(
-    practice: Practice, predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
-) -> Practice:
+    practice: FilledPractice, predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+) -> FilledPractice:
     """Return the practice with unknown inputs as `predict` tells them, in place of the Gaussian.
 
     The place of the column to be told keeps the Gaussian's prediction: others have seen its cells.
@@ -155,5 +208,7 @@ def refine_rows(
     for k, column in enumerate(encoding.columns):
         holes = np.flatnonzero(~shown[:, k])
         if k != target and len(holes):
-            refined[holes, column.place] = predict(k, rows[holes], shown[holes])
+            part = rows[holes]
+            base = part[:, column.place].astype(np.float64)
+            refined[holes, column.place] = predict(k, part, base)
     return refined

@@ -79,7 +79,7 @@ class ColumnSpread:
 
     def sizes(
         self,
-        inputs: Float[np.ndarray, "n width"],
+        inputs: Float[np.ndarray, "n inputs"],
         known: Bool[np.ndarray, "n d"],
         guess: Float[np.ndarray, " n"],
     ) -> Float[np.ndarray, " n"]:

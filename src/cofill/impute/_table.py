@@ -114,6 +114,17 @@ class Encoding:
             matrix[:, column.place] = column.encode(cells[:, k].astype(np.float64))
         return matrix
 
+    def codes(self, matrix: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n d"]:
+        """Return one number a column: the cell, or the place of its category; NaN if unknown."""
+        codes = np.empty((len(matrix), len(self.columns)))
+        for k, column in enumerate(self.columns):
+            block = matrix[:, column.place]
+            codes[:, k] = block[:, 0]
+            if column.levels is not None and block.shape[1] > 1:
+                known = ~np.isnan(block[:, 0])
+                codes[known, k] = block[known].argmax(axis=1)
+        return codes
+
     def known(self, matrix: Float[np.ndarray, "n width"]) -> Bool[np.ndarray, "n d"]:
         """Return which cells of the table are known."""
         return ~np.isnan(matrix[:, [column.start for column in self.columns]])

@@ -13,17 +13,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from cofill.codec import storable
 from cofill.errors import StoreError
 from cofill.impute._practice import (
     AbstractCandidate,
     AbstractColumnModel,
+    AbstractPractice,
     ColumnModels,
-    Practice,
     learnable,
 )
+
+_FINE = 5_000  # rows up to which inputs are binned finely; many rows average over bins
+_RARE = 0.005  # share of a class below which it gets no boosted trees of its own
 
 
 @storable
@@ -32,7 +35,8 @@ class TreeSum:
     """A sum of regression trees: ``base + scale · Σ trees``.
 
     Nodes of all trees follow each other; `left` and `right` count from the first node of a tree,
-    and are -1 at leaves. A row goes left where its cell is at most the threshold.
+    and are -1 at leaves. A row goes left where its cell is at most the threshold, or where it is
+    NaN and `missing_left` says so.
     """
 
     width: int
@@ -41,6 +45,7 @@ class TreeSum:
     right: Int[np.ndarray, " nodes"]
     feature: Int[np.ndarray, " nodes"]
     threshold: Float[np.ndarray, " nodes"]
+    missing_left: Bool[np.ndarray, " nodes"]
     values: Float[np.ndarray, "nodes outputs"]
     base: Float[np.ndarray, " outputs"]
     scale: float
@@ -49,7 +54,14 @@ class TreeSum:
     def of_forest(cls, trees: Sequence[Any], width: int) -> TreeSum:
         """Return the average of scikit-learn's trees (`tree_` of their estimators)."""
         parts = [
-            (t.children_left, t.children_right, t.feature, t.threshold, t.value[:, :, 0])
+            (
+                t.children_left,
+                t.children_right,
+                t.feature,
+                t.threshold,
+                t.missing_go_to_left,
+                t.value[:, :, 0],
+            )
             for t in trees
         ]
         return cls._joined(parts, width, np.zeros(parts[0][-1].shape[1]), 1.0 / len(parts))
@@ -64,14 +76,23 @@ class TreeSum:
                 np.where(leaf, -1, nodes[side].astype(np.int32)) for side in ("left", "right")
             )
             values = np.where(leaf, nodes["value"], 0.0)[:, None]
-            parts.append((left, right, nodes["feature_idx"], nodes["num_threshold"], values))
+            parts.append(
+                (
+                    left,
+                    right,
+                    nodes["feature_idx"],
+                    nodes["num_threshold"],
+                    nodes["missing_go_to_left"],
+                    values,
+                )
+            )
         return cls._joined(parts, width, np.array([base]), 1.0)
 
     @classmethod
     def _joined(
         cls, parts: Sequence[tuple[np.ndarray, ...]], width: int, base: np.ndarray, scale: float
     ) -> TreeSum:
-        left, right, feature, threshold, values = (
+        left, right, feature, threshold, missing_left, values = (
             np.concatenate(arrays) for arrays in zip(*parts, strict=True)
         )
         # Inputs are float32: the next one below a threshold parts them as the threshold does.
@@ -84,6 +105,7 @@ class TreeSum:
             right.astype(np.int32),
             feature.astype(np.int32),
             short,
+            missing_left.astype(bool),
             values.astype(np.float32),
             base,
             scale,
@@ -110,9 +132,15 @@ class TreeSum:
             start = part.stop
             tree = Tree(self.width, np.ones(outputs, dtype=np.intp), outputs)
             state = tree.__getstate__()
-            nodes = np.zeros(int(size), state["nodes"].dtype)
-            nodes["left_child"], nodes["right_child"] = self.left[part], self.right[part]
-            nodes["feature"], nodes["threshold"] = self.feature[part], self.threshold[part]
+            nodes: Any = np.zeros(int(size), state["nodes"].dtype)
+            for name, array in (
+                ("left_child", self.left),
+                ("right_child", self.right),
+                ("feature", self.feature),
+                ("threshold", self.threshold),
+                ("missing_go_to_left", self.missing_left),
+            ):
+                nodes[name] = array[part]
             values = np.ascontiguousarray(self.values[part, :, None], dtype=np.float64)
             state |= {"node_count": int(size), "nodes": nodes, "values": values}
             tree.__setstate__(state)
@@ -125,8 +153,10 @@ class TreeSum:
         size = np.repeat(self.sizes, self.sizes)
         inner = self.left >= 0
         sound = (
-            len({len(self.left), len(self.right), len(self.feature), len(self.threshold)}) == 1
-            and len(self.values) == len(self.left) == int(self.sizes.sum())
+            {len(a) for a in (self.right, self.feature, self.threshold, self.missing_left)}
+            == {len(self.left)}
+            == {len(self.values)}
+            == {int(self.sizes.sum())}
             and (self.sizes > 0).all()
             and (~inner | ((self.left > at) & (self.left < size))).all()
             and (~inner | ((self.right > at) & (self.right < size))).all()
@@ -155,7 +185,7 @@ class BoostedColumn(AbstractColumnModel):
     """A boosted regression, or a boosted classification back in the matrix's units.
 
     `classes` are the places of the classes in the block, None for a number; two classes have one
-    sum, the log-odds of the second.
+    sum, the log-odds of the second. Rare classes have none and keep their share.
     """
 
     sums: tuple[TreeSum, ...]
@@ -170,8 +200,9 @@ class BoostedColumn(AbstractColumnModel):
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chances = np.zeros((len(inputs), len(self.centre)))
-        chances[:, self.classes] = odds / odds.sum(axis=1, keepdims=True)
+        chances = np.tile(self.centre, (len(inputs), 1))
+        common = self.centre[self.classes].sum()
+        chances[:, self.classes] = common * odds / odds.sum(axis=1, keepdims=True)
         return (chances - self.centre) / self.spread
 
 
@@ -201,19 +232,21 @@ class Forest(AbstractCandidate):
     residual: bool = False
     most_rows: int = 20_000
 
-    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
+    def fit(
+        self, practice: AbstractPractice, rows: np.ndarray, rng: np.random.Generator
+    ) -> ColumnModels:
         from sklearn import config_context
 
         models = {}
         with config_context(skip_parameter_validation=True):
             for k, learn in learnable(practice, rows, 5, self.most_rows, rng):
-                place = practice.encoding.columns[k].place
-                inputs, targets = practice.inputs[k, learn], practice.targets(k, learn)
+                inputs, base, _ = practice.inputs_of(k, learn)
+                targets = practice.targets(k, learn)
                 if self.residual:
-                    targets = targets - inputs[:, place]
+                    targets = targets - base
                 trees = self._grow(np.ascontiguousarray(inputs), targets, rng)
                 models[k] = AveragedTrees(trees, self.residual)
-        return ColumnModels.of(practice, models)
+        return ColumnModels.of(models)
 
     def _grow(self, inputs: np.ndarray, targets: np.ndarray, rng: np.random.Generator) -> TreeSum:
         from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
@@ -245,6 +278,9 @@ class BoostedTrees(AbstractCandidate):
     most_rows, most_classes
         Rows learned from at most; columns of more classes, each of which has trees of its own, are
         left to other candidates.
+    coarse
+        Whether trees are small and many classes share the trees that two have: a third of the
+        time.
     """
 
     name: str
@@ -252,31 +288,44 @@ class BoostedTrees(AbstractCandidate):
     rate: float = 0.08
     most_rows: int = 50_000
     most_classes: int = 40
+    coarse: bool = False
 
-    def fit(self, practice: Practice, rows: np.ndarray, rng: np.random.Generator) -> ColumnModels:
+    def fit(
+        self, practice: AbstractPractice, rows: np.ndarray, rng: np.random.Generator
+    ) -> ColumnModels:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         models = {}
         for k, learn in learnable(practice, rows, 40, self.most_rows, rng):
             column = practice.encoding.columns[k]
-            options = {
+            options: dict[str, Any] = {
                 "max_iter": self.steps,
                 "learning_rate": self.rate,
+                "max_leaf_nodes": 16 if self.coarse else 31,
+                "max_bins": 63 if len(learn) > _FINE else 255,
                 "min_samples_leaf": 10 if len(learn) < 2_000 else 20,
-                "l2_regularization": 1.0,
+                # Curvatures of rare classes are far below one: a penalty would still them.
+                "l2_regularization": 1.0 if column.levels is None else 0.0,
                 "early_stopping": False,
                 "random_state": int(rng.integers(2**31)),
             }
-            targets, inputs = practice.targets(k, learn), practice.inputs[k, learn]
+            inputs, _, _ = practice.inputs_of(k, learn)
+            inputs[:, np.isnan(inputs).all(axis=0)] = 0.0  # boosting refuses inputs without a value
+            targets = practice.targets(k, learn)
             classes = None
             if column.levels is None:
                 model = HistGradientBoostingRegressor(**options).fit(inputs, targets[:, 0])
             else:
                 labels = targets.argmax(axis=1)
-                if not 2 <= len(np.unique(labels)) <= self.most_classes:
+                classes = np.flatnonzero(np.bincount(labels) >= _RARE * len(labels))
+                if not 2 <= len(classes) <= self.most_classes:
                     continue
-                model = HistGradientBoostingClassifier(**options).fit(inputs, labels)
-                classes = model.classes_
+                if self.coarse and len(classes) > 2:
+                    fewer = max(self.steps // 2, 2 * self.steps // len(classes))
+                    options["learning_rate"] = min(0.3, self.rate * self.steps / fewer)
+                    options["max_iter"] = fewer
+                some = np.isin(labels, classes)
+                model = HistGradientBoostingClassifier(**options).fit(inputs[some], labels[some])
             sums = tuple(
                 TreeSum.of_boosting(trees, inputs.shape[1], float(base))
                 for trees, base in zip(
@@ -286,4 +335,4 @@ class BoostedTrees(AbstractCandidate):
                 )
             )
             models[k] = BoostedColumn(sums, classes, column.centre, column.spread)
-        return ColumnModels.of(practice, models)
+        return ColumnModels.of(models)
