@@ -58,8 +58,8 @@ def test_rows_are_read_from_an_update_without_noise_and_not_with_it():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epsilon": 0}, "epsilon must be a finite number above 0"),
-        ({"delta": 0}, "delta must be above 0 with Gaussian noise"),
+        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"delta": 0}, "delta must be in \\(0, 1\\)"),
         ({"clip": 0}, "clip must be above 0"),
         ({"widths": ()}, "widths must be one or more"),
         ({"sites": 1}, "sites must be at least 2"),

@@ -423,8 +423,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"architecture": "iris"}, "architecture must be one of .*got 'iris'"),
     ({"min_overlap": 1}, "min_overlap must be at least 2, got 1"),
     ({"on_unreconstructable": "drop"}, "on_unreconstructable must be one of .*got 'drop'"),
-    ({"interval": 0.0}, "interval must be between 0 and 1, got 0"),
-    ({"interval": 1.0}, "interval must be between 0 and 1, got 1"),
+    ({"interval": 0.0}, "interval must be in \\(0, 1\\), got 0"),
+    ({"interval": 1.0}, "interval must be in \\(0, 1\\), got 1"),
     ({"scale": "log"}, "must be one of .*got 'log'"),
 ]
 

@@ -23,7 +23,6 @@ from cofill.attack._inputs import (
     as_matrix,
     check_same_people,
     check_varied,
-    require_least,
 )
 from cofill.attack._inversion import infer_attribute, invert_codes
 from cofill.attack._job import MeanAttackJob, run_mean_attack, sensitivity
@@ -105,7 +104,6 @@ __all__ = [
     "membership_leaks",
     "number_column",
     "percentile_interval",
-    "require_least",
     "run_mean_attack",
     "score_runs",
     "sensitivity",

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from cofill.errors import SettingError
-from cofill.nets import MLP
+from cofill.nets import MLP, require_above_zero, require_at_least, require_in
+from cofill.privacy import require_one_of
 
-OPTIMIZERS = ("sgd", "adam")
 ASIDE = 1 << 30  # far from the numbers of passes and steps, which other keys are made with
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
@@ -107,14 +106,11 @@ class AbstractTraining(ABC):
 
     def __post_init__(self) -> None:
         layer_widths(self.classifier, 1)
-        require("batch", self.batch, "1 or more", self.batch >= 1)
-        for name, allowed in (("optimizer", OPTIMIZERS), ("activation", ACTIVATIONS)):
-            value = getattr(self, name)
-            require(name, repr(value), f"one of {', '.join(allowed)}", value in allowed)
-        require("learning_rate", self.learning_rate, "above 0", 0 < self.learning_rate < np.inf)
-        require("weight_decay", self.weight_decay, "0 or more", 0 <= self.weight_decay < np.inf)
-        require("dropout", self.dropout, "at least 0 and below 1", 0 <= self.dropout < 1)
-        require("curve_every", self.curve_every, "0 or more", self.curve_every >= 0)
+        require_at_least(self, batch=1, weight_decay=0, curve_every=0)
+        require_one_of("optimizer", self.optimizer, ("sgd", "adam"))
+        require_one_of("activation", self.activation, tuple(ACTIVATIONS))
+        require_above_zero(self, "learning_rate")
+        require_in(self, "[0, 1)", "dropout")
 
     def network(self, features: int, key: Array) -> MLP:
         """Make a classifier with random weights, uniform up to one over the root of the inputs."""
@@ -152,12 +148,6 @@ class AbstractTraining(ABC):
     def outcome(self, memory: PyTree) -> str:
         """Return in a word or two how a run went, by what it remembers at its end."""
         return "ok"
-
-
-def require(name: str, value: Any, wanted: str, holds: bool | np.bool_) -> None:
-    """Refuse a setting that does not hold."""
-    if not holds:
-        raise SettingError(f"{name} must be {wanted}, got {value}")
 
 
 def logits(

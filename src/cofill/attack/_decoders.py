@@ -12,9 +12,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack._inputs import require_least
 from cofill.errors import DataError, SettingError
-from cofill.nets import Block, Fusion, FusionProblem, FusionSettings, fit_fusions
+from cofill.nets import (
+    Block,
+    Fusion,
+    FusionProblem,
+    FusionSettings,
+    fit_fusions,
+    require_at_least,
+)
 
 PairCount = int | str  # a number, or "all"
 
@@ -57,7 +63,7 @@ class DecoderSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, folds=2, repeats=1, most_people=2, draws=100)
+        require_at_least(self, folds=2, repeats=1, most_people=2, draws=100)
 
     def sample(self, people: int) -> np.ndarray:
         """Return the positions of the people to attack."""

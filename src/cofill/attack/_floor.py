@@ -15,12 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cofill.attack._base import AbstractMeanAttack
-from cofill.attack._classifiers import AbstractTraining, RunInputs, Step, logits, require
+from cofill.attack._classifiers import AbstractTraining, RunInputs, Step, logits
 from cofill.attack._inputs import Records, ReleasedMean, check_records
 from cofill.attack._leak import exact_interval
 from cofill.attack._risks import logistic_loss
 from cofill.metrics import clustering_accuracy
-from cofill.nets import MLP
+from cofill.nets import MLP, require_at_least
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -141,7 +141,7 @@ class OracleSettings(AbstractTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("epochs", self.epochs, "1 or more", self.epochs >= 1)
+        require_at_least(self, epochs=1)
 
     def most_steps(self, steps: int) -> int:
         """Return the steps of all epochs."""

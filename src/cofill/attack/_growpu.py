@@ -34,11 +34,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits, require
+from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._risks import LOSSES
 from cofill.attack._runs import AbstractNetworkAttack
-from cofill.nets import MLP
+from cofill.nets import MLP, require_at_least, require_in
+from cofill.privacy import require_one_of
 
 PRE_TRAIN, GROWTH, FINE_TUNE, OVER = range(4)
 
@@ -111,13 +112,10 @@ class GrowSettings(AbstractTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("pi_pre", "pi_grow", "alpha"):
-            value = getattr(self, name)
-            require(name, value, "at least 0 and below 1", value is None or 0 <= value < 1)
-        require("gamma", self.gamma, "above 0 and at most 1", 0 < self.gamma <= 1)
-        for name in ("t_pre", "t_grow", "t_tune"):
-            require(name, getattr(self, name), "1 or more", getattr(self, name) >= 1)
-        require("loss", repr(self.loss), f"one of {', '.join(LOSSES)}", self.loss in LOSSES)
+        require_in(self, "[0, 1)", "pi_pre", "pi_grow", "alpha")
+        require_in(self, "(0, 1]", "gamma")
+        require_at_least(self, t_pre=1, t_grow=1, t_tune=1)
+        require_one_of("loss", self.loss, tuple(LOSSES))
 
     def thresholds(self, prior: Any) -> tuple[Any, Any, Any]:
         """Return the shares that end pre-training and growth, and the tolerance of fine-tuning."""

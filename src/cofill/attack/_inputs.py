@@ -193,22 +193,6 @@ def as_matrix(what: str, values: Any, *, least: int = 2) -> Float[np.ndarray, "p
     return array
 
 
-def require_least(settings: Any, **least: int) -> None:
-    """Refuse settings that are smaller than they may be.
-
-    Examples
-    --------
-    >>> require_least(Noise("laplace", 0.5), scale=1)
-    Traceback (most recent call last):
-    ...
-    cofill.errors.SettingError: scale must be at least 1, got 0.5
-    """
-    for name, smallest in least.items():
-        value = getattr(settings, name)
-        if value < smallest:
-            raise SettingError(f"{name} must be at least {smallest}, got {value}")
-
-
 def check_same_people(**matrices: np.ndarray | None) -> None:
     """Refuse matrices of different numbers of people.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.attack._inputs import as_matrix, check_same_people, check_varied, require_least
+from cofill.attack._inputs import as_matrix, check_same_people, check_varied
 from cofill.attack._leak import Leak, bootstrap_people, percentile_interval, share_leak
 from cofill.attack._matching import (
     assign_partners,
@@ -22,6 +22,7 @@ from cofill.attack._matching import (
     whiten,
 )
 from cofill.errors import DataError, SettingError
+from cofill.nets import require_at_least
 
 _THREAT = (
     "a holder of the codes of two sites without ids, who knows {knows}, matches the codes of the "
@@ -53,7 +54,7 @@ class LinkageSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, repeats=1, rounds=0, most_people=_FEWEST)
+        require_at_least(self, repeats=1, rounds=0, most_people=_FEWEST)
 
 
 def link_codes(

@@ -23,12 +23,12 @@ from cofill.attack._inputs import (
     check_columns,
     check_enough,
     check_records,
-    require_least,
 )
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN, Gap
 from cofill.attack._spread import Spread, measure_spread
+from cofill.nets import require_at_least
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
@@ -101,7 +101,7 @@ class MultiClass(BaseEstimator):
         noise
             What was added to each mean, if the attacker knows.
         """
-        require_least(self, rounds=0, landmarks=2, most=2)
+        require_at_least(self, rounds=0, landmarks=2, most=2)
         rows = check_records(records, sparse_allowed=True)
         check_enough(rows)
         spread = measure_spread(rows)

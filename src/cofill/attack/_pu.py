@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
-import numpy as np
 from jaxtyping import Array, Float
 
-from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits, require
+from cofill.attack._classifiers import ASIDE, AbstractTraining, RunInputs, Step, logits
 from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._risks import LOSSES, SYMMETRIC, non_negative_objective, pu_risk
 from cofill.attack._runs import AbstractNetworkAttack
-from cofill.nets import MLP
+from cofill.nets import MLP, require_at_least, require_in
+from cofill.privacy import require_one_of
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,9 @@ class PUSettings(AbstractTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require("epochs", self.epochs, "1 or more", self.epochs >= 1)
-        require("loss", repr(self.loss), f"one of {', '.join(SYMMETRIC)}", self.loss in SYMMETRIC)
-        require("beta", self.beta, "0 or more", 0 <= self.beta < np.inf)
-        require("gamma", self.gamma, "at least 0 and at most 1", 0 <= self.gamma <= 1)
+        require_at_least(self, epochs=1, beta=0)
+        require_one_of("loss", self.loss, SYMMETRIC)
+        require_in(self, "[0, 1]", "gamma")
 
     def most_steps(self, steps: int) -> int:
         """Return the steps of all epochs."""
@@ -78,6 +77,7 @@ class NNPU(AbstractNetworkAttack[PUSettings]):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> positive = np.arange(400) < 200
     >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]

@@ -23,10 +23,11 @@ from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack
 from cofill.attack._direction import Direction, bisect_slope, calibrate, fit_direction, quantile_cut
-from cofill.attack._inputs import Records, ReleasedMean, require_least
+from cofill.attack._inputs import Records, ReleasedMean
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._likelihood import fit_calibrated_logistic
 from cofill.attack._spread import Spread, measure_spread
+from cofill.nets import require_at_least
 
 CERTAIN = 0.995
 _WORSE = 1.5  # how much farther from the released mean than the first guesses
@@ -75,7 +76,7 @@ class SelfTraining(AbstractCalibratedAttack):
     seed: int = 0
 
     def _fit(self, records: Records, released: ReleasedMean) -> Float[np.ndarray, " records"]:
-        require_least(self, rounds=2, landmarks=2, most=2)
+        require_at_least(self, rounds=2, landmarks=2, most=2)
         self.weights_: Any = None
         self.changed_: list[float] = []
         self.gap_: tuple[float, float] | None = None

@@ -25,10 +25,19 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from scipy.optimize import linear_sum_assignment
 
-from cofill.attack._inputs import require_least
 from cofill.attack._leak import Leak, share_leak
 from cofill.errors import DataError, SettingError
-from cofill.nets import Batch, SquaredError, Trainer, advance, make_optimizer, start_training
+from cofill.nets import (
+    Batch,
+    SquaredError,
+    Trainer,
+    advance,
+    make_optimizer,
+    require_above_zero,
+    require_at_least,
+    start_training,
+)
+from cofill.privacy import require_one_of
 
 
 @dataclass(frozen=True)
@@ -56,14 +65,9 @@ class LocalRound:
     loss: Any = field(default_factory=SquaredError)
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or (self.batch is not None and self.batch < 1):
-            raise SettingError(
-                f"steps and batch must be at least 1, got {self.steps} and {self.batch}"
-            )
-        if not 0 < self.learning_rate < np.inf:
-            raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if self.optimizer not in ("sgd", "adam"):
-            raise SettingError(f"optimizer must be sgd or adam, got {self.optimizer!r}")
+        require_at_least(self, steps=1, batch=1)
+        require_above_zero(self, "learning_rate")
+        require_one_of("optimizer", self.optimizer, ("sgd", "adam"))
 
     def change(self, network: Any, rows: Float[Array, "n d"]) -> Float[Array, " size"]:
         """Return the change of all weights, as one vector, by training on rows."""
@@ -116,9 +120,8 @@ class MatchingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_least(self, starts=1, steps=1)
-        if not 0 < self.learning_rate < np.inf:
-            raise SettingError(f"learning_rate must be above 0, got {self.learning_rate}")
+        require_at_least(self, starts=1, steps=1)
+        require_above_zero(self, "learning_rate")
 
 
 _mean_change = eqx.filter_jit(LocalRound.mean_change)

@@ -29,13 +29,13 @@ from cofill.attack import (
     exact_interval,
     judge_guesses,
     make_mean_attack,
-    require_least,
 )
 from cofill.audit._audit import Audit
 from cofill.audit._bound import CONFIDENCE, prove_epsilon
 from cofill.audit._mean_leaks import mean_leaks
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
+from cofill.nets import require_at_least
 from cofill.pages import Curve
 from cofill.privacy import Box, Budget, Gate, Ledger, MeanDefence, MeanNoise
 
@@ -96,9 +96,7 @@ class MeanAuditSettings:
         if not self.mechanisms:
             raise SettingError("mechanisms must hold at least one, got none")
         MEAN_ATTACKS.find(self.method)
-        require_least(self, repeats=1)
-        if self.most_people is not None:
-            require_least(self, most_people=20)
+        require_at_least(self, repeats=1, most_people=20)
 
     def defence(self, noise: str, bounds: Box, strength: float | int | None = None) -> MeanDefence:
         """Return a mechanism at the settings' strength, or at another."""

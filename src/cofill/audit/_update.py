@@ -22,14 +22,21 @@ from cofill.attack import (
     attack_training,
     check_varied,
     invert_updates,
-    require_least,
     simulate_update,
 )
 from cofill.audit._audit import Audit
 from cofill.audit._bound import bound_of_leak
 from cofill.audit._release import AuditedRelease, Claim
 from cofill.errors import DataError, SettingError
-from cofill.nets import Autoencoder, DPSettings, TrainSettings, recipe
+from cofill.nets import (
+    Autoencoder,
+    DPSettings,
+    TrainSettings,
+    recipe,
+    require_above_zero,
+    require_at_least,
+    require_in,
+)
 from cofill.privacy import SiteNoise, epsilon, guarantee, noise_for, training_event
 
 
@@ -81,17 +88,11 @@ class UpdateAuditSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise SettingError(f"epsilon must be a finite number above 0, got {self.epsilon}")
-        if not 0 < self.delta < 1:
-            raise SettingError(
-                f"delta must be above 0 with Gaussian noise and below 1, got {self.delta}"
-            )
-        if not self.clip > 0:
-            raise SettingError(f"clip must be above 0, got {self.clip}")
+        require_above_zero(self, "epsilon", "clip")
+        require_in(self, "(0, 1)", "delta")
         if not self.widths or any(width < 1 for width in self.widths):
             raise SettingError(f"widths must be one or more of at least 1, got {self.widths}")
-        require_least(self, rows=1, steps=1, sites=2, trials=2)
+        require_at_least(self, rows=1, steps=1, sites=2, trials=2)
         if not (self.membership or self.inversion):
             raise SettingError("membership and inversion must not both be left out")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cofill.attack import bootstrap_people, check_varied, percentile_interval, require_least
+from cofill.attack import bootstrap_people, check_varied, percentile_interval
 from cofill.audit._code_trial import (
     AttackedCodes,
     CompletedRows,
@@ -30,6 +30,7 @@ from cofill.audit._codes import CodeRelease
 from cofill.audit._release import AuditedRelease, anonymity
 from cofill.cooperate import CodeDefence
 from cofill.errors import DataError, SettingError
+from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.views import Kind, MultiView
 
 NO_DEFENCE = "no defence"
@@ -82,13 +83,10 @@ class ViewAuditSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.growth < np.inf:
-            raise SettingError(f"growth must be a finite number above 0, got {self.growth}")
-        if not 0 < self.most_leak < 1:
-            raise SettingError(f"most_leak must be between 0 and 1, got {self.most_leak}")
-        if not 0.1 <= self.share <= 0.5:
-            raise SettingError(f"share must be from 0.1 to 0.5, got {self.share}")
-        require_least(self, most_people=_LEAST_PEOPLE)
+        require_above_zero(self, "growth")
+        require_in(self, "(0, 1)", "most_leak")
+        require_in(self, "[0.1, 0.5]", "share")
+        require_at_least(self, most_people=_LEAST_PEOPLE)
         if not (self.widths or self.epsilons or self.bits or self.prices):
             raise SettingError("at least one strength of one defence must be given, got none")
 

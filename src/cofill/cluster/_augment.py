@@ -42,7 +42,7 @@ class WarpSettings:
     elastic: float | int = 0.0
 
     def __post_init__(self) -> None:
-        require_at_least(self, 0, *vars(self))
+        require_at_least(self, **dict.fromkeys(vars(self), 0))
 
 
 def warp(

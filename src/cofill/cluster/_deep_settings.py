@@ -73,9 +73,16 @@ class DeepSettings:
             if groups < 2:
                 raise SettingError(f"k and over must be at least 2, got {groups}")
         require_at_least(
-            self, 1, "restarts", "finalists", "rounds", "local_steps", "batch", "neighbours"
+            self,
+            restarts=1,
+            finalists=1,
+            rounds=1,
+            local_steps=1,
+            batch=1,
+            neighbours=1,
+            apart=0,
+            adversary=0,
         )
-        require_at_least(self, 0, "apart", "adversary")
         require_above_zero(self, "learning_rate")
         require_one_of("start", self.start, ("auto", "kmeans", "random"))
         require_in(self, "[0, 1)", "warm")

@@ -19,6 +19,7 @@ from cofill.cluster._rows import ONLY_SITE
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder, write_json
 from cofill.metrics import versions
+from cofill.nets import require_at_least
 from cofill.privacy import require_one_of
 from cofill.settings import typed_settings
 from cofill.views import MultiView, Source, read_views, write_table
@@ -86,8 +87,7 @@ class ClusterJob:
         for source in self.sources.values():
             Source(source)
         require_one_of("method", self.method, tuple(CLUSTERERS))
-        if self.k is not None and self.k < 2:
-            raise SettingError(f"k must be at least 2, got {self.k}")
+        require_at_least(self, k=2)
         self.clusterer()
 
     @property

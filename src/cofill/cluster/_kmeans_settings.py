@@ -66,7 +66,7 @@ class GroupNoise:
     def __post_init__(self) -> None:
         require_one_of("mechanism", self.mechanism, ("gaussian", "laplace"))
         require_above_zero(self, "epsilon", "clip")
-        require_at_least(self, 1, "rounds")
+        require_at_least(self, rounds=1)
         if self.is_gaussian:
             require_in(self, "(0, 1)", "delta")
 
@@ -167,9 +167,9 @@ class KMeansSettings:
     noise: GroupNoise | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, 2, "k")
-        require_at_least(self, 1, "restarts", "rounds", "seed_group", "min_group", "local_groups")
-        require_at_least(self, 0, "tolerance")
+        require_at_least(
+            self, k=2, restarts=1, rounds=1, seed_group=1, min_group=1, local_groups=1, tolerance=0
+        )
 
     @property
     def starts(self) -> int:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from cofill.completion import Completed, conformal_radius
 from cofill.cooperate._predict import masks_of
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
-from cofill.errors import SettingError
+from cofill.nets import require_in
 from cofill.privacy import no_tokens, require_one_of, rows_of
 from cofill.views import Kind, MultiView, Scaler, to_frame
 
@@ -35,8 +35,7 @@ class CompletionPolicy:
     def __post_init__(self) -> None:
         choices = ("fill", "leave")
         require_one_of("on_unreconstructable", self.on_unreconstructable, choices)
-        if self.interval is not None and not 0 < self.interval < 1:
-            raise SettingError(f"interval must be between 0 and 1, got {self.interval}")
+        require_in(self, "(0, 1)", "interval")
 
 
 def completed_views(

@@ -9,7 +9,7 @@ from typing import Any
 from cofill.codec import storable
 from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
-from cofill.nets import DPSettings, FusionSettings, TrainSettings
+from cofill.nets import DPSettings, FusionSettings, TrainSettings, require_at_least
 from cofill.privacy import Budget, require_one_of
 from cofill.protocol import tuples_in
 
@@ -68,8 +68,7 @@ class CooperativeSettings:
                 f"architecture must be one of {', '.join(ARCHITECTURES)}, an Architecture or None, "
                 f"got {self.architecture!r}"
             )
-        if self.min_overlap < 2:
-            raise SettingError(f"min_overlap must be at least 2, got {self.min_overlap}")
+        require_at_least(self, min_overlap=2)
         if not (self.mask_folds == 0 or 2 <= self.mask_folds <= self.min_overlap):
             raise SettingError(
                 f"mask_folds must be 0 or between 2 and min_overlap ({self.min_overlap}), "

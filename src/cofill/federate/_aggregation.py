@@ -56,7 +56,7 @@ class SecureSum:
 
     def __post_init__(self) -> None:
         require_above_zero(self, "largest")
-        require_at_least(self, 2, "threshold")
+        require_at_least(self, threshold=2)
 
     def code(self, sites: int) -> FixedPoint:
         """Return the encoding for a sum of so many sites."""

@@ -59,8 +59,7 @@ class CompletionNet(AbstractLearner):
     cycle: float | int = 0.0
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "width")
-        require_at_least(self, 0, "blocks", "fine", "cycle")
+        require_at_least(self, width=1, blocks=0, fine=0, cycle=0)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

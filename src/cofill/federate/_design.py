@@ -66,7 +66,7 @@ class RoundSettings:
     site_noise: SiteNoise | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "rounds", "min_sites")
+        require_at_least(self, rounds=1, min_sites=1)
         require_in(self, "(0, 1]", "participation")
         require_in(self, "[0, 1)", "dropout")
         if any(epochs < 0 for epochs in self.pretrain.values()):

@@ -80,12 +80,12 @@ class LocalSettings:
     dp: DPSettings | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "epochs", "batch")
+        require_at_least(self, epochs=1, batch=1)
         require_one_of("optimizer", self.optimizer, ("adam", "sgd"))
         require_one_of("moments", self.moments, ("keep", "reset"))
         require_above_zero(self, "learning_rate", "clip")
         require_in(self, "[0, 1)", "first_moment", "momentum")
-        require_at_least(self, 0, "proximal")
+        require_at_least(self, proximal=0)
 
     def make_optimizer(self) -> optax.GradientTransformation:
         """Return the optimiser without its step size."""

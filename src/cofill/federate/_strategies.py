@@ -87,7 +87,7 @@ class FedProx(FedAvg):
     proximal: float | int = 0.01
 
     def __post_init__(self) -> None:
-        require_at_least(self, 0, "proximal")
+        require_at_least(self, proximal=0)
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,7 @@ class FusionSettings:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "members", "fold_members", "steps")
-        require_at_least(self, 2, "folds")
+        require_at_least(self, members=1, fold_members=1, steps=1, folds=2)
         if any(width < 1 for width in self.hidden or ()):
             raise SettingError(f"hidden must be widths of 1 or more, got {self.hidden}")
         if any(decay < 0 for decay in self.weight_decays or ()):

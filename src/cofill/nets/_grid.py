@@ -54,7 +54,7 @@ class Layout:
     patch: int = 1
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "height", "width", "channels", "patch")
+        require_at_least(self, height=1, width=1, channels=1, patch=1)
         if self.height % self.patch or self.width % self.patch:
             raise SettingError(
                 f"patch must divide {self.height} and {self.width}, got {self.patch}"
@@ -136,8 +136,7 @@ class GridNet:
     skip: bool = True
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "depth_in", "depth_out", "width")
-        require_at_least(self, 0, "blocks")
+        require_at_least(self, depth_in=1, depth_out=1, width=1, blocks=0)
         if min(self.grid) < 1:
             raise SettingError(f"grid must have at least one row and column, got {self.grid}")
 
@@ -194,8 +193,7 @@ class DetailNet:
     blocks: int = 3
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "channels_in", "channels_out", "fine", "width")
-        require_at_least(self, 0, "blocks")
+        require_at_least(self, channels_in=1, channels_out=1, fine=1, width=1, blocks=0)
         _ = self._layout  # height, width and patch fit
 
     @property

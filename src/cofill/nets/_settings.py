@@ -15,12 +15,12 @@ Schedule = Literal["constant", "cosine", "warmup-cosine"]
 WARMUP_SHARE = 0.1  # of all steps
 
 
-def require_at_least(settings: Any, least: int, *names: str) -> None:
+def require_at_least(settings: Any, **least: int) -> None:
     """Raise a `SettingError` unless the named settings are finite and at least so much, or None."""
-    for name in names:
+    for name, smallest in least.items():
         value = getattr(settings, name)
-        if value is not None and not (value >= least and math.isfinite(value)):
-            raise SettingError(f"{name} must be at least {least}, got {value}")
+        if value is not None and not (value >= smallest and math.isfinite(value)):
+            raise SettingError(f"{name} must be at least {smallest}, got {value}")
 
 
 def require_above_zero(settings: Any, *names: str) -> None:
@@ -32,12 +32,12 @@ def require_above_zero(settings: Any, *names: str) -> None:
 
 
 def require_in(settings: Any, interval: str, *names: str) -> None:
-    """Raise a `SettingError` unless the named settings are in an interval such as ``"[0, 1)"``."""
+    """Raise a `SettingError` unless settings are in an interval such as ``"[0, 1)"``, or None."""
     low, high = map(float, interval[1:-1].split(","))
     for name in names:
-        value = getattr(settings, name)
+        value: Any = getattr(settings, name)
         at_end = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
-        if not (low < value < high or at_end):
+        if value is not None and not (at_end or low < value < high):
             raise SettingError(f"{name} must be in {interval}, got {value}")
 
 
@@ -64,7 +64,7 @@ class DPSettings:
 
     def __post_init__(self) -> None:
         require_above_zero(self, "clip_norm")
-        require_at_least(self, 0, "noise_multiplier")
+        require_at_least(self, noise_multiplier=0)
 
 
 @storable
@@ -116,8 +116,9 @@ class TrainSettings:
     dp: DPSettings | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, 1, "epochs", "batch_size", "memory_limit")
-        require_at_least(self, 0, "weight_decay", "patience", "restarts")
+        require_at_least(
+            self, epochs=1, batch_size=1, memory_limit=1, weight_decay=0, patience=0, restarts=0
+        )
         require_above_zero(self, "learning_rate", "gradient_clip")
         for name, kind in (("optimizer", Optimizer), ("schedule", Schedule)):
             value, allowed = getattr(self, name), get_args(kind)
