@@ -147,7 +147,7 @@ def test_the_same_seed_gives_the_same_leak():
 def test_an_attribute_in_the_codes_is_found_and_beats_the_control():
     x = people()
     ill = x[:, 0] > np.quantile(x[:, 0], 0.7)
-    (leak,) = infer_attribute(x, ill, public=x[:, 3:], rows=x, settings=LINEAR)
+    (leak,) = infer_attribute(x, ill, public=x[:, 3:], settings=LINEAR)
     assert leak.figure == "accuracy"
     assert leak.floor == pytest.approx(0.7)
     assert leak.excludes_floor()
@@ -167,13 +167,10 @@ def test_an_attribute_that_is_not_in_the_codes_is_not_found():
 def test_public_features_alone_are_no_leak_of_the_release():
     x = people()
     useless = np.random.default_rng(1).normal(size=(200, 3))
-    (leak,) = infer_attribute(
-        useless, x[:, 1], public=x, pairs=("all",), scope="population", settings=LINEAR
-    )
+    (leak,) = infer_attribute(useless, x[:, 1], public=x, pairs=("all",), settings=LINEAR)
     assert leak.figure == "R²"
     assert leak.excludes_floor()
     assert leak.beats_control() is False
-    assert leak.scope == "population"
 
 
 def test_classes_may_be_words_and_pairs_few():

@@ -60,7 +60,7 @@ def test_overlapping_classes_have_a_wide_interval_and_say_so(share):
     share_estimate = estimate_share(x, x[truth].mean(axis=0))
     assert share_estimate.low <= share <= share_estimate.high
     assert not share_estimate.is_narrow
-    attack = KMeansFloor(starts=1).fit(x, mean=x[truth].mean(axis=0))
+    attack = KMeansFloor().fit(x, mean=x[truth].mean(axis=0))
     assert any("does not tell the share" in note for note in attack.notes_)
     assert attack.prior_interval_ == (share_estimate.low, share_estimate.high)
 

@@ -29,10 +29,8 @@ class KMeansFloor(AbstractMeanAttack):
 
     Parameters
     ----------
-    starts
-        How often K-means starts anew; the tightest clusters are kept.
     seed
-        Of the starts.
+        Of K-means' starts.
 
     Examples
     --------
@@ -47,11 +45,10 @@ class KMeansFloor(AbstractMeanAttack):
     name: ClassVar[str] = "K-means"
     accepts_sparse: ClassVar[bool] = True
 
-    starts: int = 10
     seed: int = 0
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
-        centres = _cluster(records, 2, self.starts, self.seed).cluster_centers_
+        centres = _cluster(records, 2, self.seed).cluster_centers_
         nearer = ((centres - released.mean) ** 2).sum(axis=1).argsort()
         self.centres_: Float[np.ndarray, "2 features"] = centres[nearer]
 
@@ -62,7 +59,7 @@ class KMeansFloor(AbstractMeanAttack):
 
 
 def kmeans_accuracy(
-    records: Any, labels: Shaped[np.ndarray, " records"], *, starts: int = 10, seed: int = 0
+    records: Any, labels: Shaped[np.ndarray, " records"], *, seed: int = 0
 ) -> float:
     """Return the accuracy of as many clusters as classes, under the best naming of the clusters.
 
@@ -75,7 +72,7 @@ def kmeans_accuracy(
     1.0
     """
     rows = check_records(records, sparse_allowed=True)
-    clusters = _cluster(rows, len(np.unique(labels)), starts, seed)
+    clusters = _cluster(rows, len(np.unique(labels)), seed)
     return clustering_accuracy(labels, clusters.labels_)
 
 
@@ -115,8 +112,9 @@ def judge_guesses(
     return judged
 
 
-def _cluster(records: Records, clusters: int, starts: int, seed: int) -> Any:
-    model = KMeans(n_clusters=clusters, n_init=starts, random_state=seed)  # pyright: ignore[reportArgumentType]
+def _cluster(records: Records, clusters: int, seed: int) -> Any:
+    # Ten starts, of which the tightest clusters are kept: one may end in a poor optimum.
+    model = KMeans(n_clusters=clusters, n_init=10, random_state=seed)  # pyright: ignore[reportArgumentType]
     return model.fit(records)
 
 

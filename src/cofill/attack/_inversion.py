@@ -194,16 +194,14 @@ def infer_attribute(
     attribute: Any,
     *,
     public: Any = None,
-    rows: Any = None,
     pairs: Sequence[PairCount] = ("all",),
-    scope: str = "individual",
     name: str = "attribute",
     settings: DecoderSettings | None = None,
 ) -> tuple[Leak, ...]:
     """Guess an attribute from a release, beside guessing it from public features alone.
 
     The floor is the commonest class (or the mean); the control learns from `public` alone, the
-    attack from both; the ceiling learns from the private `rows` of everybody else.
+    attack from both; the ceiling learns from both of everybody else.
 
     Parameters
     ----------
@@ -213,14 +211,9 @@ def infer_attribute(
         Numbers (the figure is R²), or classes as truth values, strings or whole numbers (accuracy).
     public
         What everybody may know of the same people.
-    rows
-        The true private rows, for the ceiling; the release with all pairs when left out.
     pairs
         Of how many people the attacker knows the attribute; ``"all"`` is everybody outside the
         part of the people that is guessed.
-    scope
-        ``"population"`` where the release was made without the person's own row, as a row completed
-        by a model of others is.
     name
         Of the attribute.
     settings
@@ -238,16 +231,15 @@ def infer_attribute(
     settings = settings or DecoderSettings()
     z = as_matrix("release", release, least=10)
     known = None if public is None else as_matrix("public", public, least=10)
-    true = None if rows is None else as_matrix("rows", rows, least=10)
     facts = np.asarray(attribute)
     if facts.ndim != 1:
         raise DataError(f"attribute must be one value a person, got the shape {facts.shape}")
-    check_same_people(release=z, attribute=facts, public=known, rows=true)
+    check_same_people(release=z, attribute=facts, public=known)
     if not pairs:
         raise SettingError("pairs must hold at least one number of pairs, got none")
     chosen = settings.sample(len(z))
     z, facts = z[chosen], facts[chosen]
-    known, true = (None if m is None else m[chosen] for m in (known, true))
+    known = None if known is None else known[chosen]
     check_varied("release", z)
     targets, blocks = _targets(facts)
     for amount in pairs:
@@ -256,7 +248,7 @@ def infer_attribute(
     problems: list[tuple[np.ndarray, PairCount]] = [(inputs, p) for p in pairs]
     if known is not None:
         problems += [(known, p) for p in pairs]
-    problems.append((inputs if true is None else np.hstack([inputs, true]), "all"))
+    problems.append((inputs, "all"))
     decoded = decode_held_out(problems, targets, settings, blocks)
     leaks = []
     for k, amount in enumerate(pairs):
@@ -265,7 +257,7 @@ def infer_attribute(
             "name": f"inference of {name}, {amount} pairs",
             "threat": f"a receiver who knows {name} of {whose} guesses it of everybody from the "
             "release",
-            "scope": scope,
+            "scope": "individual",
             "sizes": {"people": len(z), "pairs": decoded[k].pairs, "repeats": settings.repeats},
         }
         guesses, best = decoded[k].guesses, decoded[-1].guesses

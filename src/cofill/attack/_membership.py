@@ -3,9 +3,9 @@
 Threat model: somebody who has a person's row and the trained network (or can ask for its loss), and
 perhaps data to train networks like it, says whether the person was in the training set.
 
-The simple attack takes a small loss for membership. The stronger one (LiRA: Carlini et al. 2022,
-"Membership inference attacks from first principles", Algorithm 1 and section VI-A) compares the
-loss with its distribution under *shadow* networks that were, and were not, trained on the person.
+The attack (LiRA: Carlini et al. 2022, "Membership inference attacks from first principles",
+Algorithm 1 and section VI-A) compares the loss with its distribution under *shadow* networks that
+were, and were not, trained on the person.
 The figure that matters is how many members are found while hardly any non-member is accused.
 """
 
@@ -24,25 +24,16 @@ from cofill.errors import DataError, SettingError
 from cofill.nets import SquaredError, Task, TrainSettings, split_keys, train
 
 _PERSONAL_SPREAD = 32  # shadow networks on a side from which each person's variance is their own
-_THREATS = {
-    "threshold": "somebody who has a person's row and the network takes a small loss for a member",
-    "online": (
-        "somebody who has a person's row, the network, and shadow networks trained with and "
-        "without the person compares likelihoods"
-    ),
-    "offline": (
-        "somebody who has a person's row, the network, and shadow networks that never saw the "
-        "person calls a loss that is too small for a stranger a member's"
-    ),
-}
+_THREAT = (
+    "somebody who has a person's row, the network, and shadow networks trained with and without "
+    "the person compares likelihoods"
+)
 
 
 def likelihood_ratios(
     losses: Float[np.ndarray, " people"],
     shadow_losses: Float[np.ndarray, "shadows people"],
     inside: Bool[np.ndarray, "shadows people"],
-    *,
-    online: bool = True,
 ) -> Float[np.ndarray, " people"]:
     """Return how much likelier each loss is of a member than of a stranger (LiRA).
 
@@ -55,9 +46,6 @@ def likelihood_ratios(
         Under the network attacked.
     shadow_losses, inside
         Under shadow networks, and which of them were trained on whom.
-    online
-        Use networks trained on the person as well; else the score is how far a person's loss lies
-        below that of a stranger, in standard deviations.
 
     Examples
     --------
@@ -69,8 +57,6 @@ def likelihood_ratios(
     """
     values, shadow_values = _log(losses), _log(shadow_losses)
     outer_mean, outer_width = _fit_normal(shadow_values, ~inside, "out of")
-    if not online:
-        return (outer_mean - values) / outer_width
     inner_mean, inner_width = _fit_normal(shadow_values, inside, "in")
     return (
         0.5 * ((values - outer_mean) / outer_width) ** 2
@@ -80,29 +66,13 @@ def likelihood_ratios(
     )
 
 
-def score_losses(
-    losses: Float[np.ndarray, " people"],
-    shadow_losses: Float[np.ndarray, "shadows people"],
-    inside: Bool[np.ndarray, "shadows people"],
-    method: str,
-) -> tuple[Float[np.ndarray, " people"], Float[np.ndarray, " people"]]:
-    """Return scores that are higher for members, and those of the control.
-
-    The control is the loss under networks that never saw the person: it tells how ordinary somebody
-    is, not whether they were a member.
-    """
-    control = -_fit_normal(_log(shadow_losses), ~inside, "out of")[0]
-    if method == "threshold":
-        return -losses, control
-    return likelihood_ratios(losses, shadow_losses, inside, online=method == "online"), control
-
-
 def membership_leaks(
     scores: Float[np.ndarray, "networks people"],
     member: Bool[np.ndarray, "networks people"],
     *,
     control: Float[np.ndarray, "networks people"] | None = None,
-    method: str = "threshold",
+    name: str = "membership",
+    threat: str = "somebody who has a person's row and the network scores how likely a member is",
     rates: Sequence[float] = (0.001, 0.01),
 ) -> tuple[Leak, ...]:
     """Return the leaks of scores (higher for members) against networks with the same people.
@@ -127,8 +97,8 @@ def membership_leaks(
         if not 0 < rate < 1:
             raise SettingError(f"rates must be above 0 and below 1, got {rate}")
     facts: dict[str, Any] = {
-        "name": f"membership, {method}",
-        "threat": _THREATS[method],
+        "name": name,
+        "threat": threat,
         "scope": "individual",
         "ceiling": 1.0,
         "sizes": {
@@ -308,7 +278,6 @@ def attack_training(
     network: Any,
     training: TrainSettings,
     *,
-    method: str = "online",
     networks: int = 64,
     attacked: int = 8,
     rates: Sequence[float] = (0.001, 0.01),
@@ -324,8 +293,6 @@ def attack_training(
     ----------
     rows, network, training, key
         As in `train_shadows`.
-    method
-        ``"threshold"``, or LiRA's ``"online"`` or ``"offline"``.
     networks
         Trained in all.
     attacked
@@ -338,23 +305,24 @@ def attack_training(
     tuple of Leak
         The true positive rate at each rate, and the area under the curve.
     """
-    if method not in _THREATS:
-        raise SettingError(f"method must be one of {', '.join(_THREATS)}, got {method!r}")
     if not 1 <= attacked <= networks:
         raise SettingError(f"attacked must be from 1 to networks ({networks}), got {attacked}")
     shadows = train_shadows(rows, network, training, count=networks, key=key)
-    scored = [
-        score_losses(
-            shadows.losses[target],
-            np.delete(shadows.losses, target, axis=0),
-            np.delete(shadows.inside, target, axis=0),
-            method,
+    scores, controls = [], []
+    for target in range(attacked):
+        losses, inside = (
+            np.delete(table, target, axis=0) for table in (shadows.losses, shadows.inside)
         )
-        for target in range(attacked)
-    ]
-    scores, controls = (np.stack(parts) for parts in zip(*scored, strict=True))
+        scores.append(likelihood_ratios(shadows.losses[target], losses, inside))
+        # Networks that never saw the person tell how ordinary they are, not whether a member.
+        controls.append(-_fit_normal(_log(losses), ~inside, "out of")[0])
     return membership_leaks(
-        scores, shadows.inside[:attacked], control=controls, method=method, rates=rates
+        np.stack(scores),
+        shadows.inside[:attacked],
+        control=np.stack(controls),
+        name="membership, online",
+        threat=_THREAT,
+        rates=rates,
     )
 
 

@@ -1,7 +1,6 @@
 """Attacks on the sums that a site has sent: summaries of columns, sums of groups, noisy means."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,16 +100,14 @@ def audit_noisy_mean(
     rows = np.concatenate([members, strangers])
     is_member = np.arange(len(rows)) < len(members)
     leaks = membership_leaks(
-        _trace(releases[-1], rows, strangers)[None], is_member[None], rates=(0.01,)
+        _trace(releases[-1], rows, strangers)[None],
+        is_member[None],
+        name="membership, by the mean",
+        threat="somebody who has a person's record, and rows of other people, says by the mean "
+        "whether the record is in it",
+        rates=(0.01,),
     )
-    threat = (
-        "somebody who has a person's record, and rows of other people, says by the mean whether "
-        "the record is in it"
-    )
-    return AuditedRelease(
-        **facts,
-        leaks=tuple(replace(k, name="membership, by the mean", threat=threat) for k in leaks),
-    )
+    return AuditedRelease(**facts, leaks=leaks)
 
 
 def _members_and_strangers(

@@ -6,7 +6,6 @@ derivatives through every step of it, and a thousand tries take many minutes for
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -80,9 +79,14 @@ def _membership(
             before, after = np.log(before), np.log(after)
         scores += before - after
         control -= before
-    leaks = membership_leaks(scores[None], is_member[None], control=control[None], rates=(_RATE,))
-    name = f"membership, by the updates of {len(rounds)} rounds"
-    return tuple(replace(leak, name=name, threat=_THREAT) for leak in leaks)
+    return membership_leaks(
+        scores[None],
+        is_member[None],
+        control=control[None],
+        name=f"membership, by the updates of {len(rounds)} rounds",
+        threat=_THREAT,
+        rates=(_RATE,),
+    )
 
 
 def _people(

@@ -151,13 +151,11 @@ class CooperativeReconstruction(AbstractCompleter):
     def _fit(self, views: MultiView, progress: Progress) -> None:
         fit_many([self], [views], progress=progress)
 
-    def _learn_again(
-        self, sites: dict[str, CooperativeSite], progress: Progress | None = None
-    ) -> CooperativeReconstruction:
+    def _learn_again(self, sites: dict[str, CooperativeSite]) -> CooperativeReconstruction:
         """Let fitted sites that have changed learn, and keep them."""
         protocol = self.protocol(sites)
         federation = self._federation(sites, protocol.learning.start, self.ledger_)
-        run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
+        run_protocol(protocol, [federation], until=protocol.learning.stop)
         for name, site in federation.sites.items():
             federation.sites[name] = site.with_(is_refining=False)
         self._take_over(federation)
@@ -187,9 +185,7 @@ class CooperativeReconstruction(AbstractCompleter):
             counts.update(site.trained)
         return dict(counts)
 
-    def partial_fit(
-        self, views: MultiView, *, progress: Progress | None = None
-    ) -> CooperativeReconstruction:
+    def partial_fit(self, views: MultiView) -> CooperativeReconstruction:
         """Learn from more rows of the same views; only the new individuals' codes are sent.
 
         Encoders and scalers stay, links and fusions take a few steps over all rows, masks and
@@ -197,7 +193,7 @@ class CooperativeReconstruction(AbstractCompleter):
         The first call is `fit`; a model that was loaded from a file must be fitted first.
         """
         if not hasattr(self, "features_"):
-            return self.fit(views, progress=progress)
+            return self.fit(views)
         self._check_schema(views)
         if not any(len(site.view) for site in self.sites_.values()):
             raise DataError("this model was loaded without its rows; fit it before partial_fit")
@@ -207,11 +203,9 @@ class CooperativeReconstruction(AbstractCompleter):
             ids = np.concatenate([old.ids, new.ids]) if len(new) else old.ids
             cells = np.concatenate([old.cells, new.cells])
             sites[name] = site.with_(view=old.with_rows(ids, cells), is_refining=True)
-        return self._learn_again(sites, progress)
+        return self._learn_again(sites)
 
-    def add_view(
-        self, view: View, *, progress: Progress | None = None
-    ) -> CooperativeReconstruction:
+    def add_view(self, view: View) -> CooperativeReconstruction:
         """Let a site join: learns its autoencoder, the links from and to it, masks and fusions."""
         check_is_fitted(self)
         if view.name in self.sites_:
@@ -224,7 +218,7 @@ class CooperativeReconstruction(AbstractCompleter):
         old = self.sites_.items()
         sites = {name: site.with_(peers=(*site.peers, view.name)) for name, site in old}
         sites[view.name] = joining.with_(secret=any_site.secret)
-        return self._learn_again(sites, progress)
+        return self._learn_again(sites)
 
     def remove_view(self, name: str) -> CooperativeReconstruction:
         """Let a site leave: no network is trained but the fusions that used its codes."""

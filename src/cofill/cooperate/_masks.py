@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.codec import storable
-from cofill.errors import SettingError
 
 Masks = Float[np.ndarray, "sources features"]
 
 _PULL = 1e-9  # to equal weights; only decides where several masks are equally good
 _LEAST_EIGENVALUE = 0.02  # of correlations from different rows
+_SMALL_UPDATE, _SMALL_MOVE = 1e-6, 1e-8  # at which descent and iteration have converged
 _PATTERNS_AT_ONCE = 256
 _ROWS_AT_ONCE = 1 << 15  # larger temporary arrays cost more than the sums
 
@@ -191,37 +191,22 @@ def masks_for_patterns(
 
 
 def masks_by_gradient(
-    statistics: MaskStatistics,
-    *,
-    learning_rate: float | None = None,
-    threshold: float = 1e-6,
-    max_iterations: int = 100_000,
+    statistics: MaskStatistics, *, max_iterations: int = 100_000
 ) -> tuple[Masks, int]:
     """Return the masks to which descent from equal weights leads (Eq. 6–7), and its iterations.
 
-    ``learning_rate`` is ε of Eq. 7; when left out, half the inverse of each feature's largest
-    eigenvalue, which always converges. Descent stops when the norm of the update of every feature
-    is below ``threshold``, at the latest after ``max_iterations``.
+    Descent stops when the norm of the update of every feature is small.
     """
-    if learning_rate is not None and learning_rate <= 0:
-        raise SettingError(f"learning_rate must be above 0, got {learning_rate}")
     gram, right = statistics.gram, statistics.right
     features, sources, _ = gram.shape
     weights = equal_masks(sources, features)
-    if learning_rate is None:
-        largest = np.linalg.eigvalsh(gram)[:, -1]
-        rate = 0.5 / np.where(largest > 0, largest, 1.0)
-    else:
-        rate = np.full(features, learning_rate)
+    # ε of Eq. 7: with half the inverse of the largest eigenvalue descent always converges.
+    largest = np.linalg.eigvalsh(gram)[:, -1]
+    rate = 0.5 / np.where(largest > 0, largest, 1.0)
     for iteration in range(1, max_iterations + 1):
-        with np.errstate(over="ignore", invalid="ignore"):
-            update = rate * _error_gradient(gram, right, weights)
-            weights = weights - update  # Eq. 7
-        if not np.isfinite(weights).all():
-            raise SettingError(
-                f"learning_rate must be smaller for these outputs to converge, got {learning_rate}"
-            )
-        if np.linalg.norm(update, axis=0).max(initial=0.0) < threshold:
+        update = rate * _error_gradient(gram, right, weights)
+        weights = weights - update  # Eq. 7
+        if np.linalg.norm(update, axis=0).max(initial=0.0) < _SMALL_UPDATE:
             return weights, iteration
     return weights, max_iterations
 
@@ -232,7 +217,7 @@ def _error_gradient(gram: np.ndarray, right: np.ndarray, weights: Masks) -> Mask
 
 
 def masks_by_iteration(
-    statistics: MaskStatistics, *, threshold: float = 1e-8, max_iterations: int = 100_000
+    statistics: MaskStatistics, *, max_iterations: int = 100_000
 ) -> tuple[Masks, int]:
     """Return the masks when no weight moves given the others (Eq. 8), and the iterations.
 
@@ -251,6 +236,6 @@ def masks_by_iteration(
             best = np.where(square > 0, (right[:, j] - rest) / np.where(square > 0, square, 1), 0.0)
             moved = max(moved, float(np.abs(best - weights[j]).max(initial=0.0)))
             weights[j] = best
-        if moved < threshold:
+        if moved < _SMALL_MOVE:
             return weights, iteration
     return weights, max_iterations

@@ -23,12 +23,12 @@ from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
-from cofill.cooperate._settings import CooperativeSettings, settings_from_json
+from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite
 from cofill.errors import SettingError, StoreError
 from cofill.privacy import RunFigures, blind, require_one_of, rows_of
 from cofill.protocol import COORDINATOR, AbstractProtocol, LocalData, Membership, SiteResult, Step
-from cofill.registry import require_settings
+from cofill.settings import typed_settings, types_of
 from cofill.views import MultiView, View, to_table
 
 # Read from the site's own files, or made from the order, when a run goes on.
@@ -76,25 +76,17 @@ class CooperativeProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> CooperativeProtocol:
         """Return the protocol with parameters of `CooperativeReconstruction`, and `alignment`."""
-        shared = [f.name for f in fields(CooperativeSettings)]
-        local = [f.name for f in fields(CompletionPolicy)]
-        require_settings(cls.name, settings, [*shared, *local, "seed", "alignment"])
-        try:
-            values = {k: v for k, v in settings_from_json(settings).items() if v is not None}
-            return cls(
-                members=members,
-                settings=CooperativeSettings(**{k: v for k, v in values.items() if k in shared}),
-                policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
-                seed=int(values.get("seed", 0)),
-                alignment=values.get("alignment", "hash"),
-            )
-        except (TypeError, KeyError, ValueError) as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                "the settings of cooperate must have the types of CooperativeReconstruction's "
-                f"parameters; got {', '.join(settings)}"
-            ) from None
+        shared, local = types_of(CooperativeSettings), types_of(CompletionPolicy)
+        types = {**shared, **local, "seed": int, "alignment": str}
+        # None stands for a default: of what an estimator was not told.
+        stated = {k: v for k, v in settings.items() if v is not None or k not in types}
+        values = typed_settings(cls.name, types, stated)
+        return cls(
+            members=members,
+            settings=CooperativeSettings(**{k: v for k, v in values.items() if k in shared}),
+            policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
+            **{k: values[k] for k in ("seed", "alignment") if k in values},
+        )
 
     @property
     def steps(self) -> tuple[Step[Any], ...]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cofill.codec import storable
 from cofill.cooperate._defence import CodeDefence
 from cofill.errors import SettingError
-from cofill.nets import DPSettings, FusionSettings, TrainSettings, require_at_least
-from cofill.privacy import Budget, require_one_of
-from cofill.protocol import tuples_in
+from cofill.nets import FusionSettings, TrainSettings, require_at_least
+from cofill.privacy import require_one_of
 
 METHODS = ("auto", "masked", "fused", "faithful")
 MASKS = ("closed", "gradient", "iteration", "equal")
@@ -107,30 +104,3 @@ class CooperativeSettings:
         if code_width is None:
             return widths
         return Architecture((*widths.encoder[:-1], code_width), widths.link)
-
-
-_SETTING_TYPES: Mapping[str, Any] = {
-    "architecture": Architecture,
-    "budget": Budget,
-    "defence": CodeDefence,
-    "dp": DPSettings,
-    "encoder_training": TrainSettings,
-    "fusion": FusionSettings,
-    "link_training": TrainSettings,
-}
-
-
-def settings_from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with objects where a file has tables of plain values.
-
-    Examples
-    --------
-    >>> settings_from_json({"seed": 3, "architecture": {"encoder": [4], "link": []}})
-    {'seed': 3, 'architecture': Architecture(encoder=(4,), link=())}
-    """
-    return {
-        name: _SETTING_TYPES[name](**settings_from_json(tuples_in(value)))
-        if isinstance(value, Mapping) and name in _SETTING_TYPES
-        else value
-        for name, value in settings.items()
-    }

@@ -23,7 +23,6 @@ from cofill.protocol._protocol import (
     Step,
     first_of_type,
     one_by_one,
-    tuples_in,
 )
 
 __all__ = [
@@ -51,7 +50,6 @@ __all__ = [
     "pool_moments",
     "run_protocol",
     "run_steps",
-    "tuples_in",
     "usable_scale",
     "views_with_columns",
 ]

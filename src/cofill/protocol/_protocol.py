@@ -256,10 +256,3 @@ class AbstractProtocol(ABC):
                 f"{cls.name} needs sites that hold the same views of other individuals; name "
                 "those views in federation.toml (views = [...])"
             )
-
-
-def tuples_in(value: Any) -> Any:
-    """Return a table of settings with tuples for its lists, as settings classes have them."""
-    if isinstance(value, Mapping):
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
-    return value
