@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cofill.completion import CompletionJob, methods, run_completion
-from cofill.metrics import table
 from cofill.views import drop_rows, load, to_table, write_table
+from cofill_papers import table
 
 
 def main() -> None:

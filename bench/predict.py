@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from cofill.completion import make
-from cofill.metrics import Recorder, table
+from cofill.metrics import Recorder
 from cofill.views import MultiView, drop_rows, load
+from cofill_papers import table
 
 HOME_VIEW = "demo"
 # Ridge links and few trees: what takes seconds on one core. Networks take a minute a seed.

@@ -4,14 +4,22 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from cofill.attack import Noise
+from cofill.attack import Noise, train_classifiers
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord
 from cofill_papers import _mean_experiments, _released, find_experiment, run_experiment
-from cofill_papers._attacks import ATTACKS, Case, ReleasedMean, _between_ones, run_attack
+from cofill_papers._attacks import (
+    ATTACKS,
+    Case,
+    OracleSettings,
+    ReleasedMean,
+    _between_ones,
+    run_attack,
+)
 from cofill_papers._gan import GANSettings
 from cofill_papers._mean_experiments import (
     MEAN_EXPERIMENTS,
@@ -41,6 +49,27 @@ def case(seed=0, seen=None):
         "noisy": ReleasedMean(mean + 0.05, Noise("laplace", 0.05)),
     }
     return Case(seed, records, truth, means, seen)
+
+
+def test_supervised_runs_do_not_learn_from_what_is_held_out():
+    x, positive = case().records, case().truth
+    wrong = positive.copy()
+    flipped = np.arange(400) % 4 < 2  # half of each class
+    wrong[flipped] = ~wrong[flipped]
+    held = np.zeros((2, 400), bool)
+    held[1, flipped] = True
+    settings = OracleSettings(batch=100, epochs=20, learning_rate=0.1)
+    targets = np.where(held, 0.0, np.where(wrong, 1.0, -1.0))
+    keys = jax.random.split(jax.random.key(0), 2)
+    runs = train_classifiers(settings, x[None], [0, 0], keys, targets=targets)
+    right = (runs.labels == positive).mean(axis=1)
+    assert right[0] < 0.9
+    assert right[1] > 0.95
+
+
+def test_an_oracle_without_epochs_is_refused():
+    with pytest.raises(SettingError, match="epochs must be at least 1, got 0"):
+        OracleSettings(epochs=0)
 
 
 @pytest.mark.parametrize("seen", [None, np.arange(100)], ids=["all", "some"])

@@ -9,7 +9,6 @@ from sklearn.base import clone
 
 from cofill.attack._base import AttackFailed
 from cofill.attack._classifiers import ASIDE, AbstractTraining, layer_widths, logits
-from cofill.attack._floor import OracleSettings
 from cofill.attack._pu import NNPU, UPU, PUSettings
 from cofill.attack._risks import pu_risk
 from cofill.attack._runs import score_runs, train_classifiers
@@ -69,7 +68,6 @@ def test_an_unknown_classifier_is_refused(text):
         (PUSettings, {"loss": "logistic"}),
         (PUSettings, {"beta": -0.1}),
         (PUSettings, {"gamma": 1.5}),
-        (OracleSettings, {"epochs": 0}),
     ],
 )
 def test_a_wrong_setting_is_named(kind, settings):
@@ -290,17 +288,3 @@ def test_runs_that_do_not_fit_together_are_refused(which, prior, count, words):
     x, _ = blobs()
     with pytest.raises((DataError, SettingError), match=words):
         train_pu(x[None], which, x[None, :1], prior, keys(count), PUSettings(**FAST))
-
-
-def test_supervised_runs_do_not_learn_from_what_is_held_out():
-    x, positive = blobs()
-    wrong = positive.copy()
-    wrong[::2] = ~wrong[::2]
-    held = np.zeros((2, 400), bool)
-    held[1, ::2] = True
-    settings = OracleSettings(batch=100, epochs=20, learning_rate=0.1)
-    targets = np.where(held, 0.0, np.where(wrong, 1.0, -1.0))
-    runs = train_classifiers(settings, x[None], [0, 0], keys(2), targets=targets)
-    right = (runs.labels == positive).mean(axis=1)
-    assert right[0] < 0.9
-    assert right[1] > 0.95

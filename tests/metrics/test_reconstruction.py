@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn import metrics as sk
 
 from cofill import metrics
-from cofill.errors import DataError, SettingError
+from cofill.errors import DataError
 from cofill.metrics._reconstruction import _pair
 
 NAN = np.nan
@@ -108,16 +108,15 @@ def test_mrd_leaves_out_values_near_zero_of_the_feature_scale():
     truth = np.array([[1.0, 1000.0], [1.0, 1000.0], [0.001, 1.0], [0.5, 0.0]])
     # A guess of zero is wrong by all of every value that counts.
     assert metrics.mrd(truth, np.zeros_like(truth)) == pytest.approx(1.0)
-    # A wrong guess of 0.001 or of 1 beside 1000 costs nothing, unless exact zeros alone are out.
+    # A wrong guess of 0.001 or of 1 beside 1000 costs nothing, unless the scale is smaller.
     guess = np.where(np.abs(truth) <= [[0.001, 1.0]], 7.0, truth)
     assert metrics.mrd(truth, guess) == 0
-    assert metrics.mrd(truth, guess, near_zero=0) > 100
     assert metrics.mrd(truth, guess, scale=np.array([1.0, 1.0])) > 1
     assert np.isnan(metrics.mrd(np.zeros((2, 2)), np.ones((2, 2))))
 
 
 def test_mrd_next_to_the_smallest_float_is_infinite_without_a_warning():
-    assert metrics.mrd(np.array([[5e-324]]), np.array([[1.0]]), near_zero=0) == np.inf
+    assert metrics.mrd(np.array([[5e-324]]), np.array([[1.0]])) == np.inf
 
 
 def test_r2_of_hardly_any_variance_is_minus_infinity_without_a_warning():
@@ -136,8 +135,6 @@ def test_mistakes_are_named():
         metrics.mse(np.zeros((1, 2)), np.array([[0.0, NAN]]))
     with pytest.raises(DataError, match=r"same shape, got \(3,\) and \(3, 1\)"):
         _pair(np.zeros(3), np.zeros((3, 1)))
-    with pytest.raises(SettingError, match="near_zero"):
-        metrics.mrd(np.ones((1, 1)), np.ones((1, 1)), near_zero=-1.0)
 
 
 def test_accuracy_of_known_cells():

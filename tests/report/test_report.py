@@ -7,11 +7,8 @@ import pytest
 
 from cofill.cli._app import run
 from cofill.errors import DataError, StoreError
-from cofill.pages import Section
 from cofill.privacy import Ledger, LedgerEntry
-from cofill.report import SECTIONS as MAKERS
 from cofill.report import find_records, report_page, write_report
-from cofill.report._releases import releases
 
 from .conftest import ATTACK, AUDIT, IDS, SECTIONS
 
@@ -106,19 +103,11 @@ def test_a_thousand_sites_are_told_together(tmp_path):
         for k in range(1000)
     ]
     Ledger(sent).save(tmp_path / "ledger.jsonl")
-    html = report_page(tmp_path, sections=(releases,)).html()
+    html = report_page(tmp_path).html()
     assert "977 other parties" in html
     assert "1,000 releases between 1001 parties" in html
     figure = re.search(r'class="figure">(.*?)</script>', html, flags=re.DOTALL)[1]
     assert len(json.loads(figure)["data"][0]["node"]["label"]) == 25
-
-
-def test_ones_own_section_can_be_added(everything):
-    def mine(records):
-        return Section("Mine", f"{len(records.of('audit'))} audits")
-
-    page = report_page(everything, sections=(*MAKERS, mine))
-    assert page.sections[-2].title == "Mine"
 
 
 def test_keys_of_a_kit_are_not_opened(tmp_path):

@@ -20,6 +20,7 @@
                    what codes give away, and what each defence costs
     _datasets, _fetch
                    the data sets that are read from files, and how to get the files
+    _tables        a record as a table, beside the published figures
     _write         record, page and pictures of a result
     _draw          bars, lines, heat maps, images and maps of points, with matplotlib
     _command       `cofill reproduce`
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from cofill_papers._comparison import paired_test, paper_forest
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
+    from cofill_papers._tables import table
     from cofill_papers._write import page
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "paired_test",
     "paper_forest",
     "run_experiment",
+    "table",
 ]
 
 # Imported when asked for: the command is loaded with every call of `cofill`.
@@ -57,6 +60,7 @@ _EXPORTS = {
     "_comparison": ("paired_test", "paper_forest"),
     "_experiment": ("run_experiment",),
     "_join": ("joined",),
+    "_tables": ("table",),
     "_write": ("page",),
 }
 

@@ -12,25 +12,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 
 from cofill.attack import (
     AbstractCalibratedAttack,
+    AbstractTraining,
     AttackFailed,
     Discriminant,
     GrowSettings,
     Likelihood,
     Noise,
-    OracleSettings,
     PUSettings,
+    RunInputs,
     Runs,
     SelfTraining,
+    Step,
     kmeans_accuracy,
+    logits,
     score_runs,
     train_classifiers,
 )
 from cofill.errors import SettingError
+from cofill.nets import MLP, require_at_least
 
 __all__ = ["ATTACKS", "Case", "Guesses", "ReleasedMean", "check_attacks", "run_attack"]
 
@@ -266,6 +271,37 @@ def _between_ones(cases: Sequence[Case]) -> Sequence[Case]:
         )
         for case in cases
     ]
+
+
+@dataclass(frozen=True)
+class OracleSettings(AbstractTraining):
+    """Settings of supervised training, by Adam on the logistic loss: the ceiling of classifiers.
+
+    Parameters
+    ----------
+    epochs
+        Passes over the records.
+    """
+
+    optimizer: str = "adam"
+    epochs: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, epochs=1)
+
+    def most_steps(self, steps: int) -> int:
+        """Return the steps of all epochs."""
+        return self.epochs * steps
+
+    def risk(
+        self, network: MLP, inputs: RunInputs, observed: tuple[()], step: Step
+    ) -> Float[Array, ""]:
+        """Return the mean logistic loss of the records that are not held out."""
+        targets = inputs.targets[step.numbers]
+        taught = jnp.abs(targets)
+        losses = jax.nn.softplus(-targets * logits(network, step.rows, step.key))
+        return (taught * losses).sum() / jnp.maximum(taught.sum(), 1.0)
 
 
 def _oracle(

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from cofill.completion import Progress
-from cofill.metrics import Recorder, ResultRecord, ResultTable, table
+from cofill.metrics import Recorder, ResultRecord, ResultTable
+from cofill_papers._tables import table
 
 __all__ = ["AbstractExperiment"]
 

@@ -8,11 +8,11 @@ control and ceiling.
 """
 
 from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, AttackFailed
+from cofill.attack._classifiers import AbstractTraining, RunInputs, Step, logits
 from cofill.attack._decoders import DecoderSettings, PairCount
 from cofill.attack._files import flag_column, number_column
 from cofill.attack._floor import (
     KMeansFloor,
-    OracleSettings,
     judge_guesses,
     kmeans_accuracy,
 )
@@ -62,6 +62,7 @@ __all__ = [
     "UPU",
     "AbstractCalibratedAttack",
     "AbstractMeanAttack",
+    "AbstractTraining",
     "AttackFailed",
     "DecoderSettings",
     "Discriminant",
@@ -76,14 +77,15 @@ __all__ = [
     "MeanAttackJob",
     "MultiClass",
     "Noise",
-    "OracleSettings",
     "PUSettings",
     "PairCount",
     "ReleasedMean",
+    "RunInputs",
     "Runs",
     "SelfTraining",
     "Shadows",
     "ShareEstimate",
+    "Step",
     "as_matrix",
     "attack_training",
     "bootstrap_people",
@@ -100,6 +102,7 @@ __all__ = [
     "kmeans_accuracy",
     "likelihood_ratios",
     "link_codes",
+    "logits",
     "make_mean_attack",
     "membership_leaks",
     "number_column",

@@ -1,12 +1,11 @@
-"""Floor and ceiling of attacks on means: K-means, and supervised learning with every label."""
+"""Floor and ceiling of attacks on means: K-means, and logistic regression with every label."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
@@ -15,12 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cofill.attack._base import AbstractMeanAttack
-from cofill.attack._classifiers import AbstractTraining, RunInputs, Step, logits
 from cofill.attack._inputs import Records, ReleasedMean, check_records
 from cofill.attack._leak import exact_interval
-from cofill.attack._risks import logistic_loss
 from cofill.metrics import clustering_accuracy
-from cofill.nets import MLP, require_at_least
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,34 +118,3 @@ def _supervised_accuracy(records: np.ndarray, truth: np.ndarray, folds: int) -> 
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     split = StratifiedKFold(folds, shuffle=True, random_state=0)
     return float(np.mean(cross_val_predict(model, records, truth, cv=split) == truth))
-
-
-@dataclass(frozen=True)
-class OracleSettings(AbstractTraining):
-    """Settings of supervised training, by Adam on the logistic loss: the ceiling of classifiers.
-
-    Parameters
-    ----------
-    epochs
-        Passes over the records.
-    """
-
-    optimizer: str = "adam"
-    epochs: int = 50
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, epochs=1)
-
-    def most_steps(self, steps: int) -> int:
-        """Return the steps of all epochs."""
-        return self.epochs * steps
-
-    def risk(
-        self, network: MLP, inputs: RunInputs, observed: tuple[()], step: Step
-    ) -> Float[Array, ""]:
-        """Return the mean logistic loss of the records that are not held out."""
-        targets = inputs.targets[step.numbers]
-        taught = jnp.abs(targets)
-        losses = logistic_loss(logits(network, step.rows, step.key), targets)
-        return (taught * losses).sum() / jnp.maximum(taught.sum(), 1.0)

@@ -156,13 +156,13 @@ def train_classifiers(
 
     Examples
     --------
-    >>> from cofill.attack import OracleSettings
+    >>> from cofill.attack import PUSettings
     >>> rng = np.random.default_rng(0)
     >>> positive = np.arange(400) < 200
     >>> x = rng.normal(size=(400, 2)) + np.where(positive, 2, -2)[:, None]
-    >>> settings = OracleSettings(epochs=50, batch=100, learning_rate=0.1)
-    >>> targets = np.where(positive, 1.0, -1.0)[None]
-    >>> runs = train_classifiers(settings, x[None], [0], jax.random.key(0)[None], targets=targets)
+    >>> settings = PUSettings(epochs=50, batch=100, learning_rate=0.1)
+    >>> some = x[:20][None]
+    >>> runs = train_classifiers(settings, x[None], [0], jax.random.key(0)[None], positives=some)
     >>> bool((runs.labels[0] == positive).mean() > 0.95)
     True
     """

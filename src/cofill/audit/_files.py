@@ -25,29 +25,10 @@ def code_files(
     attribute: str | None = None,
     second: str | None = None,
 ) -> dict[str, Any]:
-    """Read what `audit_codes` takes: codes, the rows behind them, what else the attacker may have.
+    """Read what `audit_codes` takes from sources with one id column, people in the codes' order.
 
-    People are in the codes' order.
-
-    Parameters
-    ----------
-    codes, rows
-        Sources with the id column; everybody with a code must have a row.
-    id
-        The id column in all of them.
-    known
-        What the receiver has of the same people.
-    public
-        Rows of other people with the columns of `rows`.
-    attribute
-        A column of `rows` that is guessed, and taken out of them.
-    second
-        Codes of the same people from another site.
-
-    Raises
-    ------
-    DataError
-        If a table is empty or lacks people of the codes.
+    ``attribute`` is a column of the rows that is guessed, and taken out of them. A table that is
+    empty or lacks people of the codes is a `DataError`.
     """
     coded = _view("codes", codes, id)
     private = _view("rows", rows, id)
@@ -97,22 +78,11 @@ def mean_files(
     low: float | None = None,
     high: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Box]:
-    """Read records, who is in the class, who contributes, and the public bounds.
+    """Read what `audit_mean` takes: records, who is in the class, who contributes, the bounds.
 
-    Parameters
-    ----------
-    records
-        A source, one row a person.
-    truth, positive
-        The column of the class, and the value that belongs to it.
-    contributed
-        A column that says whose record goes into the mean.
-    id
-        A column that is no number of the records.
-    bounds
-        A JSON file ``{column: [low, high], …}``.
-    low, high
-        The bounds of every column, in place of a file.
+    ``truth`` is the column of the class, to which its value ``positive`` belongs, ``id`` a column
+    that is no number of the records. ``bounds`` is a JSON file ``{column: [low, high], …}``, or
+    ``low`` and ``high`` are those of every column.
     """
     table, id = read_records(records, id)  # noqa: A001
     where = Source(records).label if is_url(records) else records

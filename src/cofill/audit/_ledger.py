@@ -9,7 +9,7 @@ from cofill.audit._evidence import Evidence
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Gate, Ledger, LedgerEntry
 
-_DELTA = 1e-5
+_DELTA = 1e-5  # at which a gate without budgets counts
 
 
 def audit_ledger(
@@ -64,7 +64,8 @@ def audit_ledger(
             f"every type of release must have an auditor, got {', '.join(map(repr, unknown))} in "
             "the ledger; the audit fails, because it would leave out something that has left"
         )
-    spent = _spent(entries)
+    gate = Gate(Ledger(list(entries)))
+    spent = {site: (cost, _DELTA) for site, cost in gate.spent_by_site().items()}
     for site, (cost, delta) in spent.items():
         if budget is not None and cost > budget * (1 + 1e-9):
             raise SettingError(
@@ -85,10 +86,3 @@ def audit_ledger(
         settings={"audit": "ledger", "entries": len(entries)},
         duration_s=time.perf_counter() - started,
     )
-
-
-def _spent(entries: list[LedgerEntry]) -> dict[str, tuple[float, float]]:
-    """Return what each site's releases with a guarantee come to together."""
-    senders = dict.fromkeys(e.sender for e in entries if e.event is not None)
-    gate = Gate(Ledger([LedgerEntry.from_json({**e.to_json(), "chain": ""}) for e in entries]))
-    return {site: (gate.spent(site, delta=_DELTA), _DELTA) for site in senders}

@@ -97,17 +97,13 @@ class UpdateAuditSettings:
             raise SettingError("membership and inversion must not both be left out")
 
 
-def audit_update(
-    rows: Any, *, sender: str = "site", settings: UpdateAuditSettings | None = None
-) -> Audit:
+def audit_update(rows: Any, *, settings: UpdateAuditSettings | None = None) -> Audit:
     """Say what updates of these rows, and a network trained on them, would give away.
 
     Parameters
     ----------
     rows
         Training rows, one a person; each column is scaled to a deviation of 1 first.
-    sender
-        The site, for the report.
     settings
         Network, training, guarantee and attacks.
 
@@ -131,9 +127,9 @@ def audit_update(
     scaled = (matrix - matrix.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
     releases: list[AuditedRelease] = []
     if settings.inversion:
-        releases += inverted(scaled, settings, sender)
+        releases += inverted(scaled, settings)
     if settings.membership:
-        releases += members(scaled, settings, sender)
+        releases += members(scaled, settings)
     return Audit(
         title="Updates and trained networks, before they are sent",
         releases=tuple(releases),
@@ -143,9 +139,7 @@ def audit_update(
 
 
 def inverted(
-    rows: Float[np.ndarray, "people features"],
-    settings: UpdateAuditSettings,
-    sender: str,
+    rows: Float[np.ndarray, "people features"], settings: UpdateAuditSettings
 ) -> list[AuditedRelease]:
     """Return inverted updates: of one row, of a round, summed over sites, of one row noised."""
     rng = np.random.default_rng([settings.seed, 0x1F5])
@@ -187,7 +181,7 @@ def inverted(
         releases.append(
             AuditedRelease(
                 kind=kind,
-                sender=sender,
+                sender="site",
                 receiver="coordinator",
                 what=f"a weight change by {what}",
                 individuals=sites * count,
@@ -201,7 +195,7 @@ def inverted(
 
 
 def members(
-    rows: Float[np.ndarray, "people features"], settings: UpdateAuditSettings, sender: str
+    rows: Float[np.ndarray, "people features"], settings: UpdateAuditSettings
 ) -> list[AuditedRelease]:
     """Return a network trained without and with differential privacy, attacked for members."""
     network = recipe(Autoencoder, (rows.shape[1], *settings.widths), activation="tanh")
@@ -226,7 +220,7 @@ def members(
         releases.append(
             AuditedRelease(
                 kind="model",
-                sender=sender,
+                sender="site",
                 receiver="whoever has the network",
                 what="a network trained " + ("with noised steps" if private else "without noise"),
                 individuals=trained,

@@ -28,6 +28,7 @@ from cofill.cli._federation import (
     site,
 )
 from cofill.cli._methods import methods
+from cofill.cli._options import takes_options
 from cofill.cli._plugins import add_plugins, plugins
 from cofill.cli._report import report, watch
 from cofill.errors import CofillError, InputError
@@ -71,10 +72,12 @@ class _InterruptedError(Exception):
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(command)
+    with_options = takes_options(command)
+
+    @functools.wraps(with_options)
     def run(*args: object, **kwargs: object) -> None:
         try:
-            command(*args, **kwargs)
+            with_options(*args, **kwargs)
         except KeyboardInterrupt:
             raise _InterruptedError from None
 

@@ -8,8 +8,16 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from cofill.cli._options import AsJson, Quiet, Seed, examples, numbers_between_commas
-from cofill.cli._show import entry_facts, entry_lines, print_result, say
+from cofill.cli._options import (
+    LISTED,
+    SHOWN,
+    Listing,
+    Output,
+    Seed,
+    examples,
+    numbers_between_commas,
+)
+from cofill.cli._show import entry_facts, entry_lines, say
 
 attack = typer.Typer(
     no_args_is_help=True, help="Attack a release, to know what it gives away before it is sent."
@@ -52,8 +60,7 @@ def mean(
     method: Annotated[str, Option(help="An attack that `cofill attack list` names.")] = "best",
     seed: Seed = 0,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace earlier guesses.")] = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    output: Output = SHOWN,
 ) -> None:
     """Guess who belongs to a class from the class's released mean."""
     from cofill.attack import MeanAttackJob, run_mean_attack
@@ -81,18 +88,17 @@ def mean(
             say(sentence)
         say(f"written to {out}")
 
-    print_result(lambda: {**facts, "out": out}, show, as_json=as_json, quiet=quiet)
+    output.print({**facts, "out": out}, show)
 
 
 @examples("cofill attack list", "cofill attack list --json")
-def list_attacks(as_json: AsJson = False) -> None:
+def list_attacks(listing: Listing = LISTED) -> None:
     """List the attacks on a released mean, those of installed packages among them."""
     from cofill.attack import MEAN_ATTACKS
 
-    print_result(
-        lambda: [entry_facts(entry) for entry in MEAN_ATTACKS],
+    listing.print(
+        [entry_facts(entry) for entry in MEAN_ATTACKS],
         lambda: typer.echo("\n".join(entry_lines(MEAN_ATTACKS))),
-        as_json=as_json,
     )
 
 

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from cofill.cli import _options as options
 from cofill.cli._options import examples
-from cofill.cli._show import ReportProgress, console, make_table, print_result, progress_line, say
+from cofill.cli._show import ReportProgress, console, make_table, progress_line, say
 from cofill.errors import SettingError
 from cofill.files import check_new_folder
 
@@ -51,8 +51,7 @@ def run(
     budget: BudgetOption = None,
     k: Smallest = 5,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Audit everything that a finished run has released.
 
@@ -74,8 +73,7 @@ def run(
             progress=report_progress,
         ),
         out,
-        as_json=as_json,
-        quiet=quiet,
+        output,
     )
 
 
@@ -92,8 +90,7 @@ def codes(
     repeats: Annotated[int, Option(help="How often pairs are drawn anew.")] = 3,
     k: Smallest = 5,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Audit saved codes: rows behind them, attributes, linkage, who looks alike."""
     from cofill.audit import CodeAuditSettings, audit_codes, code_files
@@ -105,7 +102,7 @@ def codes(
         named = attribute or "attribute"
         return audit_codes(**tables, attribute_name=named, settings=settings)
 
-    _write_audit(attack, out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, output)
 
 
 @examples("cofill audit mean --records records.csv --truth label --low 0 --high 1 --out audit/")
@@ -135,8 +132,7 @@ def mean(
         int | None, Option(help="Releases drawn to prove an ε; a second's worth if left out.")
     ] = None,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Audit the mean of a class before it is released, plain and with noise."""
     from cofill.audit import MeanAuditSettings, audit_mean, mean_files
@@ -165,7 +161,7 @@ def mean(
         )
         return audit_mean(rows, labels, box, contributed=inside, budget=budget, settings=settings)
 
-    _write_audit(attack, out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, output)
 
 
 @examples("cofill audit update --rows lab.csv --id person --widths 32,16 --out audit/")
@@ -183,8 +179,7 @@ def update(
     sites: Annotated[int, Option(help="Sites that are summed securely.")] = 3,
     networks: Annotated[int, Option(help="Networks trained to find members.")] = 32,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Audit updates and trained networks before they are sent: rows behind them, and members."""
     from cofill.audit import UpdateAuditSettings, audit_update, training_rows
@@ -204,8 +199,7 @@ def update(
     _write_audit(
         lambda _: audit_update(training_rows(rows, id=id_column), settings=settings),
         out,
-        as_json=as_json,
-        quiet=quiet,
+        output,
     )
 
 
@@ -225,12 +219,9 @@ def views(
             "fifth, at most 100, if left out."
         ),
     ] = None,
-    kind: options.Kinds = None,
-    ignore: options.Ignored = None,
-    id_type: options.IdType = None,
+    rules: options.Rules = options.NO_RULES,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Audit codes of views before any are sent: what each defence would hide, and cost.
 
@@ -241,15 +232,13 @@ def views(
     from cofill.views import read_views
 
     settings = ViewAuditSettings(growth=growth, pilot=pilot, seed=seed)
-    sources, kinds = options.pairs(view, "--view"), options.pairs(kind, "--kind")
+    sources = options.pairs(view, "--view")
 
     def attack(report_progress: ReportProgress) -> Audit:
-        rows = read_views(
-            sources, id=id_column, kinds=kinds, ignore=tuple(ignore or ()), id_type=id_type
-        )
+        rows = read_views(sources, id=id_column, **rules)
         return audit_views(rows, settings=settings, progress=report_progress)
 
-    _write_audit(attack, out, as_json=as_json, quiet=quiet)
+    _write_audit(attack, out, output)
 
 
 audit_commands = {"run": run, "codes": codes, "mean": mean, "update": update, "views": views}
@@ -262,15 +251,15 @@ def _decoders(seed: int, repeats: int = 1) -> Any:
 
 
 def _write_audit(
-    attack: Callable[[ReportProgress], Audit], out: Path, *, as_json: bool, quiet: bool
+    attack: Callable[[ReportProgress], Audit], out: Path, output: options.Output
 ) -> None:
     """Make an audit, write it, all or nothing, and print it."""
     check_new_folder(out)  # before the attacks, which can take minutes
-    with progress_line(quiet or as_json) as report_progress:
+    with progress_line(output.is_silent) as report_progress:
         report_progress("attack", 0.0)
         attack(report_progress).write(out)
     facts = json.loads((out / "audit.json").read_text(encoding="utf-8"))
-    print_result(lambda: facts, lambda: _show(facts, out), as_json=as_json, quiet=quiet)
+    output.print(facts, lambda: _show(facts, out))
 
 
 def _show(facts: dict[str, Any], out: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from cofill.cli import _options as options
-from cofill.cli._options import NO_RULES, examples, reads_tables
-from cofill.cli._show import console, in_words, make_table, print_result, say
+from cofill.cli._options import NO_RULES, examples
+from cofill.cli._show import console, in_words, make_table, say
 
 _MOST_PATTERNS = 12
 
@@ -18,7 +18,6 @@ _MOST_PATTERNS = 12
     "cofill check --view people=people.csv",
     "cofill check --view clinic=clinic.csv --view lab=lab.parquet --id person --json",
 )
-@reads_tables
 def check(
     view: options.Views,
     id_column: options.OptionalId = None,
@@ -35,7 +34,7 @@ def check(
     ] = False,
     rules: options.Rules = NO_RULES,
     seed: options.Seed = 0,
-    as_json: options.AsJson = False,
+    listing: options.Listing = options.LISTED,
 ) -> None:
     """Say what `cofill complete` would do with the same options; nothing is written.
 
@@ -56,7 +55,7 @@ def check(
         seed=seed,
     )
     facts = check_tables(job, measure=measure)
-    print_result(lambda: facts, lambda: _show(facts), as_json=as_json)
+    listing.print(facts, lambda: _show(facts))
 
 
 def _show(facts: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typer import Option
 
 from cofill.cli import _options as options
 from cofill.cli._options import examples
-from cofill.cli._show import console, make_table, print_result, progress_line, say
+from cofill.cli._show import console, make_table, progress_line, say
 
 if TYPE_CHECKING:
     from cofill.cluster import ClusterResult
@@ -34,24 +34,14 @@ def cluster(
     k: Annotated[int | None, Option(help="Number of groups; chosen if left out.")] = None,
     method: Annotated[str, Option(help="'kmeans' or 'deep'.")] = "kmeans",
     settings: options.Settings = None,
-    kind: options.Kinds = None,
-    ignore: options.Ignored = None,
-    id_type: options.IdType = None,
+    rules: options.Rules = options.NO_RULES,
     seed: options.Seed = 0,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Find groups among completed individuals, at one site or at several that show no row."""
     from cofill.cluster import ClusterJob, run_cluster  # scikit-learn and JAX are behind it
 
-    reading = options.reading_of(
-        folder,
-        view,
-        id=id_column,
-        kinds=options.pairs(kind, "--kind"),
-        ignore=tuple(ignore or ()),
-        id_type=id_type,
-    )
+    reading = options.reading_of(folder, view, id=id_column, **rules)
     tables = {name: reading.pop(name) for name in ("sources", "id", "kinds", "ignore", "id_type")}
     job = ClusterJob(
         **tables,
@@ -62,14 +52,9 @@ def cluster(
         settings=options.settings_of(settings),
         seed=seed,
     )
-    with progress_line(quiet or as_json) as report_progress:
+    with progress_line(output.is_silent) as report_progress:
         result = run_cluster(job, report_progress)
-    print_result(
-        lambda: {**result.facts, "files": list(result.files)},
-        lambda: _show(result),
-        as_json=as_json,
-        quiet=quiet,
-    )
+    output.print({**result.facts, "files": list(result.files)}, lambda: _show(result))
 
 
 def _show(result: ClusterResult) -> None:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cofill.cli import _options as options
-from cofill.cli._options import NO_RULES, examples, reads_tables
+from cofill.cli._options import NO_RULES, examples
 from cofill.cli._show import (
     EVALUATED,
     completed_table,
     console,
     evaluation_table,
-    print_result,
     progress_line,
     say,
 )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     "cofill complete --view people=people.csv --out completed/ --draws 5",
     "cofill complete --view people=people.csv --out completed/ --save model/",
 )
-@reads_tables
 def complete(
     view: options.Views,
     out: Annotated[
@@ -93,8 +91,7 @@ def complete(
         Path | None,
         typer.Option(help="Also note progress in this folder, for `cofill watch`.", metavar="DIR"),
     ] = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Fill the holes of a table, or the missing rows and cells of several about the same people."""
     sources = options.sources_of(view)
@@ -119,10 +116,10 @@ def complete(
         seed=seed,
         save=save,
     )
-    with progress_line(quiet or as_json, progress) as report_progress:
+    with progress_line(output.is_silent, progress) as report_progress:
         result = run_completion(job, report_progress)
-    print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
-    if save is not None and not (quiet or as_json):
+    output.print(_facts(result), lambda: show_result(result))
+    if save is not None and not output.is_silent:
         say(f"model saved to {save}: complete later people with cofill apply {save}")
 
 
@@ -150,17 +147,10 @@ def apply(
         int,
         typer.Option(min=0, help="Also write so many multiple imputations.", metavar="N"),
     ] = 0,
-    drop: options.Dropped = None,
-    id_type: options.IdType = None,
-    na_values: options.NaValues = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    delimiter: options.Delimiter = None,
-    encoding: options.Encoding = None,
+    texts: options.Rules = NO_RULES,
     order: options.Order = "source",
     seed: options.Seed = 0,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    output: options.Output = options.SHOWN,
 ) -> None:
     """Complete people who come later with a saved model; nothing is learned from them.
 
@@ -177,19 +167,13 @@ def apply(
         id=id_column,
         intervals=intervals,
         draws=draws,
-        drop=tuple(drop or ()),
-        id_type=id_type,
-        na_values=tuple(na_values or ()),
-        decimal=decimal,
-        thousands=thousands,
-        delimiter=delimiter,
-        encoding=encoding,
+        **texts,
         order=order,
         seed=seed,
     )
-    with progress_line(quiet or as_json, None) as report_progress:
+    with progress_line(output.is_silent, None) as report_progress:
         result = run_apply(job, report_progress)
-    print_result(lambda: _facts(result), lambda: show_result(result), as_json=as_json, quiet=quiet)
+    output.print(_facts(result), lambda: show_result(result))
 
 
 def show_result(result: CompletionResult) -> None:

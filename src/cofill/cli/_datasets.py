@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cofill.cli._options import AsJson, examples
-from cofill.cli._show import print_result
+from cofill.cli._options import LISTED, Listing, examples, takes_options
 from cofill.paths import data_folder
 
 datasets = typer.Typer(no_args_is_help=True, help="List, find and fetch data sets.")
 
 
 @datasets.command("list")
+@takes_options
 @examples("cofill datasets list", "cofill datasets list --json")
-def list_datasets(as_json: AsJson = False) -> None:
+def list_datasets(listing: Listing = LISTED) -> None:
     """List the data sets and where each one is."""
     from cofill import views
 
@@ -32,9 +32,7 @@ def list_datasets(as_json: AsJson = False) -> None:
             typer.echo(hint)
 
     keys = ("name", "description", "individuals", "views", "where")
-    print_result(
-        lambda: [{key: getattr(e, key) for key in keys} for e in entries], show, as_json=as_json
-    )
+    listing.print([{key: getattr(e, key) for key in keys} for e in entries], show)
 
 
 @datasets.command()

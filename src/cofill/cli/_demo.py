@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cofill.cli._complete import show_result
-from cofill.cli._options import AsJson, Open, Quiet, Seed, examples
-from cofill.cli._show import console, print_result, progress_line, say
+from cofill.cli._options import SHOWN, Open, Output, Seed, examples
+from cofill.cli._show import console, progress_line, say
 
 if TYPE_CHECKING:
     from cofill.audit import Audit
@@ -23,8 +23,7 @@ def demo(
     missing: Annotated[float, Option(help="Share of rows each hospital lacks.")] = 0.3,
     seed: Seed = 0,
     show: Open = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    output: Output = SHOWN,
 ) -> None:
     """Tell in about a minute what was completed, how well, for whom, and what leaked.
 
@@ -38,11 +37,11 @@ def demo(
     printers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit}
 
     def after(number: int, result: Any) -> None:
-        if not (quiet or as_json):
+        if not output.is_silent:
             screen.rule(f"{number}. {CHAPTERS[number - 1].title}", align="left")
             printers[number](result)
 
-    with progress_line(quiet or as_json) as report_progress:
+    with progress_line(output.is_silent) as report_progress:
         results = run_demo(
             out, missing=missing, seed=seed, report_progress=report_progress, after=after
         )
@@ -52,7 +51,7 @@ def demo(
         screen.rule()
         say(f"report: {report}")
 
-    print_result(lambda: _facts(results), show_end, as_json=as_json, quiet=quiet)
+    output.print(_facts(results), show_end)
     if show:
         webbrowser.open(report.as_uri())
 

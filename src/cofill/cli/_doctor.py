@@ -18,8 +18,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from cofill.cli._options import AsJson, examples
-from cofill.cli._show import console, print_result, say
+from cofill.cli._options import LISTED, Listing, examples
+from cofill.cli._show import console, say
 from cofill.paths import compiled_folder, data_folder
 
 State = Literal["ok", "note", "problem"]
@@ -53,18 +53,15 @@ class Finding:
 
 
 @examples("cofill doctor", "cofill doctor --json")
-def doctor(as_json: AsJson = False) -> None:
+def doctor(listing: Listing = LISTED) -> None:
     """Look at this machine: versions, devices, memory, data, folders, ports, other programs.
 
     Ends with exit code 1 if something would stop cofill from working.
     """
     lines = list(findings())
     sound = all(line.state != "problem" for line in lines)
-    print_result(
-        lambda: {"ok": sound, "findings": [line.to_json() for line in lines]},
-        lambda: _show(lines),
-        as_json=as_json,
-    )
+    facts = {"ok": sound, "findings": [line.to_json() for line in lines]}
+    listing.print(facts, lambda: _show(lines))
     if not sound:
         raise typer.Exit(1)
 

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cofill.cli._options import AsJson, Quiet, Seed, Settings, examples, settings_of
-from cofill.cli._show import COUNTS, console, make_table, print_result, progress_line, say
+from cofill.cli._options import (
+    LISTED,
+    SHOWN,
+    Listing,
+    Output,
+    Quiet,
+    Seed,
+    Settings,
+    examples,
+    settings_of,
+)
+from cofill.cli._show import COUNTS, console, make_table, progress_line, say
 from cofill.errors import SettingError
 
 if TYPE_CHECKING:
@@ -147,15 +157,14 @@ def run_experiment(
     setting: Settings = None,
     seed: Seed = 0,
     wait: Wait = True,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    output: Output = SHOWN,
 ) -> None:
     """Start a run at all sites."""
     from cofill.network import Kit, RunOrder, new_run, schedule_of
 
     order = RunOrder(new_run(), experiment, {**settings_of(setting), "seed": seed})
     schedule_of(order, Kit.read(kit, "person").federation)  # a wrong setting ends it here
-    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet)
+    _submit(kit, order, output, wait=wait)
 
 
 @examples("cofill federation resume RUN --kit kits/people/ada")
@@ -163,8 +172,7 @@ def resume(
     run: Annotated[str, Argument(help="Name of a run that was cut off.")],
     kit: PersonKit,
     wait: Wait = True,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    output: Output = SHOWN,
 ) -> None:
     """Go on with a run from the last step that every site had done."""
     with _session(kit) as session:
@@ -174,11 +182,11 @@ def resume(
         if state.completed:
             raise SettingError(f"run {run} has finished; there is nothing to resume")
         order = session.order(run)
-    _submit(kit, order, wait=wait, as_json=as_json, quiet=quiet, resumed=True)
+    _submit(kit, order, output, wait=wait, resumed=True)
 
 
 @examples("cofill federation status --kit kits/people/ada")
-def status(kit: PersonKit, as_json: AsJson = False) -> None:
+def status(kit: PersonKit, listing: Listing = LISTED) -> None:
     """Say which sites are connected and how runs stand."""
     with _session(kit) as session:
         sites = {name: name in session.sites() for name in session.kit.federation.names}
@@ -190,20 +198,18 @@ def status(kit: PersonKit, as_json: AsJson = False) -> None:
         for run in runs:
             typer.echo(f"run {run.run}: {run.status} ({run.duration})")
 
-    print_result(
-        lambda: {"sites": sites, "runs": [vars(run) for run in runs]}, show, as_json=as_json
-    )
+    listing.print({"sites": sites, "runs": [vars(run) for run in runs]}, show)
 
 
 @examples("cofill federation results RUN --kit kits/people/ada --json")
-def results(run: RunName, kit: PersonKit, as_json: AsJson = False) -> None:
+def results(run: RunName, kit: PersonKit, listing: Listing = LISTED) -> None:
     """Show how a run went; completed rows are at the sites, not here."""
     with _session(kit) as session:
         state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended yet ({state.status})")
         outcome = session.outcome(state.job)
-    print_result(lambda: outcome, lambda: _show_outcome(outcome), as_json=as_json)
+    listing.print(outcome, lambda: _show_outcome(outcome))
 
 
 @examples("cofill federation stop RUN --kit kits/people/ada")
@@ -215,7 +221,7 @@ def stop(run: RunName, kit: PersonKit) -> None:
 
 
 @examples("cofill federation ledger --kit kits/sites/lab")
-def ledger(kit: KitOption, as_json: AsJson = False) -> None:
+def ledger(kit: KitOption, listing: Listing = LISTED) -> None:
     """Show what has left this site, and check that no line was changed."""
     from cofill.network import Kit
     from cofill.privacy import Ledger
@@ -232,7 +238,7 @@ def ledger(kit: KitOption, as_json: AsJson = False) -> None:
             )
         typer.echo(f"{entries}; unchanged; head {entries.head}")
 
-    print_result(entries.to_list, show, as_json=as_json)
+    listing.print(entries.to_list(), show)
 
 
 @examples(
@@ -253,13 +259,12 @@ def local(
     missing: Annotated[float, Option(help="Share of rows each site lacks.")] = 0.3,
     setting: Settings = None,
     seed: Seed = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    output: Output = SHOWN,
 ) -> None:
     """Try a whole federation on this machine: coordinator and sites as processes, mutual TLS."""
     from cofill.network import run_local
 
-    with progress_line(quiet or as_json) as report_progress:
+    with progress_line(output.is_silent) as report_progress:
         result = run_local(
             out,
             experiment=experiment,
@@ -270,9 +275,7 @@ def local(
             settings=settings_of(setting),
             report_progress=report_progress,
         )
-    print_result(
-        lambda: _local_facts(result), lambda: _show_local(result), as_json=as_json, quiet=quiet
-    )
+    output.print(_local_facts(result), lambda: _show_local(result))
 
 
 federation_commands = {"init": init, "run": run_experiment} | {
@@ -280,9 +283,7 @@ federation_commands = {"init": init, "run": run_experiment} | {
 }
 
 
-def _submit(
-    kit: Path, order: Any, *, wait: bool, as_json: bool, quiet: bool, resumed: bool = False
-) -> None:
+def _submit(kit: Path, order: Any, output: Output, *, wait: bool, resumed: bool = False) -> None:
     from cofill.network import FederationError
 
     with _session(kit) as session:
@@ -292,7 +293,7 @@ def _submit(
         if missing and not (resumed and order.tolerates_absence and connected):
             raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
         job = session.submit(order, connected)
-        if not quiet and not as_json:
+        if not output.is_silent:
             typer.echo(f"run {order.run} was submitted")
         if not wait:
             return
@@ -300,7 +301,7 @@ def _submit(
         outcome = session.outcome(job)
     if outcome["state"] != "finished":
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
-    print_result(lambda: outcome, lambda: _show_outcome(outcome), as_json=as_json, quiet=quiet)
+    output.print(outcome, lambda: _show_outcome(outcome))
 
 
 def _session(kit: Path) -> AbstractContextManager[Session]:

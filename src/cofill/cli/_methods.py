@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cofill.cli._options import AsJson, examples
-from cofill.cli._show import POOLED_NOTE, entry_facts, entry_lines, print_result, say
+from cofill.cli._options import LISTED, Listing, examples
+from cofill.cli._show import POOLED_NOTE, entry_facts, entry_lines, say
 
 if TYPE_CHECKING:
     from cofill.registry import Entry
@@ -20,7 +20,7 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(help="A method, to see its settings.", metavar="[NAME]")
     ] = None,
-    as_json: AsJson = False,
+    listing: Listing = LISTED,
 ) -> None:
     """List the completion methods, or the settings of one: types, defaults, meanings."""
     from cofill.completion import METHODS
@@ -28,14 +28,14 @@ def methods(
     if name is not None:
         method = METHODS.find(name)
         facts = entry_facts(method, "pools_rows") | {"settings": settings_facts(method)}
-        print_result(lambda: facts, lambda: _show_settings(facts), as_json=as_json)
+        listing.print(facts, lambda: _show_settings(facts))
         return
 
     def show() -> None:
         lines = entry_lines(METHODS, lambda m: "†" if m.facts.get("pools_rows") else " ")
         typer.echo("\n".join([*lines, POOLED_NOTE]))
 
-    print_result(lambda: [entry_facts(m, "pools_rows") for m in METHODS], show, as_json=as_json)
+    listing.print([entry_facts(m, "pools_rows") for m in METHODS], show)
 
 
 def settings_facts(entry: Entry) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -90,7 +91,7 @@ Settings = Annotated[
 
 
 Rules = Mapping[str, Any]
-"""What `reads_tables` hands a command: fields of its job."""
+"""What options on how tables are read come to: fields of a job."""
 NO_RULES: Rules = MappingProxyType({})
 HEADING = "[bold]Examples[/bold]"
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -120,9 +121,37 @@ def examples(*lines: str) -> Callable[[Command], Command]:
     return add
 
 
-def _rules(
-    kind: Kinds = None,
-    ignore: Ignored = None,
+@dataclass(frozen=True)
+class Listing:
+    """How a command prints its result: as JSON if asked, else in words."""
+
+    as_json: AsJson = False
+    quiet = False
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is shown on the way to the result."""
+        return self.quiet or self.as_json
+
+    def print(self, facts: Any, show: Callable[[], None]) -> None:
+        """Print what a command made: its facts as JSON, or in words unless it is to be quiet."""
+        if self.as_json:
+            typer.echo(json.dumps(facts, indent=2))
+        elif not self.quiet:
+            show()
+
+
+@dataclass(frozen=True)
+class Output(Listing):
+    """The same of a command that may also be told to print nothing."""
+
+    quiet: Quiet = False
+
+
+LISTED, SHOWN = Listing(), Output()
+
+
+def _texts(
     drop: Dropped = None,
     id_type: IdType = None,
     na_values: NaValues = None,
@@ -131,37 +160,47 @@ def _rules(
     delimiter: Delimiter = None,
     encoding: Encoding = None,
 ) -> dict[str, Any]:
+    """Return what the options say of texts, as fields of a job."""
+    marks = {"decimal": decimal, "thousands": thousands, "delimiter": delimiter}
+    lists = {"drop": tuple(drop or ()), "na_values": tuple(na_values or ())}
+    return {**lists, **marks, "id_type": id_type, "encoding": encoding}
+
+
+def _rules(kind: Kinds = None, ignore: Ignored = None, texts: Rules = NO_RULES) -> dict[str, Any]:
     """Return what the options say of columns and texts, as fields of a job."""
-    return {
-        "kinds": pairs(kind, "--kind"),
-        "ignore": tuple(ignore or ()),
-        "drop": tuple(drop or ()),
-        "id_type": id_type,
-        "na_values": tuple(na_values or ()),
-        "decimal": decimal,
-        "thousands": thousands,
-        "delimiter": delimiter,
-        "encoding": encoding,
-    }
+    return {"kinds": pairs(kind, "--kind"), "ignore": tuple(ignore or ()), **texts}
 
 
-def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options on how tables are read, in place of its parameter ``rules``."""
-    reading = inspect.signature(_rules, eval_str=True).parameters
+def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that takes the options of its parameters ``rules``, ``output`` and so on."""
     signature = inspect.signature(command, eval_str=True)
+    groups = {n: takes_options(GROUPS[n]) for n in signature.parameters if n in GROUPS}
+    if not groups:
+        return command
+    options = {n: inspect.signature(group, eval_str=True).parameters for n, group in groups.items()}
 
     @functools.wraps(command)
-    def run(**values: Any) -> None:
-        rules = _rules(**{name: values.pop(name) for name in reading})
-        command(**values, rules=rules)
+    def run(*args: Any, **values: Any) -> Any:
+        for name, group in groups.items():
+            values[name] = group(**{o: values.pop(o) for o in options[name] if o in values})
+        return command(*args, **values)
 
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        parameters += reading.values() if name == "rules" else [parameter]
+        parameters += options[name].values() if name in options else [parameter]
     # Typer reads both: the signature for defaults, the annotations for types and help.
     run.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+GROUPS: Mapping[str, Callable[..., Any]] = {
+    "listing": Listing,
+    "output": Output,
+    "rules": _rules,
+    "texts": _texts,
+}
+"""Parameters of commands that stand for several options, and what makes them of these."""
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -210,7 +249,7 @@ def reading_of(folder: Path | None, views: Sequence[str] | None, **stated: Any) 
         if isinstance(value, dict):
             reading[name] = {**reading[name], **value}
         elif isinstance(value, tuple):
-            reading[name] = (*reading[name], *value)
+            reading[name] = (*reading.get(name, ()), *value)
         elif value is not None:
             reading[name] = value
     return reading

@@ -12,8 +12,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
-from cofill.cli._options import AsJson, examples
-from cofill.cli._show import entry_facts, entry_lines, print_result
+from cofill.cli._options import LISTED, Listing, examples
+from cofill.cli._show import entry_facts, entry_lines
 from cofill.errors import SettingError
 from cofill.registry import Registry
 
@@ -38,7 +38,7 @@ Command = Callable[..., None]
 
 
 @examples("cofill plugins", "cofill plugins --json")
-def plugins(as_json: AsJson = False) -> None:
+def plugins(listing: Listing = LISTED) -> None:
     """List what installed packages can add to, and who brought what."""
     registries: list[Registry] = []
     for target in REGISTRIES:
@@ -51,11 +51,7 @@ def plugins(as_json: AsJson = False) -> None:
             for line in entry_lines(registry):
                 typer.echo(f"  {line}")
 
-    print_result(
-        lambda: {r.group: [entry_facts(entry) for entry in r] for r in registries},
-        show,
-        as_json=as_json,
-    )
+    listing.print({r.group: [entry_facts(entry) for entry in r] for r in registries}, show)
 
 
 def add_plugins(

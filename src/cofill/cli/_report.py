@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cofill.cli._options import AsJson, Open, Quiet, examples
-from cofill.cli._show import print_result
+from cofill.cli._options import SHOWN, Open, Output, examples
 from cofill.errors import SettingError
 
 
@@ -22,8 +21,7 @@ def report(
     out: Annotated[Path | None, Option(help="The file to write, if not DIR/report.html.")] = None,
     title: Annotated[str, Option(help="Heading of the page.")] = "",
     show: Open = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    output: Output = SHOWN,
 ) -> None:
     """Turn the results in a folder into one HTML file: figures and pictures, nobody's record.
 
@@ -35,12 +33,8 @@ def report(
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise SettingError(f"--out must be an .html file, got {str(out)!r}")
     target = write_report(folder, out, title=title).resolve()
-    print_result(
-        lambda: {"report": str(target), "bytes": target.stat().st_size},
-        lambda: typer.echo(f"written to {target}"),
-        as_json=as_json,
-        quiet=quiet,
-    )
+    facts = {"report": str(target), "bytes": target.stat().st_size}
+    output.print(facts, lambda: typer.echo(f"written to {target}"))
     if show:
         webbrowser.open(target.as_uri())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,16 +59,6 @@ def make_table(names: Sequence[str], figures: Sequence[str], **options: Any) -> 
     for heading in figures:
         table.add_column(heading, justify="right")
     return table
-
-
-def print_result(
-    facts: Callable[[], Any], show: Callable[[], None], *, as_json: bool, quiet: bool = False
-) -> None:
-    """Print what a command made: its facts as JSON, or in words unless it is to be quiet."""
-    if as_json:
-        typer.echo(json.dumps(facts(), indent=2))
-    elif not quiet:
-        show()
 
 
 def entry_facts(entry: Entry, *facts: str) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from cofill.metrics._reconstruction import (
     r2,
     r2_per_feature,
 )
-from cofill.metrics._record import ResultRecord
+from cofill.metrics._record import ResultRecord, checked_key
 from cofill.metrics._recorder import Recorder, machine, versions
-from cofill.metrics._table import ResultTable, table
+from cofill.metrics._table import ResultTable
 
 __all__ = [
     "Recorder",
@@ -25,6 +25,7 @@ __all__ = [
     "ResultTable",
     "accuracy",
     "ari",
+    "checked_key",
     "clustering_accuracy",
     "machine",
     "mrd",
@@ -39,7 +40,6 @@ __all__ = [
     "purity",
     "r2",
     "r2_per_feature",
-    "table",
     "unpacked_images",
     "versions",
 ]

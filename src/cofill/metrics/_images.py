@@ -8,26 +8,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from cofill.errors import DataError, SettingError
+from cofill.errors import DataError
 
 
-def psnr(error: int | float, data_range: int | float = 255) -> float:
-    """Peak signal-to-noise ratio in dB of a mean squared error (Fed-VIGAN, Eq. 4.3).
+def psnr(error: int | float) -> float:
+    """Peak signal-to-noise ratio in dB of a mean squared error on 0 to 255 (Fed-VIGAN, Eq. 4.3).
 
     Of several images the published figure is that of their mean error. No error gives infinity.
-    `data_range` is the distance between black and white: 255 for bytes, 1 for [0, 1], 2 for
-    [−1, 1].
 
     Examples
     --------
-    >>> round(psnr(4844.809), 2), round(psnr(0.01, data_range=1))
-    (11.28, 20)
+    >>> round(psnr(4844.809), 2)
+    11.28
     """
-    if not 0 < data_range < np.inf:
-        raise SettingError(
-            f"data_range must be the positive distance between black and white, got {data_range}."
-        )
-    return float(10 * np.log10(float(data_range) ** 2 / error)) if error > 0 else float("inf")
+    return float(10 * np.log10(255.0**2 / error)) if error > 0 else float("inf")
 
 
 def packed_images(images: UInt8[np.ndarray, "n height width"]) -> dict[str, Any]:

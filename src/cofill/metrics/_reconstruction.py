@@ -11,7 +11,7 @@ unknown cells nor Eq. 10, which is why they are not used here.
 import numpy as np
 from jaxtyping import Bool, Float, Real, Shaped
 
-from cofill.errors import DataError, SettingError
+from cofill.errors import DataError
 
 NEAR_ZERO = 0.01  # leaves out 0.8 % of the cells of standard normal features
 
@@ -58,22 +58,18 @@ def mrd(
     truth: Cells,
     guess: Cells,
     *,
-    near_zero: int | float = NEAR_ZERO,
     scale: Real[np.ndarray, "*d"] | None = None,
 ) -> float:
     """Mean relative difference (Eq. 10): ``|guess − truth| / |truth|``, by row, then over rows.
 
     The paper does not say what becomes of a true value of zero, where the ratio does not exist, nor
     of one beside zero, where one cell decides the whole mean (for standardised data the expectation
-    is infinite). Here a cell is left out when ``|truth| <= near_zero * scale``.
+    is infinite). Here a cell is left out when ``|truth|`` is below a hundredth of the scale.
 
     Parameters
     ----------
     truth, guess
         The true cells, NaN where not known, and the reconstructed ones.
-    near_zero
-        The part of a feature's scale below which a true value counts as zero; 0 leaves out exact
-        zeros only.
     scale
         Typical size of each feature. By default the root mean square of its known true values,
         which unlike the standard deviation is not zero for a constant feature. Give the training
@@ -84,12 +80,12 @@ def mrd(
     >>> mrd(np.array([[2.0, 0.0], [4.0, 1.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     0.5
     """
-    return _mean_by_row(*_relative(truth, guess, near_zero, scale))
+    return _mean_by_row(*_relative(truth, guess, scale))
 
 
 def mrd_per_feature(truth: Cells, guess: Cells) -> Scores:
     """Mean relative difference of each feature (see `mrd`); NaN for one that is always zero."""
-    return _mean(*_relative(truth, guess, NEAR_ZERO, None), axis=0).reshape(truth.shape[1:])
+    return _mean(*_relative(truth, guess, None), axis=0).reshape(truth.shape[1:])
 
 
 def r2(truth: Cells, guess: Cells) -> float:
@@ -175,11 +171,9 @@ def _mean_by_row(values: Table, use: Chosen) -> float:
 
 
 def _relative(
-    truth: np.ndarray, guess: np.ndarray, near_zero: int | float, scale: np.ndarray | None
+    truth: np.ndarray, guess: np.ndarray, scale: np.ndarray | None
 ) -> tuple[Table, Chosen]:
     """Return differences relative to the truth, and the cells where the truth is not about zero."""
-    if not near_zero >= 0:
-        raise SettingError(f"near_zero must be zero or more, got {near_zero}.")
     y, x, known = _pair(truth, guess)
     if scale is None:
         size = np.sqrt(_mean(y**2, known, axis=0))
@@ -189,7 +183,7 @@ def _relative(
         raise DataError(
             f"scale must have one value for each of the {y.shape[1]} features, got {scale.size}."
         )
-    comparable = known & (np.abs(y) > near_zero * size)
+    comparable = known & (np.abs(y) > NEAR_ZERO * size)
     # Beside the smallest floats the ratio is past the largest one: infinite is the right answer.
     with np.errstate(over="ignore"):
         ratios = np.divide(np.abs(x - y), np.abs(y), out=np.zeros_like(y), where=comparable)

@@ -5,8 +5,7 @@ record is removing one and adding one, so sensitivities double; and the chance t
 sample does not fit its array is added to δ (`_events.py` says why that is enough). By default
 privacy loss distributions are used (PLD, with pessimistic rounding, so that the figure is a true
 upper bound) and compositions of Gaussian noise alone by their exact formula (Balle & Wang 2018);
-Rényi accounting (``method="rdp"``) is faster, a little looser, and what compositions of more than
-a million steps get.
+Rényi accounting is faster, a little looser, and what compositions of more than a million steps get.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from cofill.codec import storable
 from cofill.errors import SettingError
-from cofill.privacy._checks import require_delta, require_one_of, require_positive, require_whole
+from cofill.privacy._checks import require_delta, require_positive, require_whole
 from cofill.privacy._events import (
     Event,
     GaussianEvent,
@@ -50,14 +49,12 @@ def epsilon(
     *,
     neighbours: Neighbours | None = None,
     unit: Unit | None = None,
-    method: Method = "pld",
 ) -> float:
     """Return the ε at which events about the same people are private together at a δ.
 
     At δ = 0 only Laplace noise has a finite ε. ``neighbours`` and ``unit`` are what is to be
     hidden, None for what the events say: events about adding or removing a record also count for
     replacing one (at twice the sensitivity), not the other way round, which is a `SettingError`.
-    ``method`` is ``"pld"`` or ``"rdp"``.
 
     Examples
     --------
@@ -67,13 +64,12 @@ def epsilon(
     0.75
     """
     require_delta(delta)
-    require_one_of("method", method, get_args(Method))
     listed = (events,) if isinstance(events, Event) else tuple(events)
     if not any(event.parts() for event in listed):
         return 0.0
     neighbours, unit = resolve_relation(listed, neighbours, unit)
     parts = compose(_convert(p, neighbours, unit) for e in listed for p in e.parts()).events
-    return _epsilon(parts, float(delta), neighbours, method, _GRID)
+    return _epsilon(parts, float(delta), neighbours, "pld", _GRID)
 
 
 def rough_epsilon(
@@ -94,8 +90,6 @@ def noise_for(
     rate: float | int = 1.0,
     steps: int = 1,
     rows: int | None = None,
-    neighbours: Neighbours = "add or remove one",
-    method: Method = "pld",
 ) -> float:
     """Return the noise multiplier with which DP-SGD stays within (ε, δ): the inverse of `epsilon`.
 
@@ -111,22 +105,19 @@ def noise_for(
         is the exact noise of ``steps`` Gaussian releases.
     rows
         Number of rows, to pay for samples that do not fit their arrays; see `sgd_event`.
-    neighbours, method
-        As for `epsilon`.
 
     Examples
     --------
     >>> round(noise_for(4.3772, 1e-5), 3)
     1.0
-    >>> round(noise_for(0.3, 1e-5, rate=0.01, steps=100, method="rdp"), 1)
-    1.9
+    >>> round(noise_for(0.3, 1e-5, rate=0.01, steps=100), 1)
+    1.5
     """
     require_positive("epsilon", epsilon)
     require_delta(delta, zero=False)
     require_whole("steps", steps, 1)
     if rate == 1:
-        doubled = 2 if neighbours == "replace one" else 1
-        return doubled * math.sqrt(steps) * _exact_noise(epsilon, delta)
+        return math.sqrt(steps) * _exact_noise(epsilon, delta)
     overflow = overflow_of(rows, rate, steps)
     if overflow >= delta:
         raise SettingError(
@@ -134,15 +125,14 @@ def noise_for(
             f"fit its array, got {delta}"
         )
 
-    def excess(noise: float, by: Method) -> float:
+    def excess(method: Method, noise: float) -> float:
         event = SampledGaussianEvent(noise, rate=rate, steps=steps, overflow=overflow)
-        cost = _epsilon((event,), float(delta), neighbours, by, _GRID)
+        cost = _epsilon((event,), float(delta), "add or remove one", method, _GRID)
         return math.log(max(cost, 1e-12) / epsilon)
 
     # Rényi accounting takes milliseconds and is not far off: it says where to look.
-    rough: Method = "rdp" if neighbours == "add or remove one" else method
-    noise = _least_noise(lambda noise: excess(noise, rough), 1.0, 0.5)
-    return noise if rough == method else _least_noise(lambda x: excess(x, method), noise, 0.9)
+    noise = _least_noise(partial(excess, "rdp"), 1.0, 0.5)
+    return _least_noise(partial(excess, "pld"), noise, 0.9)
 
 
 # --- guarantees ----------------------------------------------------------------------------------
@@ -308,8 +298,8 @@ def _compose_rdp(parts: tuple[Any, ...], neighbours: Neighbours) -> Any:
 
     if neighbours == "replace one" and any(isinstance(p, SampledGaussianEvent) for p in parts):
         raise SettingError(
-            "method must be 'pld' for Poisson samples when one record is replaced, got 'rdp' (or "
-            "more than a million steps)"
+            "Poisson samples must be of at most a million steps when one record is replaced, got "
+            f"{sum(p.times for p in parts)}"
         )
     accountant = dp.rdp.RdpAccountant()
     # It remarks on Rényi orders that it leaves out: the bound is the least over the other orders,

@@ -127,6 +127,11 @@ class Gate:
             return epsilon(events, _DELTA if delta is None else delta)
         return (budget if delta is None else replace(budget, delta=delta)).cost(events)
 
+    def spent_by_site(self) -> dict[str, float]:
+        """Return what each site has spent, of those that sent a release with a guarantee."""
+        sites = dict.fromkeys(entry.sender for entry in self.ledger if entry.event is not None)
+        return {site: self.spent(site) for site in sites}
+
     def _paid(self, site: str) -> dict[str, Event]:
         """Return a site's events, those of the very same values once."""
         paid: dict[str, Event] = {}

@@ -29,9 +29,7 @@ SECTIONS: tuple[SectionMaker, ...] = (*_ABOUT_DATA, federation, releases, attack
 _BROKEN = (CofillError, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 
 
-def report_page(
-    folder: Path | str, *, title: str = "", sections: Sequence[SectionMaker] = SECTIONS
-) -> Page:
+def report_page(folder: Path | str, *, title: str = "") -> Page:
     """Return the report of all records in a folder; raise a `DataError` where there is none.
 
     A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
@@ -51,8 +49,8 @@ def report_page(
     rest = records.outside([str(chapter["folder"]) for chapter in chapters])
     body = [
         _section(summary, records),
-        *(_chapter(records, chapter, sections) for chapter in chapters),
-        *(_section(maker, rest if chapters else records) for maker in sections),
+        *(_chapter(records, chapter) for chapter in chapters),
+        *(_section(maker, rest if chapters else records) for maker in SECTIONS),
         _not_shown(records),
     ]
     name = Path(folder).resolve().name
@@ -86,15 +84,13 @@ def _section(maker: SectionMaker, records: Records) -> Section | None:
         return Section(name.replace("_", " ").capitalize(), note(words, tone="bad"), name)
 
 
-def _chapter(
-    records: Records, chapter: Mapping[str, Any], sections: Sequence[SectionMaker]
-) -> Section:
+def _chapter(records: Records, chapter: Mapping[str, Any]) -> Section:
     """Return the sections of one folder under one heading."""
     folder = str(chapter["folder"])
     inside = records.inside(folder)
     words: list[Part] = [str(sentence) for sentence in chapter.get("words", ())]
     section = Section(str(chapter.get("title") or folder), words)
-    parts = [part for maker in sections if (part := _section(maker, inside)) is not None]
+    parts = [part for maker in SECTIONS if (part := _section(maker, inside)) is not None]
     anchored = [replace(part, anchor=f"{section.anchor}-{part.anchor}") for part in parts]
     return replace(section, parts=anchored)
 

@@ -27,7 +27,6 @@ from cofill.pages import (
 from cofill.privacy import Gate, Ledger, LedgerEntry
 from cofill.report._records import Records, headed_section
 
-_DELTA = 1e-5
 _MOST_PARTIES = 24  # more streams than these cannot be told apart in one picture
 
 
@@ -53,8 +52,8 @@ def _flows(entries: Sequence[LedgerEntry]) -> Markup:
     by_kind = {"everything": _flow(entries)} if len(kinds) > 1 else {}
     by_kind |= {kind: _flow([e for e in entries if e.kind == kind]) for kind in kinds}
     costs = [
-        f"{site}: ε = {cost:.3g} at δ = {_DELTA:g} over all its releases with a guarantee"
-        for site, cost in spent_of(Ledger([*entries])).items()
+        f"{site}: ε = {cost:.3g} at δ = 1e-05 over all its releases with a guarantee"
+        for site, cost in Gate(Ledger([*entries])).spent_by_site().items()
     ]
     no_cost = note(
         "None of these releases carries a differential privacy guarantee: what they give away is "
@@ -114,13 +113,6 @@ def _names(entries: Sequence[LedgerEntry]) -> dict[str, str]:
     largest = {name for name, _ in amounts.most_common(_MOST_PARTIES)}
     rest = len(amounts) - len(largest)
     return {name: name if name in largest else f"{rest} other parties" for name in amounts}
-
-
-def spent_of(ledger: Ledger) -> dict[str, float]:
-    """Return what each site's releases with a guarantee come to together, composed."""
-    gate = Gate(ledger)
-    sites = dict.fromkeys(e.sender for e in ledger if e.event is not None)
-    return {site: gate.spent(site, delta=_DELTA) for site in sites}
 
 
 def attacks(records: Records) -> Section | None:

@@ -15,10 +15,9 @@ from cofill.pages import (
     paragraph,
     verdict_badge,
 )
-from cofill.privacy import Ledger
+from cofill.privacy import Gate
 from cofill.report._errors import Figures, metric_of, pools_rows
 from cofill.report._records import Records
-from cofill.report._releases import spent_of
 
 Tile: TypeAlias = tuple[str, Part, str]
 Overview: TypeAlias = tuple[list[Tile], list[Part]]
@@ -102,7 +101,7 @@ def _crossed(records: Records) -> Overview:
         return [], []
     entries = [e for r in ledgers for e in r.content]
     kinds = ", ".join(dict.fromkeys(e.kind for e in entries))
-    spent = [cost for r in ledgers for cost in spent_of(Ledger(list(r.content))).values()]
+    spent = [cost for r in ledgers for cost in Gate(r.content).spent_by_site().values()]
     size = byte_size(sum(e.bytes for e in entries))
     cost: Part = "no guarantee"
     why = "no release carries a differential privacy guarantee"
