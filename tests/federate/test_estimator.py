@@ -17,6 +17,7 @@ from cofill.federate import (
 from cofill.federate._rows import encode_rows
 from cofill.privacy import Budget
 from cofill.views import MultiView, View, by_row
+from cofill_papers import VIGAN
 
 SMALL = {"width": 6, "blocks": 0}
 
@@ -223,7 +224,7 @@ def test_bad_settings_are_named():
         ),
         ({"strategy": "mean"}, "there is no strategy 'mean'; there is 'fedavg'"),
         (
-            {"model": "vigan", "network": None},
+            {"model": VIGAN, "network": None},
             r"takes two modalities of one size, got a \(2\), b \(3\), c \(2\)",
         ),
         ({"settings": RoundSettings(min_sites=2)}, "min_sites must be at most"),
