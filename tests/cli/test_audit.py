@@ -182,8 +182,8 @@ def test_bounds_must_be_public(records, capsys, tmp_path):
 def test_updates_that_cannot_be_audited_end_with_a_sentence(files, capsys):
     words = ("update", "--rows", files["rows"], "--id", "id", "--out", files["out"])
     for more, message in (
-        (("--delta", 0), "delta must be above 0"),
-        (("--epsilon", -1), "epsilon must be a finite number above 0"),
+        (("--delta", 0), "delta must be in (0, 1)"),
+        (("--epsilon", -1), "epsilon must be above 0"),
         (("--widths", "a"), "--widths must be whole numbers"),
     ):
         code, _, err = ended(capsys, *words, *more)
@@ -312,7 +312,7 @@ def test_views_that_cannot_be_audited_end_with_a_sentence(two, capsys, tmp_path)
     small = table(tmp_path / "few.csv", RNG.normal(size=(30, 2)))
     for tables, more, message in (
         ({"lab": two["lab"]}, (), "at least 2 views, got 1"),
-        (two, ("--growth", -1), "growth must be a finite number above 0"),
+        (two, ("--growth", -1), "growth must be above 0"),
         (two, ("--pilot", 3), "pilot must be from 20 to 56"),
         ({**two, "ward": small}, (), "at least 100 people must be known to all 2 views"),
         ({**two, "ward": str(tmp_path / "gone.csv")}, (), "there is no such file"),

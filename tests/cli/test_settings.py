@@ -101,8 +101,9 @@ def test_tables_become_settings_objects(tables):
 
 
 def test_what_an_audit_advises_can_be_copied_and_run(tables):
-    figures = {"ends": (0.0, 0.0), "worst": 0.0, "worst_view": "a", "outside": 0.0, "inferred": 0.0}
-    figures |= {"growth": 0.1, "growth_ends": (0.0, 0.0)}
+    names = ("worst_leak", "leak_outside_pilot", "inferred")
+    figures = {"interval": (0.0, 0.0), "worst_view": "a", **dict.fromkeys(names, 0.0)}
+    figures |= {"growth": 0.1, "growth_interval": (0.0, 0.0)}
     trial = {n: DefenceFigures(leak=k, **figures) for n, k in (("no defence", 0.9), ("pilot", 0.1))}
     defences = {"pilot": CodeDefence(pilot=30, adversary=True, epsilon=5.0, noise="laplace")}
     _, advice, _ = choose(trial, trial, defences, ViewAuditSettings())
