@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -89,12 +90,13 @@ def typed(value: Any, annotation: Any, name: str) -> Any:
     item = getattr(value, "item", None)
     if callable(item) and not getattr(value, "shape", ()):
         value = item()  # NumPy's numbers are what Python's are
-    rest: Any = Union[tuple(o for o in options if o not in classes) or (classes[0],)]  # noqa: UP007
-    adapter = TypeAdapter(rest, config=ConfigDict(arbitrary_types_allowed=True))
-    try:
-        return adapter.validate_python(_tuples(value), strict=True)
-    except ValidationError:
-        raise SettingError(f"{name} must be {_in_words(annotation)}, got {value!r}") from None
+    rest = tuple(option for option in options if option not in classes)
+    if rest:  # else it takes a table or an object only, and this is neither
+        union: Any = Union[rest]  # noqa: UP007
+        adapter = TypeAdapter(union, config=ConfigDict(arbitrary_types_allowed=True))
+        with suppress(ValidationError):
+            return adapter.validate_python(_tuples(value), strict=True)
+    raise SettingError(f"{name} must be {_in_words(annotation)}, got {value!r}")
 
 
 def describe_settings(target: Any, *, leave: Collection[str] = ()) -> tuple[Setting, ...]:

@@ -380,8 +380,9 @@ def test_a_step_that_is_none_is_refused(here, number):
         ({"alignment": "guess"}, "alignment must be one of 'hash', 'psi'"),
         ({"method": "magic"}, "method must be one of"),
         ({"encoder_training": {"epochs": "many"}}, "must"),
-        ({"encoder_training": {"nonsense": 1}}, "settings of cooperate must have"),
-        ({"seed": "x"}, "settings of cooperate must have"),
+        ({"encoder_training": {"nonsense": 1}}, "encoder_training has no setting 'nonsense'"),
+        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+        ({"fusion": "x"}, "fusion must be a table of"),
     ],
 )
 def test_a_wrong_order_is_refused(here, settings, words):
