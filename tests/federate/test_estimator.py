@@ -17,7 +17,6 @@ from cofill.federate import (
 from cofill.federate._rows import encode_rows
 from cofill.privacy import Budget
 from cofill.views import MultiView, View, by_row
-from cofill_papers import VIGAN
 
 SMALL = {"width": 6, "blocks": 0}
 
@@ -224,7 +223,7 @@ def test_bad_settings_are_named():
         ),
         ({"strategy": "mean"}, "there is no strategy 'mean'; there is 'fedavg'"),
         (
-            {"model": VIGAN, "network": None},
+            {"model": "vigan", "network": None},
             r"takes two modalities of one size, got a \(2\), b \(3\), c \(2\)",
         ),
         ({"settings": RoundSettings(min_sites=2)}, "min_sites must be at most"),

@@ -7,6 +7,7 @@ import pytest
 
 from cofill.errors import SettingError
 from cofill.federate import (
+    VIGAN,
     CompletionNet,
     Design,
     FedAvg,
@@ -18,7 +19,6 @@ from cofill.federate._local import plan_batches
 from cofill.nets import DPSettings
 from cofill.privacy import Budget, SiteNoise, epsilon, sgd_event
 from cofill.protocol import run_steps
-from cofill_papers import VIGAN
 
 QUIET = DPSettings(clip_norm=0.5, noise_multiplier=1e-7)
 LOUD = DPSettings(clip_norm=0.5, noise_multiplier=2.0)

@@ -14,7 +14,6 @@ from cofill.federate._estimator import _Fit
 from cofill.federate._scales import SCALING, _disclosed, _pool, _scales_of, _summary_of
 from cofill.protocol import run_steps
 from cofill.views import Feature, Kind, MultiView, Scaler, View
-from cofill_papers import VIGAN
 
 
 @given(
@@ -228,4 +227,4 @@ def test_phases_that_a_model_does_not_have_are_named():
     )
     typo = RoundSettings(rounds=1, pretrain={"autoencodr": 3})
     with pytest.raises(SettingError, match="pretrain: there is no phase 'autoencodr'; there is"):
-        FederatedCompletion(model=VIGAN, settings=typo).fit(both)
+        FederatedCompletion(model="vigan", settings=typo).fit(both)

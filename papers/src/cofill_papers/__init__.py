@@ -16,8 +16,6 @@
                    made-up users with the printed statistics; generators that simulate means
     _fed_experiments, _fed_setup, _fed_clusters, _fed_pictures
                    the experiments on rows at many sites, in the same parts
-    _vigan, _vigan_networks
-                   the thesis's models of two modalities, which cofill finds by entry points
     _leak_experiments, _leak_pictures
                    what codes give away, and what each defence costs
     _datasets, _fetch
@@ -39,13 +37,10 @@ if TYPE_CHECKING:
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
     from cofill_papers._tables import table
-    from cofill_papers._vigan import VIGAN, Pix2Pix
     from cofill_papers._write import page
 
 __all__ = [
-    "VIGAN",
     "AbstractExperiment",
-    "Pix2Pix",
     "behaviour",
     "experiments",
     "find_experiment",
@@ -66,7 +61,6 @@ _EXPORTS = {
     "_experiment": ("run_experiment",),
     "_join": ("joined",),
     "_tables": ("table",),
-    "_vigan": ("VIGAN", "Pix2Pix"),
     "_write": ("page",),
 }
 

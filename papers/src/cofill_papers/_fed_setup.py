@@ -14,7 +14,6 @@ import numpy as np
 
 from cofill.federate import FederatedCompletion, LocalSettings, RoundSettings
 from cofill.views import MultiView, by_row_paired, load, pair_up
-from cofill_papers._vigan import VIGAN, Pix2Pix
 
 __all__ = ["FedData", "data_of", "estimator_of", "held_by"]
 
@@ -82,7 +81,7 @@ def estimator_of(method: str, data: FedData, seed: int) -> FederatedCompletion:
         )
     pretrain = {"autoencoder": 5, "cycle": 2} if data.small else {"autoencoder": 20, "cycle": 5}
     return FederatedCompletion(
-        model=Pix2Pix if "pix2pix" in method else VIGAN,
+        model="pix2pix" if "pix2pix" in method else "vigan",
         local=LocalSettings(
             batch=16 if data.small else 32,
             learning_rate=1e-3,

@@ -4,14 +4,7 @@ from cofill.federate._aggregation import SecureSum
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
-from cofill.federate._learner import (
-    AbstractLearner,
-    Batch,
-    Loss,
-    Phase,
-    initial_weights,
-    make_unravel,
-)
+from cofill.federate._learner import AbstractLearner, Batch, Phase, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
 from cofill.federate._pair_scores import PairScores
 from cofill.federate._parties import RowSite
@@ -27,10 +20,12 @@ from cofill.federate._strategies import (
     Scaffold,
     make_strategy,
 )
+from cofill.federate._vigan import VIGAN, Pix2Pix
 
 __all__ = [
     "LEARNERS",
     "STRATEGIES",
+    "VIGAN",
     "AbstractLearner",
     "AbstractStrategy",
     "Batch",
@@ -44,9 +39,9 @@ __all__ = [
     "FederatedProtocol",
     "LocalSettings",
     "LocalWork",
-    "Loss",
     "PairScores",
     "Phase",
+    "Pix2Pix",
     "RoundSettings",
     "RowSite",
     "Rows",

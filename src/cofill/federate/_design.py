@@ -23,6 +23,8 @@ LEARNERS = Registry("cofill.learners", "model")
 """Models that sites can train together, by name: subclasses of `AbstractLearner`."""
 
 LEARNERS.add("best", "cofill.federate:CompletionNet", "one network for all modalities and patterns")
+LEARNERS.add("vigan", "cofill.federate:VIGAN", "the thesis's model of two modalities of one size")
+LEARNERS.add("pix2pix", "cofill.federate:Pix2Pix", "federated pix2pix, as the thesis compares with")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
 The estimator drives `FederatedProtocol` with all parties in one process, over the very steps that a
-network would carry. ``model`` chooses what is trained: ``"best"`` is one network for any number of
-modalities; the distribution cofill-papers brings ``"vigan"`` and ``"pix2pix"``, as the thesis
-trains them.
+network would carry. ``model`` chooses what is trained: ``"best"`` (one network for any number of
+modalities), ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ class FederatedCompletion(AbstractCompleter):
     Parameters
     ----------
     model
-        ``"best"``, another name in `LEARNERS` (``"vigan"`` and ``"pix2pix"`` come with the
-        distribution cofill-papers), or a learner's class.
+        ``"best"``, ``"vigan"``, ``"pix2pix"``, another name in `LEARNERS`, or a learner's class.
     sites
         How many sites `fit` deals the individuals of one `MultiView` out to. `fit_sites` takes
         the sites' own views.

@@ -21,7 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate import Shape
+from cofill.federate._rows import Shape
 from cofill.nets import GridNet, Layout, layout_of
 
 Params = Any

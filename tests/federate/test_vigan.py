@@ -7,16 +7,17 @@ import pytest
 
 from cofill.errors import SettingError
 from cofill.federate import (
+    VIGAN,
     LocalSettings,
     Phase,
+    Pix2Pix,
     RoundSettings,
     Rows,
     Shape,
 )
 from cofill.federate._learner import Batch, make_unravel
 from cofill.federate._local import LocalWork, plan_batches, train_sites
-from cofill_papers import VIGAN, Pix2Pix
-from cofill_papers._vigan_networks import make_networks
+from cofill.federate._vigan_networks import make_networks
 
 SHAPE = Shape(("x", "y"), (3, 3))
 MODEL = VIGAN(SHAPE)
@@ -36,15 +37,6 @@ def some_rows(pairs=8, singles=4, seed=0) -> Rows:
 def batch(places, rows) -> Batch:
     of = (rows.cells[places], rows.known[places], rows.present[places])
     return Batch(*(jnp.asarray(a, jnp.float32) for a in of), jnp.ones(len(places)))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compile_quickly():
-    """Short compilations: these tests check results, not speed."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

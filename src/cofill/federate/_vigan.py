@@ -27,9 +27,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate import AbstractLearner, Batch, Loss, Phase, Shape
+from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase
+from cofill.federate._rows import Shape
+from cofill.federate._vigan_networks import make_networks
 from cofill.privacy import require_one_of
-from cofill_papers._vigan_networks import make_networks
 
 Rows = tuple[Array, ...]
 Adversarial = Literal["printed", "non-saturating", "least-squares"]
