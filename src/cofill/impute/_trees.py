@@ -7,7 +7,9 @@ make at every call: tables of a few hundred rows spend most of their time in tho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +27,7 @@ from cofill.impute._practice import (
     learnable,
 )
 
+_SIDE_BY_SIDE = 50_000  # rows of all columns from which columns are learned at the same time
 _FINE = 5_000  # rows up to which inputs are binned finely; many rows average over bins
 _RARE = 0.005  # share of a class below which it gets no boosted trees of its own
 
@@ -293,46 +296,60 @@ class BoostedTrees(AbstractCandidate):
     def fit(
         self, practice: AbstractPractice, rows: np.ndarray, rng: np.random.Generator
     ) -> ColumnModels:
+        from threadpoolctl import threadpool_limits
+
+        columns = list(learnable(practice, rows, 40, self.most_rows, rng))
+        seeds = rng.integers(2**31, size=len(columns)).tolist()
+
+        def learn(number: int) -> BoostedColumn | None:
+            return self._fit_column(practice, *columns[number], seeds[number])
+
+        if sum(len(learned) for _, learned in columns) < _SIDE_BY_SIDE:
+            fitted = [learn(number) for number in range(len(columns))]
+        else:  # a thread a column: threads within one wait for each other at every split
+            with threadpool_limits(limits=1), ThreadPoolExecutor(os.cpu_count()) as pool:
+                fitted = list(pool.map(learn, range(len(columns))))
+        models = {k: m for (k, _), m in zip(columns, fitted, strict=True) if m is not None}
+        return ColumnModels.of(models)
+
+    def _fit_column(
+        self, practice: AbstractPractice, k: int, rows: np.ndarray, seed: int
+    ) -> BoostedColumn | None:
+        """Return a column's trees; None where its classes are too few or too many."""
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        models = {}
-        for k, learn in learnable(practice, rows, 40, self.most_rows, rng):
-            column = practice.encoding.columns[k]
-            options: dict[str, Any] = {
-                "max_iter": self.steps,
-                "learning_rate": self.rate,
-                "max_leaf_nodes": 16 if self.coarse else 31,
-                "max_bins": 63 if len(learn) > _FINE else 255,
-                "min_samples_leaf": 10 if len(learn) < 2_000 else 20,
-                # Curvatures of rare classes are far below one: a penalty would still them.
-                "l2_regularization": 1.0 if column.levels is None else 0.0,
-                "early_stopping": False,
-                "random_state": int(rng.integers(2**31)),
-            }
-            inputs, _, _ = practice.inputs_of(k, learn)
-            inputs[:, np.isnan(inputs).all(axis=0)] = 0.0  # boosting refuses inputs without a value
-            targets = practice.targets(k, learn)
-            classes = None
-            if column.levels is None:
-                model = HistGradientBoostingRegressor(**options).fit(inputs, targets[:, 0])
-            else:
-                labels = targets.argmax(axis=1)
-                classes = np.flatnonzero(np.bincount(labels) >= _RARE * len(labels))
-                if not 2 <= len(classes) <= self.most_classes:
-                    continue
-                if self.coarse and len(classes) > 2:
-                    fewer = max(self.steps // 2, 2 * self.steps // len(classes))
-                    options["learning_rate"] = min(0.3, self.rate * self.steps / fewer)
-                    options["max_iter"] = fewer
-                some = np.isin(labels, classes)
-                model = HistGradientBoostingClassifier(**options).fit(inputs[some], labels[some])
-            sums = tuple(
-                TreeSum.of_boosting(trees, inputs.shape[1], float(base))
-                for trees, base in zip(
-                    zip(*model._predictors, strict=True),
-                    model._baseline_prediction.ravel(),
-                    strict=True,
-                )
-            )
-            models[k] = BoostedColumn(sums, classes, column.centre, column.spread)
-        return ColumnModels.of(models)
+        column = practice.encoding.columns[k]
+        options: dict[str, Any] = {
+            "max_iter": self.steps,
+            "learning_rate": self.rate,
+            "max_leaf_nodes": 16 if self.coarse else 31,
+            "max_bins": 63 if len(rows) > _FINE else 255,
+            "min_samples_leaf": 10 if len(rows) < 2_000 else 20,
+            # Curvatures of rare classes are far below one: a penalty would still them.
+            "l2_regularization": 1.0 if column.levels is None else 0.0,
+            "early_stopping": False,
+            "random_state": seed,
+        }
+        targets, classes, some = practice.targets(k, rows), None, slice(None)
+        if column.levels is not None:
+            labels = targets.argmax(axis=1)
+            classes = np.flatnonzero(np.bincount(labels) >= _RARE * len(labels))
+            if not 2 <= len(classes) <= self.most_classes:
+                return None
+            if self.coarse and len(classes) > 2:
+                fewer = max(self.steps // 2, 2 * self.steps // len(classes))
+                options["learning_rate"] = min(0.3, self.rate * self.steps / fewer)
+                options["max_iter"] = fewer
+            some = np.isin(labels, classes)
+            kind, answers = HistGradientBoostingClassifier, labels[some]
+        else:
+            kind, answers = HistGradientBoostingRegressor, targets[:, 0]
+        inputs = practice.inputs_of(k, rows)[0][some]
+        inputs[:, np.isnan(inputs).all(axis=0)] = 0.0  # boosting refuses inputs without a value
+        model: Any = kind(**options).fit(inputs, answers)
+        trees, bases = zip(*model._predictors, strict=True), model._baseline_prediction.ravel()
+        sums = tuple(
+            TreeSum.of_boosting(part, inputs.shape[1], float(base))
+            for part, base in zip(trees, bases, strict=True)
+        )
+        return BoostedColumn(sums, classes, column.centre, column.spread)
