@@ -24,7 +24,7 @@ from cofill.cooperate._private_learner import (
 from cofill.errors import DataError, SettingError
 from cofill.privacy import OpenedShares, SelectedCells, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, Step, run_protocol
-from cofill.shares import from_words, points_of, split_points
+from cofill.shares import AGREED, _engine, from_words, points_of, spectrum_of, split_points
 from cofill.views import Feature, Kind, MultiView, View
 
 N = 120
@@ -135,7 +135,7 @@ def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
     for name, site in asked.items():
         if site.predicted is None:
             continue
-        at = site.placed.slots[[int(np.flatnonzero(site.ids == i)[0]) for i in site.predicted.ids]]
+        at = site.placed.slots[site.predicted.at]
         expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
         # Targets have variance one: the tolerance is in standard deviations.
         np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-3)
@@ -150,6 +150,21 @@ def test_nonlinear_and_joint_dependence_is_found(fitted):
     assert r2["ward", "ward_1"] > 0.8  # a square
     done = model.complete(views)
     assert not np.isnan(done.cells["ward"]).any()
+
+
+def test_machines_whose_eigenvectors_differ_in_sign_compute_the_same(fitted, monkeypatch):
+    model, views, _ = fitted
+    expected = model.complete(views)
+    signs = np.random.default_rng(0)
+
+    def other_library(matrix):
+        values, vectors = spectrum_of(matrix)
+        return values, vectors * signs.choice([-1.0, 1.0], len(values))
+
+    monkeypatch.setattr(_engine, "spectrum_of", other_library)
+    done = small().fit_complete(views)
+    for name in views:
+        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=2e-3)
 
 
 def test_a_row_s_own_cells_come_first():
@@ -245,8 +260,9 @@ def test_no_party_sees_a_cell_or_an_id_and_all_words_are_uniform():
             assert np.array(CANARY, dtype).tobytes() not in content
         assert str(CANARY).encode() not in content
         for release in releases:
-            for words in getattr(release, "words", {}).values():
-                if words.size > 500:
+            for label, words in getattr(release, "words", {}).items():
+                # A spectrum follows from what both computing sites have opened before.
+                if words.size > 500 and not label.endswith(AGREED):
                     assert kstest(words.ravel() / 2.0**64, "uniform").pvalue > 1e-6
 
 
@@ -316,6 +332,10 @@ def test_computing_sites_open_spectra_and_nothing_else_of_a_covariance():
             if label == "ward/0/0" and len(pair) == 2
         ]
         (rotated,) = matrices
+        (agreed,) = (pair for (_, label), pair in shares.items() if label == f"ward/0/0{AGREED}")
+        np.testing.assert_array_equal(
+            sum(agreed).view(float), np.vstack(spectrum_of(rotated)), strict=True
+        )
         spectra.append((np.linalg.eigvalsh(rotated), rotated))
     # The common order is another in each run, and with it the people of a fold: spectra are alike,
     # not equal. Without rotation the two matrices would be alike too, with a correlation near one.

@@ -19,28 +19,25 @@ def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Learn features and targets from the site's own rows, and send its ids out blinded."""
     settings = site.settings
     model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
-    return _blind(replace(site, model=model, run=site.run + 1), site.view.ids)
+    return _blind(replace(site, model=model, run=site.run + 1), len(site.view))
 
 
 def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Send the ids of the site's rows and of people it asks about out blinded."""
-    ids = site.view.ids
-    if site.people is not None:
-        # A site may ask about people of whom it has rows already.
-        ids = np.concatenate([ids, site.people[site.view.positions(site.people) < 0]])
-    return _blind(replace(site, run=site.run + 1, predicted=None), ids)
+    return _blind(replace(site, run=site.run + 1, predicted=None), len(site.known_ids))
 
 
-def _blind(site: PrivateSite, ids: np.ndarray) -> tuple[PrivateSite, Outbox]:
+def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     words = np.frombuffer(site.key_for("order"), np.uint32)
-    ids = ids[np.random.default_rng(words).permutation(len(ids))]
+    order = np.random.default_rng(words).permutation(count)
+    site = replace(site, order=order, placement=None, inputs={}, received=(), pads={})
+    ids = site.ids
     rows = site.view.positions(ids)
     asks = rows < 0
     asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
     flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
     sizes = site.fitted.sizes
     points = multiply_points(points_of(ids), site.key_for("points"))
-    site = replace(site, ids=ids, placement=None, inputs={}, received=(), pads={})
     return site, [
         RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
         BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),

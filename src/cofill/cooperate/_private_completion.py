@@ -47,8 +47,9 @@ def cells_of(site: PrivateSite, ids: np.ndarray, policy: CompletionPolicy) -> Pr
     errors = np.ones(len(targets.center))
     if site.predicted is not None and site.choice is not None:
         order = np.argsort(ids)
-        place = order[np.searchsorted(ids, site.predicted.ids, sorter=order).clip(0, len(ids) - 1)]
-        same = ids[place] == site.predicted.ids
+        asked = site.ids[site.predicted.at]
+        place = order[np.searchsorted(ids, asked, sorter=order).clip(0, len(ids) - 1)]
+        same = ids[place] == asked
         predicted[place[same]] = site.predicted.targets[same]
         informed[place[same]] = True
         errors = targets.column_errors(site.choice.error)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from cofill.cooperate._private_learner import ask, learn
 from cofill.cooperate._private_site import Named, PrivateSite
 from cofill.errors import DataError
 from cofill.privacy import MaskedRows, OpenedShares, PaddedCells, PadKey, ScoreShares
 from cofill.protocol import COORDINATOR, Inbox, Outbox
-from cofill.shares import ComputingSite, derive, random_words
+from cofill.shares import AGREED, NOTHING, ComputingSite, derive, random_words
 
 _RUNNING: dict[bytes, tuple[int, Named, Generator[Any, Any, Any]]] = {}
 """Computations under way, by key; one that is missing is run again from what was received."""
@@ -112,9 +114,16 @@ def _with_received(site: PrivateSite, inbox: Inbox, asking: bool) -> PrivateSite
             f"{', '.join(str(r.round) for r in opened) or 'none'}; refused"
         )
     words = opened[0].words
-    if {k: v.shape for k, v in words.items()} != {k: v.shape for k, v in shares.items()}:
+    if set(words) != set(shares) or not all(_fits(k, words[k], shares[k]) for k in shares):
         raise DataError(f"site {opened[0].sender!r} sent shares of other shapes; refused")
     return replace(site, received=(*site.received, words))
+
+
+def _fits(label: str, received: np.ndarray, share: np.ndarray) -> bool:
+    """Return whether words of a label can be added to this site's."""
+    if label.endswith(AGREED):
+        return NOTHING.shape in (received.shape, share.shape)
+    return received.shape == share.shape
 
 
 def _computation(site: PrivateSite, asking: bool) -> Generator[Any, Any, Any]:

@@ -27,7 +27,7 @@ PREDICTED_BITS = INPUT_BITS + WEIGHT_BITS
 ERROR_BITS = 24
 SCORE_BITS, SPREAD_BITS = 2 * ERROR_BITS, 2 * INPUT_BITS
 
-LEARN_ROUNDS, ASK_ROUNDS = 15, 11
+LEARN_ROUNDS, ASK_ROUNDS = 16, 12
 """How many times the computing sites open something to each other."""
 
 Inputs = Mapping[str, Words]
@@ -132,7 +132,7 @@ def _features(
         }
         people = len(rows[0,].public)
         rows[()] = computer.constant(
-            np.full((people, 1), (len(plan.views) * plan.slots) ** -0.5), INPUT_BITS
+            np.full((people, 1), 1 / np.sqrt(len(plan.views) * plan.slots)), INPUT_BITS
         )
         factors = [
             computer.input(v, f"factor/{part}", inputs[f"{v}/factor/{part}"]) for v in plan.views
@@ -253,9 +253,10 @@ def _solve(computer: Computer, plan: Plan, tasks: Mapping[str, Task]) -> Rounds[
     opened = yield from computer.open(
         {t: computer.product(f"{t}/spectrum", turned[f"{t}/turned"], turns[t].T) for t in tasks}
     )
+    spectra = yield from computer.spectra(opened, GRAM_BITS + ROTATION_BITS)
     shrunk, bases = {}, {}
     for t, task in tasks.items():
-        values, vectors = computer.spectrum(opened[t], GRAM_BITS + ROTATION_BITS)
+        values, vectors = spectra[t]
         cross = short[f"{t}/cross"]
         bases[t] = computer.encode(vectors, ROTATION_BITS)
         outputs = computer.zeros((len(values), len(task.columns)))

@@ -53,4 +53,4 @@ def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
         pad = random_words(site.pads[str(part.part)], site.name, shape)
         total += part.words[site.name] - pad[part.slots]
     targets = from_words(total, PREDICTED_BITS) * np.sqrt(everyone)
-    return replace(site, predicted=PredictedTargets(site.ids[parts[0].ids], targets)), []
+    return replace(site, predicted=PredictedTargets(parts[0].ids, targets)), []

@@ -119,7 +119,9 @@ class Plan:
         chance, and rounding would be seen in the cells.
         """
         people = self.learned_from((), range(self.folds))
-        return np.geomspace(max(_LEAST_PENALTY, 0.03 / max(people, 1)), 0.1, 9)
+        grid = np.geomspace(max(_LEAST_PENALTY, 0.03 / max(people, 1)), 0.1, 9)
+        # Powers differ between machines in the last digit, and computing sites must not.
+        return np.array([float(f"{penalty:.6g}") for penalty in grid])
 
     def usable(self, target: int, pattern: int, *, pairs: bool, least: int) -> tuple[Block, ...]:
         """Return the blocks that tell of a target, for people with a pattern of other views.

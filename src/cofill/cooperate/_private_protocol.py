@@ -28,7 +28,7 @@ from cofill.cooperate._private_completion import completed_by, feature_r2
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite
 from cofill.errors import SettingError, StoreError
-from cofill.privacy import RunFigures
+from cofill.privacy import RunFigures, digest_of
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
@@ -38,11 +38,16 @@ from cofill.protocol import (
     Step,
     one_by_one,
 )
-from cofill.registry import require_settings
+from cofill.settings import typed_settings, types_of
 from cofill.shares import derive
 from cofill.views import MultiView, View
 
 _NOT_IN_STATE = ("name", "view", "settings", "people", "views", "computing")
+
+
+def _digest(people: np.ndarray | None) -> str:
+    """Return a hash by which a changed list of people is noticed: states hold positions in it."""
+    return "" if people is None else digest_of(people)
 
 
 def _step(name: str, act: Any, at: Any = "sites") -> Step[Any]:
@@ -64,11 +69,10 @@ class PrivateProtocol(AbstractProtocol):
     computing
         The two views whose sites compute; the first two of different sites unless stated. The
         coordinator deals, so that it cannot be one of them.
-    seed
-        Start of the randomness in which features are chosen.
-    is_reproducible
-        Whether secrets follow from the seed, for repeatable results in one process. Between
-        organisations they must not: whoever knows the seed could take all masks off.
+    seed, is_reproducible
+        Start of all randomness, for repeatable results in one process, where `is_reproducible`.
+        Else every party draws its own from the operating system: between organisations whoever
+        knew the seed could take all masks off.
 
     Examples
     --------
@@ -78,6 +82,7 @@ class PrivateProtocol(AbstractProtocol):
     """
 
     name = "private"
+    splits_by_view = True
 
     members: Membership
     settings: PrivateSettings = field(default_factory=PrivateSettings)
@@ -92,13 +97,11 @@ class PrivateProtocol(AbstractProtocol):
                 "private needs sites that hold a view of their own each, and federation.toml has "
                 "sites with none; run federate, cluster or mean"
             )
-        if self.computing:
-            for view in self.computing:
-                if view == COORDINATOR:
-                    raise SettingError(
-                        "the coordinator deals and cannot be a computing site as well: together "
-                        "it would see everything; name two views of different sites"
-                    )
+        if COORDINATOR in self.computing:
+            raise SettingError(
+                "the coordinator deals and cannot be a computing site as well: together it would "
+                "see everything; name two views of different sites"
+            )
         sites = [self.members.view_sites.get(view) for view in self.computing_views]
         if len(sites) != 2 or None in sites or sites[0] == sites[1]:
             raise SettingError(
@@ -117,25 +120,16 @@ class PrivateProtocol(AbstractProtocol):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> PrivateProtocol:
         """Return the protocol with parameters of `PrivateCompletion`."""
-        shared = [f.name for f in fields(PrivateSettings)]
-        local = [f.name for f in fields(CompletionPolicy)]
-        require_settings(cls.name, settings, [*shared, *local, "seed", "computing"])
-        values = {k: v for k, v in settings.items() if v is not None}
-        try:
-            return cls(
-                members=members,
-                settings=PrivateSettings(**{k: v for k, v in values.items() if k in shared}),
-                policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
-                computing=tuple(values.get("computing", ())),
-                seed=int(values.get("seed", 0)),
-            )
-        except (TypeError, ValueError) as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                "the settings of private must have the types of PrivateCompletion's parameters; "
-                f"got {', '.join(settings)}"
-            ) from None
+        shared, local = types_of(PrivateSettings), types_of(CompletionPolicy)
+        others = {"computing": tuple[str, ...] | None, "seed": int}
+        values = typed_settings(cls.name, {**shared, **local, **others}, settings)
+        return cls(
+            members=members,
+            settings=PrivateSettings(**{k: v for k, v in values.items() if k in shared}),
+            policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
+            computing=values.get("computing") or (),
+            seed=values.get("seed", 0),
+        )
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -199,6 +193,11 @@ class PrivateProtocol(AbstractProtocol):
         return self.members.view_sites
 
     @property
+    def is_star(self) -> bool:
+        """No: computing sites open shares to each other, which the coordinator must not see."""
+        return False
+
+    @property
     def _computing_pair(self) -> tuple[str, str]:
         first, second = self.computing_views
         return first, second
@@ -211,13 +210,15 @@ class PrivateProtocol(AbstractProtocol):
     def start_site(self, data: LocalData) -> dict[str, PrivateSite]:
         """Return a party for each view that the site holds."""
         names = [name for name in data.views if name in self.members.view_sites]
+        # Which rows a kernel is built on is a site's own affair, like its secret.
+        seed = self.seed if self.is_reproducible else int.from_bytes(os.urandom(4))
         return {
             name: PrivateSite(
                 name=name,
                 view=data.views[name],
                 people=data.people,
                 secret=self._secret(name),
-                seed=self.seed,
+                seed=seed,
                 **self._common,
             )
             for name in names
@@ -236,18 +237,25 @@ class PrivateProtocol(AbstractProtocol):
         return coordinator.PrivateCoordinator(secret=self._secret(COORDINATOR), **self._common)
 
     def state_of(self, party: Any) -> dict[str, Any]:
-        """Return what a party has learned and received, without the rows it can read again."""
-        return {
-            f.name: getattr(party, f.name) for f in fields(party) if f.name not in _NOT_IN_STATE
-        }
+        """Return what a party has learned and received, without rows and ids it can read again."""
+        stored = [f.name for f in fields(party) if f.name not in _NOT_IN_STATE]
+        state = {name: getattr(party, name) for name in stored}
+        return {**state, "people": _digest(getattr(party, "people", None))}
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
         """Return the party of a view, or the coordinator's, with a state."""
+        state = dict(state)
+        people = state.pop("people")
         if data is None:
             return coordinator.PrivateCoordinator(**self._common, **state)
         view = data.views.get(name)
         if view is None:
             raise StoreError(f"view {name!r} is not at this site any more; start a new run")
+        if people != _digest(data.people):
+            raise StoreError(
+                f"the list of people of view {name!r} has changed since the run began, so it "
+                "cannot go on; start a new run"
+            )
         return PrivateSite(name=name, view=view, people=data.people, **self._common, **state)
 
     # --- results --------------------------------------------------------------------------------
@@ -272,6 +280,6 @@ class PrivateProtocol(AbstractProtocol):
                 "mean_r2": float(np.mean(np.clip(r2, 0.0, 1.0))),
             },
         )
-        tables = {name: done.table(name), f"{name}_origin": done.origin_table(name)}
+        tables = {name: done.filled(name), f"{name}_origin": done.origin_table(name)}
         notes = "".join(f"{note}\n" for note in done.notes)
         return SiteResult(tables, {f"{name}_notes.txt": notes}, figures)

@@ -16,6 +16,7 @@ from cofill.cooperate._private_inputs import Choice, LocalModel
 from cofill.cooperate._private_learner import Learned
 from cofill.cooperate._private_plan import Plan
 from cofill.errors import DataError
+from cofill.privacy import require_whole
 from cofill.shares import derive
 from cofill.views import View
 
@@ -31,13 +32,18 @@ class PrivateSettings:
     folds: int = 3
     min_overlap: int = 20
 
+    def __post_init__(self) -> None:
+        require_whole("features", self.features, 1)
+        require_whole("folds", self.folds, 2)
+        require_whole("min_overlap", self.min_overlap, 1)
+
 
 @storable
 @dataclass(frozen=True, eq=False)
 class PredictedTargets:
-    """Target columns that others' rows predict, for some of the ids that a site asked about."""
+    """Target columns that others' rows predict, and whose: positions among a site's ``ids``."""
 
-    ids: np.ndarray
+    at: np.ndarray
     targets: np.ndarray
 
 
@@ -65,8 +71,9 @@ class PrivateSite:
         Start of the site's randomness; it never leaves. ``run`` counts its alignments.
     people
         Ids whose cells the site asks for although its view has no row of them.
-    ids
-        The ids of the present alignment, in the shuffled order in which they went out.
+    order
+        Positions, among its rows' ids and then the people's, in which ids went out in the present
+        alignment.
     placement
         What the coordinator has told it in the present alignment.
     inputs, received
@@ -89,7 +96,7 @@ class PrivateSite:
     people: np.ndarray | None = None
     run: int = 0
     model: LocalModel | None = None
-    ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     placement: Placement | None = None
     inputs: Named = field(default_factory=dict, repr=False)
     received: tuple[Named, ...] = field(default=(), repr=False)
@@ -119,6 +126,18 @@ class PrivateSite:
         if self.placement is None:
             raise DataError(f"site {self.name!r} has not been aligned; start a new run")
         return self.placement
+
+    @property
+    def known_ids(self) -> np.ndarray:
+        """The ids of its rows, then those of people it asks about and has no row of."""
+        if self.people is None:
+            return self.view.ids
+        return np.concatenate([self.view.ids, self.people[self.view.positions(self.people) < 0]])
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The ids of the present alignment, in the order in which they went out."""
+        return self.known_ids[self.order]
 
     def key_for(self, purpose: str) -> bytes:
         """Return the key of one purpose in the present run."""

@@ -57,6 +57,7 @@ class CooperativeProtocol(AbstractProtocol):
     """
 
     name = "cooperate"
+    splits_by_view = True
 
     members: Membership
     settings: CooperativeSettings = CooperativeSettings()

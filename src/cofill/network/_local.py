@@ -272,22 +272,22 @@ def run_local(
 ) -> LocalResult:
     """Run an experiment between sites of this machine.
 
-    By view (``"cooperate"``, on WDBC) each site has a view of which some rows are missing; else
-    each site has other individuals (of the digits), for ``"federate"`` with some rows missing. One
-    site in three reads from Parquet, one from CSV, one from a database: that of the URL
-    `database`, or an SQLite file that is removed in the end.
+    By view (``"cooperate"`` and ``"private"``, on WDBC) each site has a view of which some rows are
+    missing; else each site has other individuals (of the digits), for ``"federate"`` with some rows
+    missing. One site in three reads from Parquet, one from CSV, one from a database: that of the
+    URL `database`, or an SQLite file that is removed in the end.
     """
     from cofill.network._order import schedule_of
 
     started = time.monotonic()
     if not 0 < missing < 1:
         raise SettingError(f"--missing must be between 0 and 1, got {missing}")
-    held = _deal_views(experiment, data, sites, missing, seed)
     order = RunOrder(new_run(), experiment, {**(settings or {}), "seed": seed})
+    held = _deal_views(order, data, sites, missing, seed)
     schedule_of(order, _federation_of(_by_site(held)))  # a wrong setting is told before all else
     out = out.resolve()
     _fresh(out)
-    people = experiment == "cooperate"
+    people = order.splits_by_view
     with tempfile.TemporaryDirectory() as scratch:
         url = database or f"sqlite:///{scratch}/tables.db"
         with local_federation(out, held, people=people, database=url) as federation:
@@ -313,11 +313,11 @@ def run_local(
 
 
 def _deal_views(
-    experiment: str, data: str | None, sites: int, missing: float, seed: int
+    order: RunOrder, data: str | None, sites: int, missing: float, seed: int
 ) -> MultiView | dict[str, MultiView]:
     """Return what each site holds."""
-    everything = load(data or ("wdbc" if experiment == "cooperate" else "digits")).views
-    if experiment == "cooperate":
+    everything = load(data or ("wdbc" if order.splits_by_view else "digits")).views
+    if order.splits_by_view:
         if not 2 <= sites <= len(everything):
             raise SettingError(
                 f"--sites must be from 2 to {len(everything)}, the number of views of "
@@ -327,7 +327,7 @@ def _deal_views(
         return drop_rows(chosen, missing, key=seed)[0]
     if not 2 <= sites <= 100:
         raise SettingError(f"--sites must be from 2 to 100, got {sites}")
-    if experiment == "federate":
+    if order.experiment == "federate":
         everything, _ = drop_rows(everything, missing, key=seed)
     return by_row(everything, sites, key=seed)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.network._config import FederationConfig
-from cofill.protocol import COORDINATOR, PROTOCOLS, AbstractProtocol, Membership
+from cofill.protocol import COORDINATOR, PROTOCOLS, AbstractProtocol, Membership, Step
 
 OUTCOME_FORMAT = "cofill.outcome"  # of the file in which the coordinator leaves how a run went
 # The only classes that a job may name.
@@ -55,6 +55,11 @@ class RunOrder:
         """Whether the run goes on without a site that is lost."""
         return PROTOCOLS.load(self.experiment).tolerates_absence
 
+    @property
+    def splits_by_view(self) -> bool:
+        """Whether sites hold other views of the same people."""
+        return PROTOCOLS.load(self.experiment).splits_by_view
+
     def to_json(self) -> dict[str, Any]:
         """Return what `RunOrder(**…)` takes."""
         return {"run": self.run, "experiment": self.experiment, "settings": dict(self.settings)}
@@ -72,38 +77,64 @@ class Schedule:
     protocol: AbstractProtocol
     federation: FederationConfig
 
+    @cached_property
+    def steps(self) -> tuple[Step[Any], ...]:
+        """The protocol's steps."""
+        return self.protocol.steps
+
     @property
     def report(self) -> int:
         """The number of the last step, in which sites report to the coordinator."""
-        return len(self.protocol.steps)
+        return len(self.steps)
 
     def name(self, number: int) -> str:
         """Return a step's name."""
-        return "report" if number == self.report else self.protocol.steps[number].name
+        return "report" if number == self.report else self.steps[number].name
 
     def actors(self, number: int) -> tuple[str, ...]:
         """Return the machines that act in a step: the sites, or the coordinator."""
-        if number < self.report and self.protocol.steps[number].at == "coordinator":
+        if number < self.report and self.steps[number].at == "coordinator":
             return (COORDINATOR,)
         return self.federation.names
 
     @cached_property
+    def has_coordinator_party(self) -> bool:
+        """Whether the coordinator has a party of its own, beside sequencing steps."""
+        return self.protocol.start_coordinator() is not None
+
+    @cached_property
+    def machines(self) -> tuple[str, ...]:
+        """The machines that have a party: all sites, and the coordinator where it has one."""
+        return (*self.federation.names, *((COORDINATOR,) if self.has_coordinator_party else ()))
+
+    @cached_property
     def is_star(self) -> bool:
         """Whether sites talk to the coordinator's party only, and never to each other."""
-        return self.protocol.start_coordinator() is not None
+        return self.protocol.is_star
 
     def receivers(self, number: int, sender: str) -> tuple[str, ...]:
         """Return the machines to which a sender owes a message in a step."""
         if number == self.report or (self.is_star and sender != COORDINATOR):
             return (COORDINATOR,)
-        return tuple(name for name in self.federation.names if name != sender)
+        return tuple(name for name in self.machines if name != sender)
+
+    def last_acted(self, number: int, name: str) -> int:
+        """Return the last step before one in which a machine acted; the first if it never did."""
+        return max((k for k in range(number) if name in self.actors(k)), default=0)
 
     def needed_messages(self, number: int, receiver: str) -> tuple[tuple[int, str], ...]:
-        """Return step and sender of the messages a site needs before it acts, without a star."""
-        if number in (0, self.report):
+        """Return step and sender of the messages a machine needs before it acts, without a star.
+
+        Those are all that were sent since it last acted, and in that step.
+        """
+        if number == self.report:
             return ()  # a report needs nothing from others
-        before = number - 1
-        return tuple((before, sender) for sender in self.actors(before) if sender != receiver)
+        since = range(self.last_acted(number, receiver), number)
+        return tuple((k, sender) for k in since for sender in self.actors(k) if sender != receiver)
+
+    def first_needed(self, number: int) -> int:
+        """Return the first step whose messages somebody still needs for a step, without a star."""
+        return min(self.last_acted(number, name) for name in self.machines)
 
     def possible_messages(self, number: int, receiver: str, done: int) -> set[tuple[int, str]]:
         """Return step and sender of the messages that may arrive for a step.

@@ -41,7 +41,7 @@ class RunCoordinator:
         if before is not None:
             self._resume(before)
         over = self.next > schedule.report
-        own_party = schedule.is_star and not over
+        own_party = schedule.has_coordinator_party and not over
         self.runner = SiteRunner(schedule, identity, None, home) if own_party else None
         if self.runner is not None and before is not None:
             self._go_back(self.runner)
@@ -100,7 +100,7 @@ class RunCoordinator:
 
     def _wanted(self, receiver: str) -> list[tuple[int, str]]:
         """Return which messages a machine needs: in a star, those that came since others acted."""
-        if self.runner is None:
+        if not self.schedule.is_star or self.runner is None:
             return list(self.schedule.needed_messages(self.next, receiver))
         if self.next == self.schedule.report:
             return []
@@ -167,7 +167,10 @@ class RunCoordinator:
 
     def _forget(self, number: int, done: int) -> None:
         """Remove messages that nobody can need: of sites' steps before the last, where acted on."""
-        last = min(max((k for k in self._executed() if k < number), default=-1), done)
+        if self.schedule.is_star:
+            last = min(max((k for k in self._executed() if k < number), default=-1), done)
+        else:
+            last = self.schedule.first_needed(number) - 1
         for path in self.folder.messages.glob("*"):
             if int(path.name) <= last:
                 shutil.rmtree(path, ignore_errors=True)

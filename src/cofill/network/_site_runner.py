@@ -275,7 +275,7 @@ class SiteRunner:
         sealed = {}
         for receiver in self.schedule.receivers(number, self.name):
             releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
-            if self.name == COORDINATOR and not releases:
+            if self.name == COORDINATOR and self.schedule.is_star and not releases:
                 continue  # it knows anyway whom it has nothing to say to
             content = encode_releases(releases)
             address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
@@ -296,8 +296,9 @@ class SiteRunner:
         sent = dict(sealed)
         if self.name == COORDINATOR:
             # They are forwarded from these files; a state that held them too would be large.
+            sync = not self.schedule.is_star
             for receiver, message in sealed.items():
-                self.folder.write_message(number, self.name, receiver, message, sync=False)
+                self.folder.write_message(number, self.name, receiver, message, sync=sync)
             sent = {}
         state = {
             "done": number,

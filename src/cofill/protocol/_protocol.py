@@ -82,6 +82,11 @@ PROTOCOLS.add(
     "split by view: each site reconstructs the rows it lacks from the others' codes",
 )
 PROTOCOLS.add(
+    "private",
+    "cofill.cooperate:PrivateProtocol",
+    "split by view, on secret shares: each site gets the cells it asks for, and nothing else",
+)
+PROTOCOLS.add(
     "federate",
     "cofill.federate:FederatedProtocol",
     "split by row: sites train one model in rounds and complete their own individuals",
@@ -171,10 +176,13 @@ class AbstractProtocol(ABC):
     """A protocol: a fixed sequence of steps over the parties of a federation.
 
     A subclass is made by `from_settings`, defines its steps and parties, and says what a party
-    produces. Where `start_coordinator` returns a party, sites talk to the coordinator only.
+    produces. Where `start_coordinator` returns a party, sites talk to the coordinator only, unless
+    `is_star` says otherwise.
     """
 
     name: ClassVar[str]
+    splits_by_view: ClassVar[bool] = False
+    """Whether sites hold other views of the same people, and not the same views of others."""
     tolerates_absence: ClassVar[bool] = False
     """Whether a run goes on without a site that is lost."""
 
@@ -194,6 +202,11 @@ class AbstractProtocol(ABC):
     def party_sites(self) -> Mapping[str, str]:
         """The site of each party; one party a site unless a protocol says otherwise."""
         return {site: site for site in self.members.sites}
+
+    @property
+    def is_star(self) -> bool:
+        """Whether sites talk to the coordinator's party only, and never to each other."""
+        return self.start_coordinator() is not None
 
     @property
     def patience(self) -> float | None:

@@ -13,6 +13,8 @@ All keys come from the operating system; everything else is drawn from them by A
 
 from cofill.shares._alignment import multiply_points, points_of, split_points
 from cofill.shares._engine import (
+    AGREED,
+    NOTHING,
     Computer,
     ComputingSite,
     Dealer,
@@ -23,11 +25,14 @@ from cofill.shares._engine import (
     input_keys,
     mask_input,
     run_as_dealer,
+    spectrum_of,
 )
 from cofill.shares._random import derive, random_words
 from cofill.shares._ring import from_words, multiply, to_words
 
 __all__ = [
+    "AGREED",
+    "NOTHING",
     "Computer",
     "ComputingSite",
     "Dealer",
@@ -44,6 +49,7 @@ __all__ = [
     "points_of",
     "random_words",
     "run_as_dealer",
+    "spectrum_of",
     "split_points",
     "to_words",
 ]

@@ -34,6 +34,7 @@ from cofill.shares._ring import from_words, multiply, to_words
 Words = Shaped[np.ndarray, "..."]
 """Words of 64 bits; a trusted machine, which tests compare with, has plain numbers instead."""
 
+Spectrum = tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]
 Named = dict[str, Words]
 Result = TypeVar("Result")
 Rounds = Generator[Named, Named, Result]
@@ -41,6 +42,10 @@ Rounds = Generator[Named, Named, Result]
 
 _HALF = np.uint64(2**62)  # moves values of either sign into the lower half of the ring
 _TOP = np.uint64(63)
+
+AGREED = "/agreed"
+"""End of the label of words that one computing site tells the other, which answers `NOTHING`."""
+NOTHING = np.zeros((1, 1), np.uint64)
 _LOW = np.uint64(2**63 - 1)
 
 
@@ -152,13 +157,19 @@ class Computer(ABC):
         """Return known numbers in fixed point."""
         return to_words(values, bits)
 
-    def spectrum(
-        self, words: Words, bits: int
-    ) -> tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]:
-        """Return eigenvalues, none below zero, and eigenvectors of an opened symmetric matrix."""
-        matrix = from_words(words, bits)
-        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-        return np.maximum(values, 0.0), vectors
+    @abstractmethod
+    def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
+        """Return eigenvalues and eigenvectors of opened symmetric matrices, at both sites alike.
+
+        Libraries and processors differ in signs and last digits, and shares that two sites multiply
+        by different matrices add up to noise: one of them computes, and tells the other.
+        """
+
+
+def spectrum_of(matrix: Float[np.ndarray, "size size"]) -> Spectrum:
+    """Return eigenvalues, none below zero, and eigenvectors of a symmetric matrix."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return np.maximum(values, 0.0), vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +238,25 @@ class ComputingSite(Computer):
 
     def scaled(self, matrix: Words, share: Words) -> Words:
         return multiply(matrix, share)
+
+    def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
+        words: Named = dict.fromkeys((f"{k}{AGREED}" for k in opened), NOTHING)
+        if self.number == 0:
+            # Bits of floating-point numbers as words, to which the other site adds nothing.
+            for k, matrix in opened.items():
+                whole = np.vstack(spectrum_of(from_words(matrix, bits)))
+                words[f"{k}{AGREED}"] = whole.view(np.uint64)
+        agreed = yield words
+        spectra = {}
+        for k, matrix in opened.items():
+            whole = agreed[f"{k}{AGREED}"].view(np.float64)
+            if whole.shape != (len(matrix) + 1, len(matrix)) or not np.isfinite(whole).all():
+                raise DataError(
+                    f"the spectrum of {k!r} must have {len(matrix)} finite eigenvalues and "
+                    f"eigenvectors, got the shape {whole.shape}; refused"
+                )
+            spectra[k] = whole[0], whole[1:]
+        return spectra
 
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
         rows, columns = value.public.shape
@@ -317,10 +347,9 @@ class Dealer(Computer):
     def scaled(self, matrix: Words, share: Words) -> Words:
         return np.zeros((len(matrix), share.shape[1]), np.uint64)
 
-    def spectrum(
-        self, words: Words, bits: int
-    ) -> tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]:
-        return np.ones(len(words)), np.zeros(words.shape)
+    def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
+        yield opened
+        return {k: (np.ones(len(m)), np.zeros(m.shape)) for k, m in opened.items()}
 
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
         weight = self.weights[weights][: len(value.mask), None]
