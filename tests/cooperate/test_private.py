@@ -401,5 +401,5 @@ def test_rows_of_a_wrong_shape_are_refused():
     short = {label: matrix[:-1] for label, matrix in release.words.items()}
     parties.inboxes["lab"].remove(release)
     parties.inboxes["lab"].append(replace(release, words=short))
-    with pytest.raises(DataError, match="of site 'shop' must have the shape"):
+    with pytest.raises(DataError, match="of 'shop' must have the shape"):
         run_protocol(protocol, [parties])

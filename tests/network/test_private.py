@@ -1,18 +1,24 @@
 """Completion on secret shares by the network's driver: both drivers' bits, results, refusals."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
+from cofill.audit import audit_run
+from cofill.errors import DataError, SettingError, StoreError
+from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
-from cofill.privacy import Ledger
+from cofill.privacy import Ledger, MessageAddress, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, run_protocol
-from cofill.views import FilledTable
+from cofill.views import FilledTable, MultiView, View
 
-from .conftest import CANARY, run_in_process
+from .conftest import CANARY, marked_views, run_in_process
+from .test_audit import run_and_gather
 
-SMALL = {"features": 12, "min_overlap": 10}
+SMALL = {"features": 6, "min_overlap": 10}
 
 
 def private(here, *args, settings=None, **options):
@@ -65,6 +71,11 @@ def in_one_process(protocol, views):
     return data, local
 
 
+def completed_in(protocol, data, local, name: str) -> np.ndarray:
+    table = protocol.finish(local.sites[name], data[name]).tables[name].to_arrow().sort_by("id")
+    return np.stack([table.column(c).to_numpy() for c in table.column_names[1:]], axis=1)
+
+
 # --- the same result --------------------------------------------------------------------------
 
 
@@ -98,8 +109,7 @@ def test_a_site_may_hold_two_views(here):
     three = replace(federation.schedule().protocol, computing=("a", "b"), members=members)
     data, local = in_one_process(three, federation.views)
     for site, name in (("one", "a"), ("one", "b"), ("two", "c")):
-        table = three.finish(local.sites[name], data[name]).tables[name].to_arrow().sort_by("id")
-        expected = np.stack([table.column(c).to_numpy() for c in table.column_names[1:]], axis=1)
+        expected = completed_in(three, data, local, name)
         # Other sites compute, so that shares are cut off at other places: equal but for the
         # rounding of fixed-point numbers, a thousandth of a column's standard deviation.
         difference = np.abs(completed(federation, site, name) - expected)
@@ -126,20 +136,180 @@ def test_a_sites_randomness_is_not_the_seeds(here):
 def test_with_the_systems_randomness_cells_are_as_near_the_truth(here):
     federation = private(here)
     run_in_process(federation.office(), places_of(federation))
-    repeated = repeatable(private_again(federation))
-    run_in_process(repeated.office(), places_of(repeated))
+    protocol = replace(federation.schedule().protocol, is_reproducible=True)
+    expected = in_one_process(protocol, federation.views)
     for name in federation.views:
-        known = federation.views.ids
-        lacks = ~np.isin(known, federation.views[name].ids)
-        cells = completed(repeated, name, name)
+        lacks = ~np.isin(federation.views.ids, federation.views[name].ids)
+        cells = completed_in(protocol, *expected, name)
         # Folds and features are drawn anew: not equal, and nearer than the noise in the cells.
         drawn = np.abs(completed(federation, name, name)[lacks] - cells[lacks])
         assert drawn.mean() < 0.2 * cells.std(axis=0).mean()
-        assert abs(cells.mean() - CANARY) < 1000
 
 
-def private_again(federation):
-    """Return the same sites under a new order; results of the first stay."""
-    return replace(
-        federation, order=RunOrder(new_run(), "private", dict(federation.order.settings))
-    )
+# --- what stays -------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_rows_and_a_log_that_can_be_audited_and_no_secret(here, tmp_path):
+    federation = private(here)
+    folder = run_and_gather(federation, tmp_path / "federation")
+    for name in "abc":
+        assert {path.name for path in federation.results(name).iterdir()} == {
+            f"{name}.parquet",
+            f"{name}_origin.parquet",
+            f"{name}_notes.txt",
+        }
+        (run,) = folder.party(name).all_runs()
+        kept = [r for log in (run.sent, run.received) for step in log for r in step.releases]
+        assert {"masked-rows", "selected-cells"} <= {r.kind for r in kept}
+        assert not any(r.secret for r in kept)
+        assert run.state.stat().st_size < 20_000
+        place = federation.place(name)
+        assert place.parties == {}
+    audit = audit_run(folder.path)
+    shown = {release.kind: release.individual for release in audit.releases}
+    assert {"masked-rows", "opened-shares", "blinded-points", "row-flags"} <= set(shown)
+    assert set(shown.values()) == {"not attacked", "nothing about a person"}
+
+
+def test_what_a_party_keeps_during_a_run_names_nobody_and_loses_shares_that_were_used(here):
+    federation = private(here)
+    office, places = federation.office(), places_of(federation)
+    advance(office, places, stop=step_named(federation, "score"))
+    assert places["b"].parties["b"].placed.dealt
+    assert not places["c"].parties["c"].placed.keys  # its masks are on
+    advance(office, places, stop=step_named(federation, "keep choices"))
+    for name, place in places.items():
+        party = place.parties[name]
+        left = party.placed.dealt, party.placed.dealer_key, party.inputs, party.received
+        assert not any(left)
+    homes = (place.folder.path for place in (*places.values(), office.runner))
+    kept = b"".join(p.read_bytes() for home in homes for p in home.rglob("*") if p.is_file())
+    assert len(kept) > 10_000
+    assert b"CANARY" not in kept
+    for view in federation.views.values():
+        for row in view.cells:
+            assert row.tobytes() not in kept
+
+
+@pytest.mark.parametrize(
+    ("name", "occurrence"),
+    [
+        ("learn", 7),
+        ("match and deal", 1),
+        *(
+            pytest.param(*step, marks=pytest.mark.full)
+            for step in (("pass ids on", 0), ("share rows", 0), ("choose", 0), ("predict", 5))
+        ),
+    ],
+)
+def test_a_run_goes_on_from_the_last_step_to_the_same_bits(here, name, occurrence):
+    federation = repeatable(private(here))
+    protocol, step = federation.schedule().protocol, step_named(federation, name, occurrence)
+    office, places = federation.office(), places_of(federation)
+    advance(office, places, stop=step)
+    # One party had ended the next step when everything stopped.
+    first = "b" if office.schedule.actors(step) != (COORDINATOR,) else COORDINATOR
+    before = office.runner if first == COORDINATOR else places["b"]
+    sent = before.act(step, office.messages_for(first))
+    ledger = federation.ledger(first).read_text()
+    resumed, again = federation.office(), places_of(federation)
+    assert resumed.next == step
+    after = resumed.runner if first == COORDINATOR else again["b"]
+    assert after.act(step, resumed.messages_for(first)) == sent
+    assert federation.ledger(first).read_text() == ledger  # nothing is shown twice
+    run_in_process(resumed, again)
+    expected = in_one_process(protocol, federation.views)
+    for view in federation.views:
+        np.testing.assert_array_equal(
+            completed(federation, view, view), completed_in(protocol, *expected, view)
+        )
+
+
+def test_a_changed_list_of_people_does_not_go_on(here):
+    federation = private(here)
+    office, places = federation.office(), places_of(federation)
+    advance(office, places, stop=1)
+    people = Path(federation.configs["a"].people.source)
+    people.write_text(people.read_text() + "CANARY-new\n")
+    with pytest.raises(StoreError, match="list of people of view 'a' has changed"):
+        federation.place("a")
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def test_a_site_without_shared_people_is_named_and_the_others_complete(here):
+    views = marked_views()
+    strangers = View("c", [f"OTHER-{k:03d}" for k in range(40)], np.ones((40, 1)) * CANARY)
+    federation = private(here, MultiView([views["a"], views["b"], strangers]))
+    office = federation.office()
+    run_in_process(office, places_of(federation))
+    note = (federation.results("c") / "c_notes.txt").read_text()
+    assert note == "view 'c' shares too few people with any other view to be completed\n"
+    assert office.metrics["a"]["mean_r2"] > 0.5
+
+
+def test_a_receiver_with_as_many_columns_as_shared_people_ends_the_run(here):
+    rng = np.random.default_rng(0)
+    ids = [f"CANARY-{k:03d}" for k in range(160)]
+    wide = View("b", ids[70:], rng.normal(size=(90, 25)))
+    federation = private(here, MultiView([View("a", ids[:90], rng.normal(size=(90, 2))), wide]))
+    office, places = federation.office(), places_of(federation)
+    advance(office, places, stop=step_named(federation, "match and deal"))
+    with pytest.raises(DataError, match=r"25 target columns for 20 people .*; give it fewer"):
+        office.act()
+    assert not federation.ledger(COORDINATOR).exists()  # nothing was dealt
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"computing": ["a", COORDINATOR]}, "deals and cannot be a computing site as well"),
+        ({"computing": ["a", "z"]}, "must name two views of different sites, got a, z"),
+        ({"features": "many"}, "private: features must be a whole number, got 'many'"),
+        ({"folds": 1}, "folds must be a whole number of 2 or more, got 1"),
+        ({"speed": 3}, "no setting 'speed'"),
+        ({"is_reproducible": True}, "no setting 'is_reproducible'"),
+    ],
+)
+def test_a_wrong_order_is_refused(here, settings, words):
+    federation = private(here, settings=settings)
+    with pytest.raises(SettingError, match=words):
+        federation.schedule()
+
+
+def change_message(federation, place, messages, step, sender, change):
+    """Return messages in which one sender's releases of a step are changed, signed by it."""
+    address = MessageAddress(federation.order.run, step, sender, place.name)
+    content = read_message(messages[step, sender], address, place.identity, limit=2**30)
+    changed = encode_releases([change(r) for r in decode_releases(content, sender)])
+    sealed = write_message(changed, address, federation.identities[sender], limit=2**30)
+    return {**messages, (step, sender): sealed}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda r: replace(r, words={k: w[:-1] for k, w in r.words.items()}),
+            "site 'b' sent shares of other shapes",
+        ),
+        (lambda r: replace(r, round=r.round + 1), "needs the shares of round 0 and got those of 1"),
+        (lambda r: replace(r, sender="c"), "site 'b' may not send as 'c'"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused_and_the_step_can_be_done_again(here, change, words):
+    federation = private(here)
+    office, places = federation.office(), places_of(federation)
+    step = step_named(federation, "learn") + 1
+    advance(office, places, stop=step)
+    honest = office.messages_for("a")
+    forged = change_message(federation, places["a"], honest, step - 1, "b", change)
+    with pytest.raises(DataError, match=words):
+        places["a"].act(step, forged)
+    assert places["a"].done == step - 1
+    late = {**honest, (step - 1, "b"): office.folder.message(step - 2, "b", "a").read_bytes()}
+    with pytest.raises(DataError, match=rf"another one came \(of step {step - 2}"):
+        places["a"].act(step, late)
+    places["a"].act(step, honest)
+    assert places["a"].done == step

@@ -8,7 +8,7 @@ import numpy as np
 
 from cofill.cooperate._private_inputs import LocalModel
 from cofill.cooperate._private_plan import Plan
-from cofill.cooperate._private_site import Placement, PrivateSite
+from cofill.cooperate._private_site import Placement, PrivateSite, only_release
 from cofill.errors import DataError
 from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
 from cofill.protocol import COORDINATOR, Inbox, Outbox
@@ -46,17 +46,16 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
 
 def pass_on(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Multiply another site's points by this site's secret number and pass them on."""
-    (release,) = (r for r in inbox if isinstance(r, BlindedPoints))
-    return site, [_multiplied(site, release, _next(site))]
+    return site, [_multiplied(site, inbox, _next(site))]
 
 
 def hand_in(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Multiply another site's points, as the last of all, and hand them to the coordinator."""
-    (release,) = (r for r in inbox if isinstance(r, BlindedPoints))
-    return site, [_multiplied(site, release, COORDINATOR)]
+    return site, [_multiplied(site, inbox, COORDINATOR)]
 
 
-def _multiplied(site: PrivateSite, release: BlindedPoints, receiver: str) -> BlindedPoints:
+def _multiplied(site: PrivateSite, inbox: Inbox, receiver: str) -> BlindedPoints:
+    release = only_release(inbox, BlindedPoints, site.name)
     points = multiply_points(release.points, site.key_for("points"))
     return replace(release, sender=site.name, receiver=receiver, points=points)
 
@@ -73,9 +72,9 @@ def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Send the rows to predict from, under masks, and keys for pads on what will come back."""
     site, outbox = _hand_in_rows(_with_plan(site, inbox), asking=True)
-    pads = {str(k): site.key_for(f"pad/{k}") for k in (0, 1)}
+    pads = {f"#{k}": site.key_for(f"pad/{k}") for k in (0, 1)}
     releases = [
-        PadKey(sender=site.name, receiver=other, key=pads[str(k)])
+        PadKey(sender=site.name, receiver=other, key=pads[f"#{k}"])
         for k, other in enumerate(site.computing)
         if other != site.name
     ]
@@ -83,14 +82,24 @@ def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 
 
 def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
-    (release,) = (r for r in inbox if isinstance(r, SlotPlan))
+    release = only_release(inbox, SlotPlan, site.name)
+    slots = release.slots
+    if (
+        len(slots) != len(site.order)
+        or len(np.unique(slots)) != len(slots)
+        or not ((slots >= 0) & (slots < release.everyone)).all()
+        or set(release.sizes) != set(site.views)
+        or len(release.keys) != 2
+    ):
+        raise DataError(
+            f"site {site.name!r} needs a slot of its own for each of its {len(site.order)} people, "
+            f"a size for each view and two keys, and got something else; start a new run"
+        )
     sizes = [release.sizes[view] for view in site.views]
     widths, factors, targets = (tuple(s[k] for s in sizes) for k in range(3))
     counts = release.patterns, release.people, release.asked
     plan = Plan(site.views, release.everyone, widths, factors, targets, *counts)
     dealt = next((r.words for r in inbox if isinstance(r, DealtWords)), {})
-    if len(release.slots) != len(site.ids):
-        raise DataError(f"site {site.name!r} was given slots for other people than it has; refused")
     placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
     return replace(site, placement=placement)
 
@@ -112,6 +121,8 @@ def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outb
         f"{site.name}/{label}": mask_input((first, second), label, values)
         for label, values in words.items()
     }
+    # The masks are on, and nobody needs this site's keys of them again.
+    site = replace(site, placement=replace(placed, keys=()))
     if site.number is not None:
         site = replace(site, inputs=masked)
     return site, [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cofill.cooperate._private_learner import ask, learn
-from cofill.cooperate._private_site import Named, PrivateSite
+from cofill.cooperate._private_site import Named, PrivateSite, require_words
 from cofill.errors import DataError
 from cofill.privacy import MaskedRows, OpenedShares, PaddedCells, PadKey, ScoreShares
 from cofill.protocol import COORDINATOR, Inbox, Outbox
@@ -33,13 +33,12 @@ def start_computing(asking: bool) -> Callable[[PrivateSite, Inbox], tuple[Privat
                     raise DataError(f"{release.sender!r} sent rows in another's name; refused")
                 inputs |= release.words
         expected = site.placed.plan.input_shapes(asking=asking)
-        for label, shape in expected.items():
-            if label not in inputs or inputs[label].shape != shape:
-                sender = label.split("/")[0]
-                raise DataError(
-                    f"the masked rows {label!r} of site {sender!r} must have the shape {shape}, "
-                    f"got {inputs[label].shape if label in inputs else 'none'}; refused"
-                )
+        for view in site.views:
+            shapes = {k: shape for k, shape in expected.items() if k.startswith(f"{view}/")}
+            rows = {k: words for k, words in inputs.items() if k.startswith(f"{view}/")}
+            require_words(rows, shapes, view)
+            if asking and view != site.name and view not in pads:
+                raise DataError(f"site {site.name!r} needs a key for pads of {view!r}; refused")
         site = replace(site, inputs=inputs, pads={**site.pads, **pads})
         shares = _shares_to_open(site, asking)
         return site, [_opened(site, shares)]
@@ -69,14 +68,8 @@ def finish_learning(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbo
         view: {label: words for label, words in scores.items() if label.rsplit("/", 1)[0] == view}
         for view in site.views
     }
-    site = replace(
-        site,
-        learned=learned,
-        known=site.placed.plan,
-        inputs={},
-        received=(),
-        scores=by_view[site.name],
-    )
+    learner = site.without_shares()
+    site = replace(learner, learned=learned, known=site.placed.plan, scores=by_view[site.name])
     return site, [
         ScoreShares(sender=site.name, receiver=view, words=words)
         for view, words in by_view.items()
@@ -89,11 +82,11 @@ def finish_asking(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
     if site.number is None:
         return site, []
     predicted = _result(_with_received(site, inbox, True), asking=True)
-    pads = {**site.pads, site.name: site.pads[str(site.number)]}
+    pads = {**site.pads, site.name: site.pads[f"#{site.number}"]}
     padded = {}
     for label, words in predicted.items():
         padded[label] = words + random_words(pads[label], label, words.shape)
-    site = replace(site, inputs={}, received=())
+    site = replace(site.without_shares(), pads={k: v for k, v in site.pads.items() if k[0] == "#"})
     return site, [PaddedCells(sender=site.name, receiver=COORDINATOR, words=padded)]
 
 

@@ -16,11 +16,10 @@ from cofill.codec import storable
 from cofill.cooperate._private_learner import Learned, ask, learn
 from cofill.cooperate._private_order import common_order
 from cofill.cooperate._private_plan import Plan
-from cofill.cooperate._private_site import PrivateSettings
+from cofill.cooperate._private_site import PrivateSettings, chosen_penalties, require_words
 from cofill.errors import DataError
 from cofill.privacy import (
     BlindedPoints,
-    ChosenPenalties,
     DealtWords,
     PaddedCells,
     RowFlags,
@@ -173,8 +172,9 @@ def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer)
 
 def keep_choices(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Keep what owners have chosen: it decides which triples asking needs."""
-    choices = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
-    return replace(party, choices=choices), []
+    if party.known is None:
+        raise DataError("the coordinator has dealt no learning; fit first")
+    return replace(party, choices=chosen_penalties(inbox, party.known)), []
 
 
 def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
@@ -183,7 +183,13 @@ def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator,
     if alignment is None:
         raise DataError("the coordinator has aligned nobody; start a new run")
     padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
-    first = padded[party.computing[0]]
+    plan = alignment.plan
+    shapes = {v: (plan.slots, n) for v, n in zip(plan.views, plan.targets, strict=True)}
+    first = padded.get(party.computing[0], {})
+    for name in party.computing:
+        if name not in padded:
+            raise DataError(f"the coordinator needs padded cells of {name!r}; start a new run")
+        require_words(padded[name], {v: s for v, s in shapes.items() if v in first}, name)
     releases = []
     for k, view in enumerate(alignment.plan.views):
         slots = alignment.slots[view]

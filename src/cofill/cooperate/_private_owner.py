@@ -8,7 +8,12 @@ import numpy as np
 
 from cofill.cooperate._private_inputs import Choice
 from cofill.cooperate._private_learner import PREDICTED_BITS, SCORE_BITS, SPREAD_BITS, variants
-from cofill.cooperate._private_site import PredictedTargets, PrivateSite
+from cofill.cooperate._private_site import (
+    PredictedTargets,
+    PrivateSite,
+    chosen_penalties,
+    require_words,
+)
 from cofill.errors import DataError
 from cofill.privacy import ChosenPenalties, ScoreShares, SelectedCells
 from cofill.protocol import COORDINATOR, Inbox, Outbox
@@ -17,11 +22,19 @@ from cofill.shares import from_words, random_words
 
 def choose(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Open the errors of the site's own targets, choose penalties and tell those who compute."""
-    parts = [r.words for r in inbox if isinstance(r, ScoreShares)]
-    parts += [site.scores] if site.scores else []
-    if len(parts) != 2:
+    plan, targets = site.placed.plan, site.fitted.targets.width
+    received = {r.sender: r.words for r in inbox if isinstance(r, ScoreShares)}
+    parts = [*received.values(), *([site.scores] if site.scores else [])]
+    if not parts:
         return replace(site, choice=None), []  # nobody shares enough people with this view
-    labels = [f"{site.name}/{int(pairs)}" for pairs in variants(site.placed.plan)]
+    if len(parts) != 2:
+        raise DataError(
+            f"site {site.name!r} needs errors from two computing sites, got {len(parts)}; refused"
+        )
+    labels = [f"{site.name}/{int(pairs)}" for pairs in variants(plan)]
+    shapes = dict.fromkeys(labels, (len(plan.penalties) * targets,))
+    for sender, words in received.items():
+        require_words(words, {**shapes, f"{site.name}/spread": (targets,)}, sender)
     scores = np.stack([from_words(parts[0][k] + parts[1][k], SCORE_BITS) for k in labels])
     spread = f"{site.name}/spread"
     choice = Choice.of(scores, from_words(parts[0][spread] + parts[1][spread], SPREAD_BITS))
@@ -35,8 +48,7 @@ def choose(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 
 def keep_choices(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Keep what owners have chosen, where this site computes."""
-    choices = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
-    return replace(site, choices={**site.choices, **choices}), []
+    return replace(site, choices={**site.choices, **chosen_penalties(inbox, site.placed.plan)}), []
 
 
 def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -46,11 +58,19 @@ def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
         raise DataError(f"site {site.name!r} needs cells from two computing sites; start a new run")
     everyone = site.placed.plan.slots
     shape = (everyone, site.fitted.targets.width)
-    if not len(parts[0].ids):
-        return replace(site, predicted=None), []
-    total = np.zeros((len(parts[0].ids), shape[1]), np.uint64)
+    at, slots = parts[0].ids, parts[0].slots
     for part in parts:
-        pad = random_words(site.pads[str(part.part)], site.name, shape)
-        total += part.words[site.name] - pad[part.slots]
+        alike = np.array_equal(part.ids, at) and np.array_equal(part.slots, slots)
+        is_known = ((at >= 0) & (at < len(site.order))).all()
+        if not (alike and is_known and np.array_equal(site.placed.slots[at], slots)):
+            raise DataError(f"site {site.name!r} was sent cells of others than it has; refused")
+        shapes = {site.name: (len(at), shape[1])} if len(at) else {}
+        require_words({k: w for k, w in part.words.items() if len(w)}, shapes, part.sender)
+    if not len(at):
+        return replace(site, predicted=None, pads={}), []
+    total = np.zeros((len(at), shape[1]), np.uint64)
+    for part in parts:
+        pad = random_words(site.pads[f"#{part.part}"], site.name, shape)
+        total += part.words[site.name] - pad[slots]
     targets = from_words(total, PREDICTED_BITS) * np.sqrt(everyone)
-    return replace(site, predicted=PredictedTargets(parts[0].ids, targets)), []
+    return replace(site, predicted=PredictedTargets(at, targets), pads={}), []

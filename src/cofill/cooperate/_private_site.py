@@ -7,20 +7,59 @@ cells it has asked for. `_private_protocol.py` has the order of the steps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from cofill.codec import storable
 from cofill.cooperate._private_inputs import Choice, LocalModel
-from cofill.cooperate._private_learner import Learned
+from cofill.cooperate._private_learner import Learned, variants
 from cofill.cooperate._private_plan import Plan
 from cofill.errors import DataError
-from cofill.privacy import require_whole
+from cofill.privacy import ChosenPenalties, Release, require_whole
+from cofill.protocol import Inbox
 from cofill.shares import derive
 from cofill.views import View
 
 Named = Mapping[str, np.ndarray]
+Kind = TypeVar("Kind", bound=Release)
+
+
+def only_release(inbox: Inbox, kind: type[Kind], receiver: str) -> Kind:
+    """Return the one release of a type that must have arrived, or raise a `DataError`."""
+    releases = [release for release in inbox if isinstance(release, kind)]
+    if len(releases) != 1:
+        raise DataError(
+            f"{receiver!r} needs one release of the type {kind.kind!r} in this step, got "
+            f"{len(releases)}; refused"
+        )
+    return releases[0]
+
+
+def require_words(words: Named, shapes: Mapping[str, tuple[int, ...]], sender: str) -> None:
+    """Raise a `DataError` unless a sender's words have exactly these labels and shapes."""
+    for label in {**shapes, **words}:
+        expected, received = shapes.get(label), words.get(label)
+        if expected is None or received is None or received.shape != expected:
+            raise DataError(
+                f"the words {label!r} of {sender!r} must have the shape {expected or 'none'}, got "
+                f"{'none' if received is None else received.shape}; refused"
+            )
+
+
+def chosen_penalties(inbox: Inbox, plan: Plan) -> dict[str, np.ndarray]:
+    """Return what owners have chosen by view, or raise a `DataError` for what cannot be chosen."""
+    choices = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
+    limits = np.array([[len(variants(plan))], [len(plan.penalties)]])
+    for view, chosen in choices.items():
+        columns = plan.targets[plan.views.index(view)]
+        if chosen.shape != (2, columns) or not (chosen < limits).all():
+            raise DataError(
+                f"{view!r} must choose a variant and a penalty of those there are for each of its "
+                f"{columns} columns, and sent something else; refused"
+            )
+    return choices
 
 
 @storable
@@ -83,7 +122,7 @@ class PrivateSite:
     choice
         What this owner has chosen for its own targets.
     pads
-        Keys of pads, by view (of a computing site) or by number of the computing site (``"0"``).
+        Keys of pads, by view (of a computing site) or by number of the computing site (``"#0"``).
     """
 
     name: str
@@ -138,6 +177,11 @@ class PrivateSite:
     def ids(self) -> np.ndarray:
         """The ids of the present alignment, in the order in which they went out."""
         return self.known_ids[self.order]
+
+    def without_shares(self) -> PrivateSite:
+        """Return the site without shares, keys and words of a computation that is over."""
+        placement = replace(self.placed, dealer_key=b"", dealt={})
+        return replace(self, placement=placement, inputs={}, received=())
 
     def key_for(self, purpose: str) -> bytes:
         """Return the key of one purpose in the present run."""

@@ -40,13 +40,16 @@ class Release:
     has a ``kind`` (its name in ledgers, audits and messages) and says in ``individuals_in`` which
     field's number or length is how many individuals it tells of, None for nobody; whether it is
     ``personal``, made from people's records, which keys and shares are not; whether it may be
-    ``noised`` and carry an event; and which ``parts``, data classes, occur inside its fields.
+    ``noised`` and carry an event; whether it is ``secret``, keys and words that would take masks
+    off if they were kept after a run, so that no log keeps it; and which ``parts``, data classes,
+    occur inside its fields.
     """
 
     kind: ClassVar[str]
     individuals_in: ClassVar[str | None]
     personal: ClassVar[bool] = True
     noised: ClassVar[bool] = False
+    secret: ClassVar[bool] = False
     parts: ClassVar[tuple[type, ...]] = ()
     sender: str
     receiver: str

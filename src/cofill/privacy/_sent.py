@@ -34,7 +34,7 @@ class SentLog:
 
     Of releases that belong to a round, only those of the ``last_rounds`` are kept (None for all):
     training for a hundred rounds would fill a disk, and the last rounds tell an attacker most of
-    the model that is used.
+    the model that is used. Releases of a secret type are never kept.
     """
 
     folder: Path
@@ -46,10 +46,13 @@ class SentLog:
         return self.folder.is_dir()
 
     def write(self, number: int, step: str, releases: Sequence[Release]) -> None:
-        """Keep what was sent in a step."""
+        """Keep what was sent in a step, but for secrets."""
+        releases = [release for release in releases if not release.secret]
+        if not releases:
+            return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = re.sub(r"[^A-Za-z0-9]+", "-", step)
-        content = encode_releases(list(releases))
+        content = encode_releases(releases)
         path = self.folder / f"{number:05}-{name}.safetensors"
         # Not forced to disk: the ledger is, and a lost copy of what was sent harms no run.
         write_atomically(path, content, private=True, sync=False)

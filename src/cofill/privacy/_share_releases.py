@@ -93,6 +93,7 @@ class SlotPlan(Release):
     """
 
     kind: ClassVar[str] = "slot-plan"
+    secret: ClassVar[bool] = True
     individuals_in: ClassVar[str] = "slots"
     slots: Int[np.ndarray, " ids"] = checked(vector_of("int64"))
     everyone: int = checked(is_count)
@@ -112,6 +113,7 @@ class DealtWords(_Words):
     """Triples and quotients of random words, from the dealer to a computing site."""
 
     kind: ClassVar[str] = "dealt-words"
+    secret: ClassVar[bool] = True
     personal: ClassVar[bool] = False
 
 
@@ -153,6 +155,7 @@ class PadKey(Release):
     """A key for pads that a receiver of cells shares with a computing site, not the coordinator."""
 
     kind: ClassVar[str] = "pad-key"
+    secret: ClassVar[bool] = True
     personal: ClassVar[bool] = False
     key: bytes = checked(lambda v: is_bytes(v) and len(v) == 32, repr=False)
 
