@@ -1,6 +1,7 @@
 """Kill something at a random moment of a run, and see that nothing is lost: one trial a seed.
 
     python -m tests.network.kill_series cooperate 0 1 2
+    python -m tests.network.kill_series private 0 1 2
     python -m tests.network.kill_series federate 0 1 2
 
 A seed draws the victim (the process of a run at a site, a whole site, the coordinator) and the
@@ -26,7 +27,7 @@ import jax
 import numpy as np
 import psutil
 
-from cofill.cooperate import CooperativeReconstruction
+from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._local import LocalFederation, local_federation
 from cofill.network._order import RunOrder, new_run
@@ -55,6 +56,11 @@ def expectation(experiment: str) -> tuple[dict[str, Any], Cells, float]:
         done = estimator.fit_complete(marked_views())
         # Cells vary by thousands; programs that train one site or three round differently.
         return FAST, {name: {name: done.cells[name]} for name in done.views}, 0.5
+    if experiment == "private":
+        settings = {"features": 6, "min_overlap": 10}
+        done = PrivateCompletion(**settings).fit_complete(marked_views())
+        # Over the network folds are drawn by the operating system, and with them penalties.
+        return settings, {name: {name: done.cells[name]} for name in done.views}, 1000.0
     settings = {**ROUNDS, "rounds": 8, "min_sites": 2}
     done = estimator_for(settings).fit_sites(row_sites()).complete_sites(row_sites())
     return settings, {name: dict(made.cells) for name, made in done.items()}, 0.0
@@ -189,7 +195,7 @@ def _require_results(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("experiment", choices=("cooperate", "federate"))
+    parser.add_argument("experiment", choices=("cooperate", "private", "federate"))
     parser.add_argument("seeds", nargs="+", type=int)
     options = parser.parse_args()
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the parties' processes, and here

@@ -315,7 +315,7 @@ def test_commands_show_runs_and_ledgers(running, first):
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("experiment", ["cooperate", "federate"])
+@pytest.mark.parametrize("experiment", ["cooperate", "private", "federate"])
 def test_a_kill_at_a_random_moment_loses_nothing(running, first, both, experiment, seed):
     federation, _ = running
     before = {n: results(federation, first[0], n) for n in federation.federation.names}

@@ -1,5 +1,7 @@
 """Completion on secret shares by the network's driver: both drivers' bits, results, refusals."""
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from cofill.audit import audit_run
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
+from cofill.network._party_state import PartyState
 from cofill.privacy import Ledger, MessageAddress, decode_releases, encode_releases
-from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, run_protocol
+from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, RunFolder, run_protocol
 from cofill.views import FilledTable, MultiView, View
 
 from .conftest import CANARY, marked_views, run_in_process
@@ -223,6 +226,54 @@ def test_a_run_goes_on_from_the_last_step_to_the_same_bits(here, name, occurrenc
         np.testing.assert_array_equal(
             completed(federation, view, view), completed_in(protocol, *expected, view)
         )
+
+
+def test_large_values_are_written_once_and_removed_when_no_state_names_them(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.make()
+    shares = {"words": np.arange(2**18, dtype=np.uint64)}
+    state = PartyState(folder)
+    state.write({"done": 0, "parties": {"a": {"dealt": shares, "received": ()}}})
+    (first,) = folder.parts.iterdir()
+    written = first.stat().st_mtime_ns
+    later = {"words": shares["words"][::-1]}
+    state.write({"done": 1, "parties": {"a": {"dealt": shares, "received": (later, {})}}})
+    assert len(list(folder.parts.iterdir())) == 2
+    assert first.stat().st_mtime_ns == written
+    assert folder.state.stat().st_size < 5000
+    read = PartyState(folder).read()["parties"]["a"]
+    np.testing.assert_array_equal(read["dealt"]["words"], shares["words"])
+    np.testing.assert_array_equal(read["received"][0]["words"], later["words"])
+    assert read["received"][1] == {}
+    first.unlink()
+    with pytest.raises(StoreError, match="is lost; start a new run"):
+        PartyState(folder).read()
+    state.write({"done": 2, "parties": {}})
+    assert not folder.parts.exists()
+
+
+def test_shares_of_a_run_that_nobody_resumes_are_removed(here):
+    federation = private(here)
+    office, places = federation.office(), places_of(federation)
+    step = step_named(federation, "learn") + 1
+    advance(office, places, stop=step)
+    dead, long_ago = federation.order, time.time() - 8 * 24 * 3600
+    folders = [office.folder, *(place.folder for place in places.values())]
+    for folder in folders:
+        for path in (folder.state, folder.messages):
+            if path.exists():
+                os.utime(path, (long_ago, long_ago))
+    federation.order = RunOrder(new_run(), "private", SMALL)
+    federation.office()
+    places_of(federation)
+    for folder in folders:
+        left = folder.state, folder.parts, folder.messages
+        assert not any(path.exists() for path in left)
+    federation.order = dead
+    with pytest.raises(StoreError, match=r"has not done step 0 .* start a new run"):
+        federation.place("a").act(step, {})
+    with pytest.raises(StoreError, match="is lost; start a new run"):
+        federation.office().messages_for("a")
 
 
 def test_a_changed_list_of_people_does_not_go_on(here):

@@ -103,11 +103,16 @@ class Person:
 
 @dataclass(frozen=True, config=_STRICT)
 class Limits:
-    """What no message, step or federation may exceed."""
+    """What no message, step or federation may exceed.
+
+    A run that has not gone on for ``resume_days`` can no longer be resumed: every party removes the
+    states, shares and messages that it has kept for it.
+    """
 
     message_megabytes: _whole(1, 2000) = 256  # pyright: ignore[reportInvalidTypeForm]
     step_minutes: _whole(1, 10_000) = 60  # pyright: ignore[reportInvalidTypeForm]
     runs_at_once: _whole(1, 100) = 2  # pyright: ignore[reportInvalidTypeForm]
+    resume_days: _whole(1, 10_000) = 7  # pyright: ignore[reportInvalidTypeForm]
 
     @property
     def message_bytes(self) -> int:

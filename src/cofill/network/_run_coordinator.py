@@ -29,6 +29,7 @@ class RunCoordinator:
     def __init__(self, schedule: Schedule, identity: Identity, home: Path) -> None:
         self.schedule, self.identity = schedule, identity
         self.order = schedule.order
+        PartyFolder(home).forget_runs(schedule.federation.limits.resume_days, but=self.order.run)
         self.folder = PartyFolder(home).run(self.order.run)
         self.limit = schedule.federation.limits.message_bytes
         self.folder.make()
@@ -192,8 +193,7 @@ class RunCoordinator:
         self.notes, self._result = self.all_notes, self.result
         self.runner = None
         self.note("finished")
-        shutil.rmtree(self.folder.messages, ignore_errors=True)
-        self.folder.state.unlink(missing_ok=True)
+        self.folder.forget()
 
     def _read_reports(self) -> None:
         for sender in self.schedule.federation.names:

@@ -16,13 +16,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from cofill.codec import decode, encode
 from cofill.errors import CofillError, DataError, SettingError, StoreError
-from cofill.files import new_folder, write_atomically
+from cofill.files import new_folder
 from cofill.network._config import SiteConfig
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
+from cofill.network._party_state import PartyState
 from cofill.network._site_tables import read_people, read_site_views
 from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
@@ -30,8 +30,6 @@ from cofill.views import Source, write_table
 
 Messages = Mapping[tuple[int, str], bytes]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
-
-_STATE_FORMAT = "cofill.state"
 
 
 class SiteRunner:
@@ -48,6 +46,7 @@ class SiteRunner:
         self.protocol = schedule.protocol
         self.home = PartyFolder(home)
         self.folder = self.home.run(schedule.order.run)
+        self.state = PartyState(self.folder)
         self.limit = schedule.federation.limits.message_bytes
         if config is not None:
             self._require_agreement(config)
@@ -79,6 +78,8 @@ class SiteRunner:
 
     def _start(self) -> None:
         """Make the parties, or take them up where they were kept."""
+        run, limits = self.schedule.order.run, self.schedule.federation.limits
+        self.home.forget_runs(limits.resume_days, but=run)
         self.folder.make()
         self.data: LocalData | None = None
         if self.config is not None:
@@ -91,7 +92,7 @@ class SiteRunner:
                 {name: keys[name].sign for name in federation.names if name in keys},
             )
         self._digests = {} if self.data is None else digest_views(self.data.views)
-        if self.folder.state.exists():
+        if self.state.exists:
             self._resume()
         elif self.data is None:
             self.parties = {COORDINATOR: self.protocol.start_coordinator()}
@@ -101,7 +102,7 @@ class SiteRunner:
     def _resume(self) -> None:
         run = self.schedule.order.run
         try:
-            state = decode(self.folder.state.read_bytes(), format=_STATE_FORMAT)
+            state = self.state.read()
             if state["views"] != self._digests:
                 raise StoreError(
                     f"the rows of site {self.name!r} have changed since run {run} began, so it "
@@ -308,7 +309,7 @@ class SiteRunner:
             "sent": sent,
             "notes": self.notes,
         }
-        write_atomically(self.folder.state, encode(state, format=_STATE_FORMAT), private=True)
+        self.state.write(state)
         self.done, self.parties, self.sent = number, parties, sent
 
     def _sent_messages(self, number: int) -> dict[str, bytes]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,13 +35,14 @@ def _below(name: str) -> Any:
 class RunFolder:
     """The files of one run at one party.
 
-    ``state`` is what the party has become, ``note`` where the run stands as the coordinator knows
-    it, ``messages`` what is on its way through the coordinator, by step, and ``times`` how long
-    each step took, a JSON line each.
+    ``state`` is what the party has become, with large values in ``parts``, ``note`` where the run
+    stands as the coordinator knows it, ``messages`` what is on its way through the coordinator, by
+    step, and ``times`` how long each step took, a JSON line each.
     """
 
     path: Path
     state = _below("state.safetensors")
+    parts = _below("parts")
     note = _below("run.json")
     messages = _below("messages")
     times = _below("times.jsonl")
@@ -47,6 +50,12 @@ class RunFolder:
     def make(self) -> None:
         """Make the folder, for its owner only."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def forget(self) -> None:
+        """Remove what the run would need to go on: states, shares and messages; logs stay."""
+        self.state.unlink(missing_ok=True)
+        for folder in (self.parts, self.messages):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def sent(self) -> SentLog:
@@ -123,6 +132,15 @@ class PartyFolder:
     def all_runs(self) -> list[RunFolder]:
         """Return the folders of all runs, by name: they begin with the time of the order."""
         return [RunFolder(path) for path in sorted(self.runs.glob("*")) if path.is_dir()]
+
+    def forget_runs(self, days: int, *, but: str) -> None:
+        """Forget runs other than one that have not gone on for so many days."""
+        latest = time.time() - days * 24 * 3600
+        for run in self.all_runs():
+            kept = [path for path in (run.state, run.messages) if path.exists()]
+            ages = [path.stat().st_mtime for path in kept]
+            if run.path.name != but and ages and max(ages) < latest:
+                run.forget()
 
     @contextmanager
     def open_ledger(self) -> Iterator[Ledger]:

@@ -1,0 +1,117 @@
+"""What a machine keeps of its parties between two steps, on disk.
+
+A party's state is a mapping. Large values in it (shares of a long computation, a model) mostly stay
+as they are from step to step: each has a file of its own, which is written when the value is new
+and removed when no state names it any more. The rest is in one file, whose rename is the moment at
+which a step is done.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from cofill.codec import decode, encode, storable
+from cofill.errors import StoreError
+from cofill.files import write_atomically
+from cofill.protocol import RunFolder
+
+_STATE_FORMAT = "cofill.state"
+_PART_FORMAT = "cofill.state.part"
+_LEAST_BYTES = 2**20  # below that a file costs more than writing the value again
+
+
+@storable
+@dataclass(frozen=True)
+class StoredPart:
+    """A value in a file of its own."""
+
+    file: str
+
+
+class PartyState:
+    """The files in which a run's folder keeps a state."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        # By identity: values are never changed in place. They are held, so that none is reused.
+        self._written: dict[int, tuple[Any, StoredPart]] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether a state was kept."""
+        return self.folder.state.exists()
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep a state, whose ``parties`` may hold large values, in the place of the last one."""
+        parts: dict[int, tuple[Any, StoredPart]] = {}
+        parties = {name: self._stored(party, parts) for name, party in state["parties"].items()}
+        content = encode({**state, "parties": parties}, format=_STATE_FORMAT)
+        write_atomically(self.folder.state, content, private=True)
+        self._written = parts
+        self._remove_all_but({part.file for _, part in parts.values()})
+
+    def _stored(self, value: Any, parts: dict[int, tuple[Any, StoredPart]]) -> Any:
+        """Return a value with large ones below it replaced by their files, which are written."""
+        if isinstance(value, Mapping):
+            return {key: self._part(item, parts) for key, item in value.items()}
+        return value
+
+    def _part(self, value: Any, parts: dict[int, tuple[Any, StoredPart]]) -> Any:
+        if type(value) is tuple:
+            return tuple(self._part(item, parts) for item in value)
+        if id(value) not in parts and _size(value) >= _LEAST_BYTES:
+            parts[id(value)] = self._written.get(id(value)) or (value, self._write_part(value))
+        return parts[id(value)][1] if id(value) in parts else value
+
+    def _write_part(self, value: Any) -> StoredPart:
+        part = StoredPart(f"{uuid.uuid4().hex}.safetensors")
+        self.folder.parts.mkdir(exist_ok=True, mode=0o700)
+        content = encode(value, format=_PART_FORMAT)
+        write_atomically(self.folder.parts / part.file, content, private=True)
+        return part
+
+    def _remove_all_but(self, names: set[str]) -> None:
+        if not names:
+            shutil.rmtree(self.folder.parts, ignore_errors=True)
+        elif self.folder.parts.exists():
+            for path in self.folder.parts.iterdir():
+                if path.name not in names:
+                    path.unlink(missing_ok=True)
+
+    def read(self) -> dict[str, Any]:
+        """Return the state as it was kept; a `StoreError` or `KeyError` says that it is damaged."""
+        state = decode(self.folder.state.read_bytes(), format=_STATE_FORMAT)
+        state["parties"] = {name: self._loaded(party) for name, party in state["parties"].items()}
+        return state
+
+    def _loaded(self, value: Any) -> Any:
+        if isinstance(value, StoredPart):
+            try:
+                content = (self.folder.parts / value.file).read_bytes()
+            except OSError:
+                raise StoreError(
+                    "a file of what was kept between two steps is lost; start a new run"
+                ) from None
+            return decode(content, format=_PART_FORMAT)
+        if isinstance(value, dict):
+            return {key: self._loaded(item) for key, item in value.items()}
+        return tuple(map(self._loaded, value)) if type(value) is tuple else value
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value has."""
+    if isinstance(value, np.ndarray | bytes):
+        return value.nbytes if isinstance(value, np.ndarray) else len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    if is_dataclass(value):
+        return sum(_size(getattr(value, field.name)) for field in fields(value))
+    return int(getattr(value, "nbytes", 0))
