@@ -179,6 +179,13 @@ def test_what_a_party_keeps_during_a_run_names_nobody_and_loses_shares_that_were
     office, places = federation.office(), places_of(federation)
     advance(office, places, stop=step_named(federation, "score"))
     assert places["b"].parties["b"].placed.dealt
+    waiting = {
+        int(path.parent.name)
+        for path in office.folder.messages.rglob("*.sealed")
+        if path.stem.endswith("--b")
+    }
+    # Of the last two steps: the coordinator holds no share that a site has read.
+    assert waiting == {office.next - 2, office.next - 1}
     assert not places["c"].parties["c"].placed.keys  # its masks are on
     advance(office, places, stop=step_named(federation, "keep choices"))
     for name, place in places.items():

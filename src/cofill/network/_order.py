@@ -132,10 +132,6 @@ class Schedule:
         since = range(self.last_acted(number, receiver), number)
         return tuple((k, sender) for k in since for sender in self.actors(k) if sender != receiver)
 
-    def first_needed(self, number: int) -> int:
-        """Return the first step whose messages somebody still needs for a step, without a star."""
-        return min(self.last_acted(number, name) for name in self.machines)
-
     def possible_messages(self, number: int, receiver: str, done: int) -> set[tuple[int, str]]:
         """Return step and sender of the messages that may arrive for a step.
 

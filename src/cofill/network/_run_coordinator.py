@@ -168,12 +168,24 @@ class RunCoordinator:
 
     def _forget(self, number: int, done: int) -> None:
         """Remove messages that nobody can need: of sites' steps before the last, where acted on."""
-        if self.schedule.is_star:
-            last = min(max((k for k in self._executed() if k < number), default=-1), done)
-        else:
-            last = self.schedule.first_needed(number) - 1
+        if not self.schedule.is_star:
+            self._forget_read(number)
+            return
+        last = min(max((k for k in self._executed() if k < number), default=-1), done)
         for path in self.folder.messages.glob("*"):
             if int(path.name) <= last:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _forget_read(self, number: int) -> None:
+        """Remove each machine's messages of steps before it last acted; it has read them."""
+        machines = self.schedule.machines
+        since = {name: self.schedule.last_acted(number, name) for name in machines}
+        for path in self.folder.messages.glob("*"):
+            step = int(path.name)
+            for receiver in (name for name in machines if step < since[name]):
+                for sender in machines:
+                    self.folder.message(step, sender, receiver).unlink(missing_ok=True)
+            if step < min(since.values()):
                 shutil.rmtree(path, ignore_errors=True)
 
     @property
