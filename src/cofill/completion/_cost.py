@@ -45,10 +45,10 @@ class Cost:
 
 
 COSTS = {
-    "pooled": Cost(Power(0.579, 29.0, 0.464, 1.33), Power(21.4, 218.0, 0.954, 1.01)),
-    "pooled large": Cost(Power(4.33, 0.327, 0.63, 2.5), Power(21.1, 0.543, 1.35, 2.5)),
-    "pooled quick": Cost(Power(0.364, 1.26, 0.716, 1.31), Power(18.6, 32.4, 0.98, 0.647)),
-    "pooled quick large": Cost(Power(1.53, 0.168, 0.54, 2.5), Power(22.9, 0.511, 1.37, 2.5)),
+    "pooled": Cost(Power(0.489, 5.28, 0.99, 1.66), Power(16.3, 165.0, 0.985, 1.05)),
+    "pooled large": Cost(Power(1.96, 0.223, 0.674, 2.5), Power(28.0, 0.339, 1.14, 2.5)),
+    "pooled quick": Cost(Power(0.29, 0.718, 0.946, 1.4), Power(19.7, 16.7, 1.15, 1.25)),
+    "pooled quick large": Cost(Power(1.87, 0.28, 0.0, 2.5), Power(32.8, 0.431, 0.838, 2.5)),
     "cooperative": Cost(Power(13.4, 4.86, 1.41, 0.704), Power(258.0, 4.44, 1.35, 2.03)),
     "private": Cost(Power(0.0141, 1.93, 0.888, 0.173), Power(7.69, 115.0, 0.423, 0.283)),
     "federated": Cost(Power(4.73, 0.242, 1.5, 0.497), Power(188.0, 30.1, 0.0, 0.16)),
