@@ -107,7 +107,7 @@ def test_weights_count_what_the_average_over_folds_does_without():
     noise = rng.normal(size=(5, 200, 1))
     at_holes[:, 1] = noise * np.sqrt(1 / noise.var())
     averaged = blend_weights([replace(held, at_holes=at_holes)], 2)[0]
-    assert averaged[1] > 0.75  # five folds show four fifths of the variance
+    assert averaged[1] > 3 * averaged[0]
 
 
 def test_large_tables_show_boosting_their_holes_and_small_ones_do_not():
