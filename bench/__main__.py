@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 ENTRIES = (
     "engine",
     "rows",
+    "scale",
     "tables",
     "demo",
     "cooperate",

@@ -248,9 +248,27 @@ def predict() -> str:
     return markdown(["what is known of a client", "logistic regression", "boosting"], rows)
 
 
+def tables() -> str:
+    """Return how imputers compare on tables with scattered holes: ranks, distances, seconds."""
+    ranks = read_record("bench_tables").extra["ranks"]["all rates"]
+    names = {"pooled": "cofill (`pooled`)", "missforest": "iterated random forests (MissForest)",
+             "extratrees": "iterated extremely randomised trees",
+             "iterated_boosting": "iterated boosting", "boosted": "boosting, once",
+             "iterative": "scikit-learn's `IterativeImputer`", "knn": "scikit-learn's `KNNImputer`",
+             "mean": "mean"}  # fmt: skip
+    rows = [
+        [label, f"{r['rank']:.2f}", f"{100 * r['worst']:.1f} %", f"{r['seconds']:.1f}"]
+        for name, label in names.items()
+        for r in [ranks[name]]
+    ]
+    header = ["method", "mean rank", "furthest behind the best", "seconds a table"]
+    return markdown(header, rows)
+
+
 PREDICT_BLOCKS = {"predict": predict}
 QUALITY_BLOCKS = {
     "demo": demo,
+    "tables": tables,
     "crs-errors": crs_errors,
     "crs-accuracy": crs_accuracy,
     "cube-masks": cube_masks,

@@ -103,7 +103,26 @@ def rows_speed() -> str:
     return markdown(["work", "seconds", "peak, GiB"], [[work, f"{seconds:.0f}", f"{peak:.1f}"]])
 
 
+def scale() -> str:
+    """Return how long `cofill complete` takes on many people, and how much memory."""
+
+    def value(people: int, metric: str) -> float:
+        return mean_of("bench_scale", f"pooled/{metric}/{people}")
+
+    rows = [
+        [
+            f"{people:,} people × 3 tables × 20 mixed columns",
+            f"{value(people, 'seconds'):.0f}",
+            f"{value(people, 'processor_seconds'):.0f}",
+            f"{value(people, 'peak_gib'):.1f}",
+        ]
+        for people in read_record("bench_scale").settings["people"]
+    ]
+    return markdown(["`cofill complete`", "seconds", "processor seconds", "peak, GiB"], rows)
+
+
 SPEED_BLOCKS = {
+    "scale": scale,
     "engine": engine,
     "cooperate-speed": cooperate_speed,
     "attack-speed": attack_speed,

@@ -256,9 +256,9 @@ class TestGenerator:
             behaviour(0, key=0)
 
     def test_takes_less_than_a_second(self):
-        start = time.perf_counter()
+        start = time.process_time()
         behaviour(key=0)
-        assert time.perf_counter() - start < 1  # 0.03 s
+        assert time.process_time() - start < 1  # 0.03 s
 
 
 def test_a_mean_that_is_off_costs_the_likelihood_little():
