@@ -61,7 +61,9 @@ def test_check_tells_time_and_memory_by_the_size_of_the_tables(tables, capsys):
     _, options = tables
     assert run(["check", *options]) == 0
     words = capsys.readouterr().out
-    assert re.search(r"expected memory: roughly \d+\.\d GiB; expected time: roughly .+ on one", words)
+    assert re.search(
+        r"expected memory: roughly \d+\.\d GiB; expected time: roughly .+ on one", words
+    )
     assert "method: pooled, because all tables are yours" in words
     assert re.search(r"│ marker +│ numeric +│ ██████████ │ +0 │", words)
 
