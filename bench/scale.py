@@ -73,7 +73,7 @@ def run(people: int, effort: str) -> dict[str, float]:
 def score(truth, filled, hidden, ids) -> dict[str, float]:
     """Return errors of the people whom some view knows, beside those of mean and mode."""
     known = np.asarray(ids, dtype=np.int64)
-    numbers, plain, wrong, modal = [], [], [], []
+    numbers, wrong, modal = [], [], []
     for view in VIEWS:
         order = np.argsort(np.asarray(filled[view]["person"], dtype=np.int64))
         for k, name in enumerate(truth[view].column_names):
@@ -86,7 +86,6 @@ def score(truth, filled, hidden, ids) -> dict[str, float]:
                 modal.append((actual != values[counts.argmax()]).mean())
             else:
                 numbers.append(((actual - guess) ** 2).mean() / actual.var())
-                plain.append(1.0)
     return {
         "squared_error": float(np.mean(numbers)),
         "wrong_codes": float(np.mean(wrong)),

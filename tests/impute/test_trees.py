@@ -12,7 +12,7 @@ from sklearn.ensemble import (
 
 from cofill import codec
 from cofill.errors import StoreError
-from cofill.impute import fit_table
+from cofill.impute import _blend, fit_table
 from cofill.impute._blend import HeldOut, blend_weights
 from cofill.impute._model import make_plan
 from cofill.impute._table import Encoding
@@ -72,6 +72,9 @@ def test_boosted_classes_come_back_as_probabilities(classes):
         lambda t: {"right": np.where(t.right > 0, 0, t.right)},
         lambda t: {"feature": np.full_like(t.feature, 4)},
         lambda t: {"sizes": t.sizes + 1},
+        lambda t: {"sizes": -t.sizes},
+        lambda t: {"left": np.where(t.left > 0, t.left, -7)},
+        lambda t: {"width": 40, "feature": np.where(t.feature == 0, 39, t.feature)},
     ],
 )
 def test_damaged_trees_are_refused_before_compiled_code_follows_them(damage):
@@ -119,6 +122,25 @@ def test_large_tables_show_boosting_their_holes_and_small_ones_do_not():
     assert large.holes
     assert large.folds == 1
     assert "large" in notes[0]
+
+
+def test_a_wide_table_is_practised_on_few_rows(monkeypatch):
+    """Inputs of all rows for every column would take gigabytes."""
+    practised = []
+    original = _blend.fill_practice
+
+    def watch(matrix, *rest):
+        practised.append(len(matrix))
+        return original(matrix, *rest)
+
+    monkeypatch.setattr(_blend, "fill_practice", watch)
+    rng = np.random.default_rng(0)
+    cells = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 120))
+    hidden = rng.random(cells.shape) < 0.1
+    model = fit_table(np.where(hidden, np.nan, cells), [Feature(f"x{k}") for k in range(120)])
+    assert practised == [60]
+    filled = model.predict(np.where(hidden, np.nan, cells))
+    assert ((filled - cells)[hidden] ** 2).mean() < 0.1 * cells.var()
 
 
 def test_a_large_table_is_told_from_holes_and_from_the_gaussian():

@@ -26,12 +26,11 @@ from cofill.impute._practice import (
 )
 from cofill.impute._table import Encoding
 
-_TEST_ROWS = 2_000
+_TEST_ROWS, _WIDE_TEST_ROWS = 2_000, 200  # left out for good where candidates are fitted once
 _THREADED = 1_000_000  # cells of a matrix from which columns are filled side by side
 _HOLES = 300  # of a column, in which folds are compared
 # Rows with patterns of their own cost the cube of the width each: what fitting, filling may cost.
 _SYSTEMS, _FILLED = 250_000_000, 5_000_000_000
-_FEW = 16  # factors where boosted trees see the cells themselves
 _NARROW, _WIDE, _LEAST_ROWS, _FACTOR_ROWS = 24, 100, 600, 5_000
 _COMMON = 60.0  # cells that the columns' common weights count for, beside a column's own
 
@@ -231,10 +230,13 @@ class _Fold:
         return _Fold(self.learn, self.test, practice, fitted)
 
     def ask(
-        self, column: int, rows: np.ndarray, gaussian: bool
+        self,
+        column: int,
+        inputs: Float[np.ndarray, "n inputs"],
+        base: Float[np.ndarray, "n block"],
+        gaussian: bool,
     ) -> Float[np.ndarray, "candidates n block"]:
-        """Return what the Gaussian (if it counts) and the candidates say of a column in rows."""
-        inputs, base, _ = self.practice.inputs_of(column, rows)
+        """Return what the Gaussian (if it counts) and the candidates say of a column."""
         guesses = [base] if gaussian else []
         return np.stack(guesses + [model.predict(column, inputs, base) for model in self.fitted])
 
@@ -251,20 +253,21 @@ def fit_blend(
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
     parts = _split_rows(len(matrix), plan, rng)
     known = encoding.known(matrix)
-    holes = _sample_holes(known, rng)
-    # One fold is what is used in the end: a Gaussian of all rows would only cost time.
-    every = parts[0][0] if len(parts) == 1 else np.arange(len(matrix))
-    gaussian = _fit_filler(matrix[every], encoding, rng, few=plan.holes)
+    holes = _sample_holes(known if len(parts) > 1 else known[:0], rng)
+    # Of many rows those that trees learn from say enough: the Gaussian is fitted once.
+    learned = matrix[parts[0][0]] if plan.holes else matrix
+    gaussian = _fit_filler(learned, encoding, rng, few=plan.holes)
     progress(0.1)
     folds: list[_Fold] = []
     for f, (learn, test) in enumerate(parts):
-        part = gaussian
-        if len(parts) > 1:
-            part = _fit_filler(matrix[learn], encoding, rng, strength=gaussian.strength)
         if plan.holes:
-            practice = HolePractice(encoding, matrix, known, part, int(rng.integers(2**31)))
+            practice = HolePractice(encoding, matrix, known, gaussian, int(rng.integers(2**31)))
         else:
-            practice = fill_practice(matrix, encoding, part, rng)
+            part = _fit_filler(matrix[learn], encoding, rng, strength=gaussian.strength)
+            rows = matrix
+            if not plan.first:  # wide: inputs of rows that nothing learns from would fill memory
+                rows, test = matrix[test], np.arange(len(test))
+            practice = fill_practice(rows, encoding, part, rng)
         folds.append(_Fold(learn, test, practice).fit(practice, plan.first, rng))
         progress(0.1 + 0.4 * (f + 1) / len(parts))
     held_out: list[HeldOut | None] = [None] * len(holes)
@@ -319,7 +322,8 @@ def _split_rows(
             for fold in range(plan.folds)
         ]
     else:
-        test, learn = np.split(rng.permutation(n), [min(_TEST_ROWS, n // 10)])
+        most = min(_TEST_ROWS, n // 10) if plan.first else min(_WIDE_TEST_ROWS, n // 5)
+        test, learn = np.split(rng.permutation(n), [most])
         parts = [(learn, test)]
     return [part for part in parts if len(part[0]) and len(part[1])]
 
@@ -343,7 +347,7 @@ def _fit_filler(
     if width > _WIDE or n * width**3 > _FILLED or (few and width > _NARROW):
         sample = matrix[np.sort(rng.choice(n, min(n, _FACTOR_ROWS), replace=False))]
         if strength is None:
-            return fit_factors(sample, encoding, rng, most=_FEW if few else 40)
+            return fit_factors(sample, encoding, rng, few=few)
         return analyse_factors(sample, strength)
     if strength is None:
         return fit_gaussian(sample, encoding, rng)
@@ -374,15 +378,17 @@ def _held_out(
         if not sum(map(len, asked)) or folds[0].practice.encoding.columns[k].constant:
             results.append(None)
             continue
-        rows = list(zip(folds, asked, strict=True))
-        inputs, _, shown = zip(*(f.practice.inputs_of(k, at) for f, at in rows), strict=True)
+        seen = [f.practice.inputs_of(k, at) for f, at in zip(folds, asked, strict=True)]
+        guesses = [f.ask(k, *part[:2], gaussian) for f, part in zip(folds, seen, strict=True)]
         results.append(
             HeldOut(
-                np.concatenate([f.practice.targets(k, at) for f, at in rows]),
-                np.concatenate([f.ask(k, at, gaussian) for f, at in rows], axis=1),
-                np.concatenate(inputs),
-                np.concatenate(shown),
-                np.stack([f.ask(k, gaps, gaussian) for f in folds]),
+                np.concatenate(
+                    [f.practice.targets(k, at) for f, at in zip(folds, asked, strict=True)]
+                ),
+                np.concatenate(guesses, axis=1),
+                np.concatenate([inputs for inputs, _, _ in seen]),
+                np.concatenate([shown for _, _, shown in seen]),
+                np.stack([f.ask(k, *f.practice.inputs_of(k, gaps)[:2], gaussian) for f in folds]),
             )
         )
     return results

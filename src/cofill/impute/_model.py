@@ -196,7 +196,7 @@ def make_plan(n: int, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]
     """Return what is tried on n rows at this effort, and what is left out."""
     d = len(encoding.columns)
     if encoding.width * d > _WIDE[effort]:
-        return Plan(()), [f"trees were left out: the table has {d} columns"]
+        return Plan((), folds=1), [f"trees were left out: the table has {d} columns"]
     if n * d > _MANY:
         steps, rate, rows = _BOOSTING[effort]
         coarse = n * d > _HUGE[effort]

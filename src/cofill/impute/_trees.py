@@ -29,6 +29,7 @@ from cofill.impute._practice import (
 
 _SIDE_BY_SIDE = 50_000  # rows of all columns from which columns are learned at the same time
 _FINE = 5_000  # rows up to which inputs are binned finely; many rows average over bins
+_DAMAGED = "the trees of this model are damaged; save the model again"
 _RARE = 0.005  # share of a class below which it gets no boosted trees of its own
 
 
@@ -116,6 +117,8 @@ class TreeSum:
 
     def predict(self, inputs: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n outputs"]:
         """Return the sum for each row."""
+        if inputs.shape[1] != self.width:  # compiled code would read beyond the row
+            raise StoreError(_DAMAGED)
         inputs = np.ascontiguousarray(inputs, dtype=np.float32)
         total = np.zeros((len(inputs), self.values.shape[1]))
         for tree in self._trees:
@@ -152,21 +155,22 @@ class TreeSum:
 
     def _check(self) -> None:
         """Raise a `StoreError` for nodes that compiled code could follow out of its memory."""
+        if not len(self.sizes) or not (self.sizes > 0).all():
+            raise StoreError(_DAMAGED)
         at = np.concatenate([np.arange(size) for size in self.sizes])
         size = np.repeat(self.sizes, self.sizes)
-        inner = self.left >= 0
+        inner = self.left != -1
         sound = (
             {len(a) for a in (self.right, self.feature, self.threshold, self.missing_left)}
             == {len(self.left)}
             == {len(self.values)}
-            == {int(self.sizes.sum())}
-            and (self.sizes > 0).all()
+            == {len(at)}
             and (~inner | ((self.left > at) & (self.left < size))).all()
             and (~inner | ((self.right > at) & (self.right < size))).all()
             and (~inner | ((self.feature >= 0) & (self.feature < self.width))).all()
         )
         if not sound:
-            raise StoreError("the trees of this model are damaged; save the model again")
+            raise StoreError(_DAMAGED)
 
 
 @storable
@@ -287,8 +291,8 @@ class BoostedTrees(AbstractCandidate):
     """
 
     name: str
-    steps: int = 120
-    rate: float = 0.08
+    steps: int
+    rate: float
     most_rows: int = 50_000
     most_classes: int = 40
     coarse: bool = False
