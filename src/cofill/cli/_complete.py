@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 )
 def complete(
     view: options.Views,
-    out: Annotated[
-        str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
-    ],
+    out: options.Out,
     id_column: options.OptionalId = None,
     separate: Annotated[
         bool,
@@ -56,19 +54,8 @@ def complete(
     ] = "auto",
     share: Annotated[float, typer.Option(help="Share of rows and cells hidden to evaluate.")] = 0.1,
     repeats: Annotated[int, typer.Option(help="How often --evaluate hides others.")] = 3,
-    intervals: Annotated[
-        float | None,
-        typer.Option(help="Add columns with intervals of this level, such as 0.9."),
-    ] = None,
-    draws: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Also write so many multiple imputations, such as 5: OUT/draws/1/VIEW.csv, "
-            "OUT/draws/2/VIEW.csv, … (tables VIEW_draw_1, … in a database).",
-            metavar="N",
-        ),
-    ] = 0,
+    intervals: options.Intervals = None,
+    draws: options.Draws = 0,
     save: Annotated[
         str | None,
         typer.Option(
@@ -133,20 +120,12 @@ def apply(
         str, typer.Argument(help="A folder that `cofill complete --save` wrote.", metavar="MODEL")
     ],
     view: options.Views,
-    out: Annotated[
-        str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
-    ],
+    out: options.Out,
     id_column: Annotated[
         str | None, typer.Option("--id", help="The id column, if its name has changed.")
     ] = None,
-    intervals: Annotated[
-        float | None,
-        typer.Option(help="Add columns with intervals of this level, such as 0.9."),
-    ] = None,
-    draws: Annotated[
-        int,
-        typer.Option(min=0, help="Also write so many multiple imputations.", metavar="N"),
-    ] = 0,
+    intervals: options.Intervals = None,
+    draws: options.Draws = 0,
     texts: options.Rules = NO_RULES,
     order: options.Order = "source",
     seed: options.Seed = 0,

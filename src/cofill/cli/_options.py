@@ -77,6 +77,21 @@ Delimiter = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding of text files, such as cp1252.", metavar="NAME")
 ]
+Out = Annotated[
+    str, typer.Option(help="A new folder for the result, or a database URL for new tables.")
+]
+Intervals = Annotated[
+    float | None, typer.Option(help="Add columns with intervals of this level, such as 0.9.")
+]
+Draws = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Also write so many multiple imputations, such as 5: OUT/draws/1/VIEW.csv, "
+        "OUT/draws/2/VIEW.csv, … (tables VIEW_draw_1, … in a database).",
+        metavar="N",
+    ),
+]
 Order = Annotated[
     str, typer.Option(help="'source' keeps the order of rows, 'id' sorts them.", metavar="ORDER")
 ]

@@ -17,13 +17,12 @@ from typing import Any
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
 from cofill.completion._folder import RULES, CompletionFolder
-from cofill.completion._job import SEPARATE, TOGETHER, require_sources
+from cofill.completion._job import SEPARATE, TOGETHER, require_result, require_sources
 from cofill.completion._registry import load_model
 from cofill.completion._result import CompletionResult, Target, learned_facts
 from cofill.errors import SettingError
 from cofill.files import check_new_folder, new_folder
 from cofill.views import (
-    ORDERS,
     ColumnRules,
     Kind,
     MultiView,
@@ -82,14 +81,7 @@ class ApplyJob:
     def __post_init__(self) -> None:
         require_sources(self.sources)
         ColumnRules(**self.reading)
-        if self.seed < 0:
-            raise SettingError(f"seed must be 0 or more, got {self.seed}")
-        if self.draws < 0:
-            raise SettingError(f"draws must be 0 or more, got {self.draws}")
-        if self.order not in ORDERS:
-            raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")
-        if self.intervals is not None and not 0 < self.intervals < 1:
-            raise SettingError(f"intervals must be between 0 and 1, got {self.intervals}")
+        require_result(self)
 
     @property
     def reading(self) -> dict[str, Any]:

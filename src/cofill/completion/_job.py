@@ -123,12 +123,9 @@ class CompletionJob:
             raise SettingError("a single view has nobody to be separate from; give two at least")
         if "seed" in self.settings:
             raise SettingError("the seed is the job's, for all methods alike; give it as --seed")
-        if self.seed < 0:
-            raise SettingError(f"seed must be 0 or more, got {self.seed}")
+        require_result(self)
         if self.settings:  # wrong ones are told before anything is read or trained
             make(self.method, **self.settings)
-        if self.draws < 0:
-            raise SettingError(f"draws must be 0 or more, got {self.draws}")
         if self.draws and METHODS.find(self.method).load().draw is AbstractCompleter.draw:
             raise SettingError(
                 f"the method {self.method!r} tells one value a cell and draws none; leave the "
@@ -137,14 +134,10 @@ class CompletionJob:
         if self.save is not None:
             self._check_save(self.save)
         ColumnRules(**self.rules)
-        if self.order not in ORDERS:
-            raise SettingError(f"order must be {' or '.join(ORDERS)}, got {self.order!r}")
         if self.repeats < 1:
             raise SettingError(f"repeats must be at least 1, got {self.repeats}")
         if not 0 < self.share < 1:
             raise SettingError(f"share must be between 0 and 1, got {self.share}")
-        if self.intervals is not None and not 0 < self.intervals < 1:
-            raise SettingError(f"intervals must be between 0 and 1, got {self.intervals}")
 
     def _check_save(self, save: str) -> None:
         if not METHODS.find(self.method).facts.get("saves", True):
@@ -264,6 +257,17 @@ def require_sources(sources: Mapping[str, str]) -> None:
                 f"'.', got {name!r}"
             )
         Source(source)
+
+
+def require_result(job: Any) -> None:
+    """Raise a `SettingError` for a seed, draws, intervals or an order that no result can have."""
+    for name in ("seed", "draws"):
+        if getattr(job, name) < 0:
+            raise SettingError(f"{name} must be 0 or more, got {getattr(job, name)}")
+    if job.order not in ORDERS:
+        raise SettingError(f"order must be {' or '.join(ORDERS)}, got {job.order!r}")
+    if job.intervals is not None and not 0 < job.intervals < 1:
+        raise SettingError(f"intervals must be between 0 and 1, got {job.intervals}")
 
 
 def require_shared_individuals(views: MultiView) -> None:

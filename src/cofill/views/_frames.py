@@ -23,6 +23,7 @@ from cofill.views._columns import Column, ColumnReader
 from cofill.views._feature import Kind
 from cofill.views._ids import as_ids, require_unique
 from cofill.views._rules import ColumnRules
+from cofill.views._schema import with_source
 from cofill.views._source_table import FilledTable, SourceTable
 from cofill.views._styles import NUMBER, TextStyle
 from cofill.views._text import Fields, TextTable
@@ -150,8 +151,7 @@ def view_from_table(
         notes=tuple(notes),
         rules=rules,
     )
-    object.__setattr__(view, "source", source)
-    return view
+    return with_source(view, source)
 
 
 def check_columns(columns: list[str], id: str | None, where: str) -> None:  # noqa: A002
