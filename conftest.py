@@ -1,13 +1,19 @@
 """Set-up of every test and doctest: quick compilation, checked array shapes, the data folder."""
 
+import ast
 import os
+import re
+import sys
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
+from typing import Any, get_args
 
 # A worker has a core: more threads would wait for each other. Read when NumPy is imported.
 for library in ("OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-from jaxtyping import install_import_hook  # noqa: E402
+from beartype import beartype  # noqa: E402
+from jaxtyping import AbstractArray, AbstractDtype, jaxtyped  # noqa: E402
 
 # Most of the gate's time goes into compiling small programs that run once: compile them quickly
 # instead of well. Processes that tests start inherit this.
@@ -17,8 +23,74 @@ os.environ.setdefault(
     " --xla_cpu_parallel_codegen_split_count=1",
 )
 
-# Every annotated array shape is checked while the tests run.
-install_import_hook(["cofill", "cofill_papers"], "beartype.beartype")
+
+# --- every annotated array shape is checked while the tests run ---------------------------------
+# jaxtyping's own import hook checks all arguments of all functions, local ones anew whenever they
+# are defined, which was half of the gate's time. Types without shapes are basedpyright's.
+
+
+def _has_shape(annotation: Any, names: dict) -> bool:
+    """Tell whether an annotation, or a part of it, is an array type with a shape."""
+    if isinstance(annotation, str):
+        return any(_has_shape(names.get(word), {}) for word in re.findall(r"\w+", annotation))
+    if isinstance(annotation, type) and issubclass(annotation, AbstractArray | AbstractDtype):
+        return True
+    return any(_has_shape(part, names) for part in get_args(annotation))
+
+
+def check_shapes(thing: Any) -> Any:
+    """Return a function or class that checks the shapes it is annotated with."""
+    names = getattr(thing, "__globals__", None) or vars(sys.modules[thing.__module__])
+    annotations = vars(thing).get("__annotations__", {}) if isinstance(thing, type) else None
+    if annotations is None:
+        annotations = getattr(thing, "__annotations__", {})
+    if any(_has_shape(annotation, names) for annotation in annotations.values()):
+        return jaxtyped(thing, typechecker=beartype)
+    return thing
+
+
+class _CheckingLoader(SourceFileLoader):
+    """Loads a module with `check_shapes` around its functions, methods and classes."""
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+        tree = ast.parse(data, path)
+        outer = list(tree.body)
+        for node in outer:
+            if isinstance(node, ast.ClassDef):
+                outer += node.body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                check = ast.parse("__import__('sys').modules['cofill_shapes'].check_shapes").body[0]
+                for part in ast.walk(check):
+                    ast.copy_location(part, node)
+                # Innermost on a function, whose decorators may hide its annotations; outermost on
+                # a class, which is a dataclass only once it is decorated.
+                place = 0 if isinstance(node, ast.ClassDef) else len(node.decorator_list)
+                node.decorator_list.insert(place, check.value)
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+    # Bytecode that checks lies beside the other, under a name of its own.
+    def get_data(self, path: str) -> bytes:
+        return super().get_data(re.sub(r"\.pyc$", ".shapes.pyc", path))
+
+    def set_data(self, path: str, data: Any, **options: Any) -> None:
+        super().set_data(re.sub(r"\.pyc$", ".shapes.pyc", path), data, **options)
+
+
+class _CheckingFinder:
+    """Finds the modules of this project for `_CheckingLoader`."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] not in ("cofill", "cofill_papers"):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _CheckingLoader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+sys.modules["cofill_shapes"] = sys.modules[__name__]
+sys.meta_path.insert(0, _CheckingFinder)
 
 from cofill.paths import keep_compiled_programs  # noqa: E402  after the hook
 
