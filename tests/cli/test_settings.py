@@ -108,4 +108,6 @@ def test_what_an_audit_advises_can_be_copied_and_run(tables):
     defences = {"pilot": CodeDefence(pilot=30, adversary=True, epsilon=5.0, noise="laplace")}
     _, advice, _ = choose(trial, trial, defences, ViewAuditSettings())
     words = shlex.split(re.search(r"--set '[^']*'", advice).group())
+    small = 'fusion={"hidden":[4],"members":1,"fold_members":1,"folds":2,"steps":2}'
+    words += ["--set", small, "--set", 'encoder_training={"epochs":2}']
     assert complete(tables, "--separate", "--method", "cooperative", *words) == 0

@@ -226,7 +226,9 @@ def test_a_model_is_never_written_over(fitted, tmp_path):
 @pytest.mark.parametrize("method", [m.name for m in METHODS if not m.facts.get("saves", True)])
 def test_a_method_that_cannot_be_saved_leaves_nothing(method, tmp_path):
     views = views_of(**people(40))
+    small = FusionSettings(hidden=(4,), members=1, fold_members=1, folds=2, steps=2)
     settings = {"federated": {"rounds": 1}, "private": {"features": 8, "min_overlap": 5}}
+    settings["central"] = {"settings": small}
     model = make(method, **settings.get(method, {})).fit(views)
     with pytest.raises(StoreError, match=r"cannot be saved: \w+ is no type") as caught:
         model.save(tmp_path / "model")

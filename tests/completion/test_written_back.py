@@ -151,7 +151,10 @@ def test_no_income_below_zero_and_counts_are_whole(tmp_path, method):
     frame.to_parquet(tmp_path / "a.parquet", index=False)
     other.to_csv(tmp_path / "b.csv", index=False)
     sources = {"a": str(tmp_path / "a.parquet"), "b": str(tmp_path / "b.csv")}
-    run_completion(CompletionJob(sources, "id", str(tmp_path / "done"), method=method))
+    small = {"hidden": [4], "members": 1, "fold_members": 1, "folds": 2, "steps": 50}
+    settings = {"central": {"settings": small}, "cooperative": {"fusion": small}}.get(method, {})
+    out = str(tmp_path / "done")
+    run_completion(CompletionJob(sources, "id", out, method=method, settings=settings))
     filled = pd.read_parquet(tmp_path / "done" / "a.parquet").dropna()
     assert filled["income"].min() >= frame["income"].min()
     assert (filled["children"] == filled["children"].round()).all()
