@@ -161,7 +161,7 @@ def test_ids_are_confirmed_with_the_secret_and_not_without():
     ward = View("ward", np.arange(20, 90), RNG.normal(size=(70, 2)))
     tokens = blind(lab.ids, b"agreed")
     sent = (BlindedIds(sender="lab", receiver="ward", tokens=tokens, purpose="present"),)
-    evidence = Evidence(sent=sent, secrets={"lab": b"agreed"}, views={"lab": lab, "ward": ward})
+    evidence = Evidence(sent=sent, keys={"lab": b"agreed"}, views={"lab": lab, "ward": ward})
     ledger = Ledger([entry("blinded-ids", individuals=40)])
     (release,) = audit_ledger(ledger, evidence).releases
     inside, outside = release.leaks

@@ -195,7 +195,7 @@ def federation(tmp_path, run):
         for step in completed.sent:
             releases = [release for release in step.releases if release.sender == name]
             sent.write(step.number, step.step, releases)
-        sent.write_secrets({name: completed.sent.secrets()[name]})
+        sent.keep_keys({name: completed.sent.keys()[name]})
         party.write_kit({"federation": {"id_type": None, "sites": sites}})
         source = folder.site(name) / f"{name}.parquet"
         write_table(to_table(views[name]), source)

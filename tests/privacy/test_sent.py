@@ -41,8 +41,8 @@ def test_only_the_last_rounds_are_kept(tmp_path):
 def test_files_are_for_their_owner_only(tmp_path):
     log = SentLog(tmp_path / "sent")
     log.write(0, "align", [ids()])
-    log.write_secrets({"lab": b"s" * 32})
-    assert log.secrets() == {"lab": b"s" * 32}
+    log.keep_keys({"lab": b"s" * 32})
+    assert log.keys() == {"lab": b"s" * 32}
     assert stat.S_IMODE(log.folder.stat().st_mode) == 0o700
     for path in log.folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -52,4 +52,4 @@ def test_a_foreign_file_is_refused(tmp_path):
     (tmp_path / "codes.safetensors").touch()
     with pytest.raises(StoreError, match="no file of sent releases"):
         list(SentLog(tmp_path))
-    assert SentLog(tmp_path).secrets() == {}
+    assert SentLog(tmp_path).keys() == {}

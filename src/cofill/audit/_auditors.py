@@ -85,10 +85,13 @@ for _kind, _function in {
     "update": "_sent_updates:audit_sent_updates",
     "noisy-mean": "_sent_sums:audit_noisy_mean",
     "group-sums": "_sent_sums:audit_group_sums",
+    "masked-rows": "_sent_shares:audit_masked_rows",
+    "opened-shares": "_sent_shares:audit_opened_shares",
+    "padded-cells": "_sent_shares:audit_padded_cells",
+    "blinded-points": "_sent_shares:audit_blinded_points",
 }.items():
     AUDITORS.add(_kind, f"cofill.audit.{_function}")
 
-_UNIFORM = "uniform words to whoever receives them, whatever the data; not attacked"
 for _kind, _words, _reason in (
     (
         "masked-vector",
@@ -133,15 +136,10 @@ for _kind, _words, _reason in (
         "names, kinds and categories of columns",
         "categories are values that somebody has, and say of nobody who",
     ),
-    ("masked-rows", "rows under masks", _UNIFORM),
-    ("opened-shares", "shares under fresh masks, and rotated covariances", _UNIFORM),
-    ("score-shares", "shares of errors in cross-validation", _UNIFORM),
-    ("padded-cells", "predicted cells under pads", _UNIFORM),
     (
-        "blinded-points",
-        "ids as points times secret numbers",
-        "a guess can be tested by nobody who lacks one site's secret number; breaking the curve "
-        "was not tried",
+        "score-shares",
+        "shares of errors in cross-validation",
+        "their receiver adds them up to errors over all shared people, for each of its columns",
     ),
     (
         "row-flags",

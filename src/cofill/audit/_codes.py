@@ -22,6 +22,7 @@ from cofill.attack import (
 )
 from cofill.audit._audit import Audit
 from cofill.audit._release import AuditedRelease, anonymity
+from cofill.nets import FusionSettings
 
 _PAIRS: tuple[PairCount, ...] = (0, 10, 100, "all")
 
@@ -54,6 +55,11 @@ class CodeAuditSettings:
     decoders: DecoderSettings = field(default_factory=lambda: DecoderSettings(repeats=1))
     linkage: LinkageSettings = field(default_factory=lambda: LinkageSettings(repeats=1))
     k: int = 5
+
+
+def linear_decoders(settings: CodeAuditSettings) -> DecoderSettings:
+    """Return decoders by ridge regression alone, which take no time."""
+    return replace(settings.decoders, fusion=FusionSettings(hidden=()))
 
 
 def audit_codes(

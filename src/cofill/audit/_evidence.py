@@ -2,7 +2,7 @@
 
 Nothing is trained for an audit of a run: the releases are the bytes that left (`SentLog`). Codes
 are sent under tokens; the secret that the run kept beside them turns the ids of the owner's rows
-into the same tokens, which tells whose code is whose.
+into the same tokens, which tells whose code is whose. Of masked rows it kept the places.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from cofill.audit._codes import CodeAuditSettings, CodeRelease
 from cofill.federate import FederatedProtocol, RowSite
@@ -29,9 +29,9 @@ class Evidence:
 
     Parameters
     ----------
-    sent, secrets
-        The releases that left, oldest first (empty where the run kept none), and by sender the
-        secret that blinded the ids in what it sent.
+    sent, keys
+        The releases that left, oldest first (empty where the run kept none), and by name what finds
+        the owners' people in them.
     views, held
         Rows of views that one site holds, by view; and of sites that hold the same views of
         different people, by site and view.
@@ -46,7 +46,7 @@ class Evidence:
     """
 
     sent: tuple[Release, ...] = ()
-    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     views: Mapping[str, View] = field(default_factory=dict)
     held: Mapping[str, Mapping[str, View]] = field(default_factory=dict)
     row_sites: Mapping[str, RowSite] = field(default_factory=dict)
@@ -62,6 +62,14 @@ class Evidence:
         """Return a view's rows as networks see them, NaN where a cell is not known."""
         return Scaler.fit(self.views[view]).encode_view(self.views[view])[0]
 
+    def places(self, view: str, stage: str) -> tuple[int, Int[np.ndarray, " rows"]] | None:
+        """Return how many places a stage has and those of a view's rows, None where not kept."""
+        key = self.keys.get(f"{view}/{stage}")
+        if key is None or view not in self.views:
+            return None
+        everyone, *places = np.frombuffer(key, "<i8").tolist()
+        return (everyone, np.array(places)) if len(places) == len(self.views[view]) else None
+
     def code_release(self, view: str) -> CodeRelease | None:
         """Return the codes that the best-informed receiver has of a view, with rows and ids.
 
@@ -69,7 +77,7 @@ class Evidence:
         where codes, rows or the secret are missing.
         """
         sent: list[Codes] = self.releases("codes", view)
-        if not sent or view not in self.views or view not in self.secrets:
+        if not sent or view not in self.views or view not in self.keys:
             return None
         by_receiver: dict[str, list[Codes]] = {}
         for codes in sent:
@@ -78,7 +86,7 @@ class Evidence:
         parts = max(by_receiver.values(), key=lambda parts: sum(len(c.tokens) for c in parts))
         tokens, first = np.unique(np.concatenate([c.tokens for c in parts]), return_index=True)
         codes_by_token = np.concatenate([c.codes for c in parts])[first]
-        positions = rows_of(tokens, blind(self.views[view].ids, self.secrets[view]))
+        positions = rows_of(tokens, blind(self.views[view].ids, self.keys[view]))
         is_sent = positions >= 0
         return CodeRelease(
             codes_by_token[positions[is_sent]],
@@ -120,9 +128,9 @@ def read_evidence(
     ()
     """
     logs = list(logs)
-    secrets = {name: secret for log in logs for name, secret in log.secrets().items()}
+    keys = {name: key for log in logs for name, key in log.keys().items()}
     sent = [r for log in [*logs, *received] for step in log for r in step.releases]
-    return Evidence(sent=tuple(sent), secrets=secrets, **rest)
+    return Evidence(sent=tuple(sent), keys=keys, **rest)
 
 
 def start_row_sites(

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from cofill.attack import DecoderSettings, Leak, infer_attribute, share_leak
+from cofill.attack import Leak, infer_attribute, share_leak
 from cofill.audit._auditors import describe_entries, describe_guarantee
-from cofill.audit._codes import CodeRelease, code_leaks, linkage_leaks, with_words
+from cofill.audit._codes import (
+    CodeRelease,
+    code_leaks,
+    linear_decoders,
+    linkage_leaks,
+    with_words,
+)
 from cofill.audit._evidence import Evidence
 from cofill.audit._release import AuditedRelease, anonymity
-from cofill.nets import FusionSettings
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind
 
 _FEWEST = 20  # people, below which a leak cannot be told from chance
@@ -77,11 +82,6 @@ def _notes(releases: Sequence[Codes], release: CodeRelease, individuals: int) ->
     return notes
 
 
-def _linear(evidence: Evidence) -> DecoderSettings:
-    """Return decoders by ridge regression alone, which take no time."""
-    return replace(evidence.codes.decoders, fusion=FusionSettings(hidden=()))
-
-
 def _attack_without_pairs(
     codes: np.ndarray, rows: np.ndarray, evidence: Evidence
 ) -> tuple[Leak, ...]:
@@ -90,7 +90,7 @@ def _attack_without_pairs(
         return ()
     order = np.random.default_rng(evidence.codes.decoders.seed).permutation(len(rows))
     public, attacked = order[: len(rows) // 5], order[len(rows) // 5 :]
-    settings = replace(evidence.codes, pairs=(0,), decoders=_linear(evidence))
+    settings = replace(evidence.codes, pairs=(0,), decoders=linear_decoders(evidence.codes))
     leaks, _ = code_leaks(codes[attacked], rows[attacked], settings, public=rows[public])
     return tuple(leak for leak in leaks if leak.name == "code inversion, 0 pairs")
 
@@ -124,7 +124,7 @@ def _attack_beside_rows(
     settings = replace(
         evidence.codes,
         pairs=tuple(p for p in evidence.codes.pairs if p != 0) or ("all",),
-        decoders=_linear(evidence),
+        decoders=linear_decoders(evidence.codes),
     )
     leaks, _ = code_leaks(codes[at], rows[at], settings, known=known)
     return with_words(leaks, f"beside {other}'s rows", "decoders are ridge regression alone")
@@ -182,7 +182,7 @@ def audit_blinded_ids(
     """Test all ids that the audit knows of against the tokens that were sent."""
     facts = describe_entries(entries, "who is here or asked for, as keyed hashes of ids")
     sender = entries[0].sender
-    view, secret = evidence.views.get(sender), evidence.secrets.get(sender)
+    view, secret = evidence.views.get(sender), evidence.keys.get(sender)
     if view is None or secret is None or not releases:
         return AuditedRelease(**facts, reason=evidence.why_not(sender))
     same_type = [v.ids for v in evidence.views.values() if v.ids.dtype.kind == view.ids.dtype.kind]

@@ -164,7 +164,8 @@ class CooperativeReconstruction(AbstractCompleter):
     def _take_over(self, federation: Federation[CooperativeSite]) -> None:
         """Keep a federation that has learned."""
         if self.sent is not None:
-            self.sent.write_secrets({name: site.secret for name, site in federation.sites.items()})
+            for site in federation.sites.values():
+                self.sent.keep_keys(self.protocol(federation.sites).audit_keys(site))
         self.federation_ = federation
         self.ledger_: Ledger = federation.ledger
         self.features_ = {

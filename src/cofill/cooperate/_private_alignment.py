@@ -112,10 +112,7 @@ class _FixedPoint:
 
 def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outbox]:
     placed = site.placed
-    rows = site.view.positions(site.ids)
-    at = np.empty(len(site.view), np.int64)
-    at[rows[rows >= 0]] = placed.slots[rows >= 0]
-    words = site.fitted.inputs(site.view, at, placed.plan, _FixedPoint, asking=asking)
+    words = site.fitted.inputs(site.view, site.places, placed.plan, _FixedPoint, asking=asking)
     first, second = placed.keys
     masked = {
         f"{site.name}/{label}": mask_input((first, second), label, values)

@@ -95,9 +95,15 @@ class PrivateCompletion(AbstractCompleter):
             sites |= protocol.start_site(LocalData(name, {name: view}))
         federation = Federation(sites, coordinator=protocol.start_coordinator(), sent=self.sent)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
+        self._keep_audit_keys(protocol, federation)
         self.federation_ = federation
         self.ledger_: Ledger = federation.ledger
         self.notes_ = tuple(n for s in self.sites_.values() for n in site_note(s, protocol.policy))
+
+    def _keep_audit_keys(self, protocol: PrivateProtocol, federation: Federation[Any]) -> None:
+        if self.sent is not None:
+            for site in federation.sites.values():
+                self.sent.keep_keys(protocol.audit_keys(site))
 
     @property
     def sites_(self) -> dict[str, PrivateSite]:
@@ -140,6 +146,7 @@ class PrivateCompletion(AbstractCompleter):
             next_step=protocol.asking.start,
         )
         run_protocol(protocol, [federation], progress=progress)
+        self._keep_audit_keys(protocol, federation)
         self.ledger_ = fitted.ledger = federation.ledger
         fitted.coordinator = federation.coordinator
         for name, site in federation.sites.items():

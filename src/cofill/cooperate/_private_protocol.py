@@ -236,6 +236,15 @@ class PrivateProtocol(AbstractProtocol):
         """Return a coordinator that has dealt nothing yet."""
         return coordinator.PrivateCoordinator(secret=self._secret(COORDINATOR), **self._common)
 
+    def audit_keys(self, party: PrivateSite) -> dict[str, bytes]:
+        """Return how many places there are and those of the party's rows, learning and asking."""
+        if party.placement is None:
+            return {}
+        # Its first alignment is for learning, each further one for asking.
+        stage = "learn" if party.run == 1 else "ask"
+        places = np.append(party.placed.plan.slots, party.places)
+        return {f"{party.name}/{stage}": places.astype("<i8").tobytes()}
+
     def state_of(self, party: Any) -> dict[str, Any]:
         """Return what a party has learned and received, without rows and ids it can read again."""
         stored = [f.name for f in fields(party) if f.name not in _NOT_IN_STATE]

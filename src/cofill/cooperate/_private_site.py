@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Int
 
 from cofill.codec import storable
 from cofill.cooperate._private_inputs import Choice, LocalModel
@@ -177,6 +178,14 @@ class PrivateSite:
     def ids(self) -> np.ndarray:
         """The ids of the present alignment, in the order in which they went out."""
         return self.known_ids[self.order]
+
+    @property
+    def places(self) -> Int[np.ndarray, " rows"]:
+        """The slot of each of its rows in the present alignment."""
+        rows = self.view.positions(self.ids)
+        places = np.empty(len(self.view), np.int64)
+        places[rows[rows >= 0]] = self.placed.slots[rows >= 0]
+        return places
 
     def without_shares(self) -> PrivateSite:
         """Return the site without shares, keys and words of a computation that is over."""

@@ -146,9 +146,9 @@ class CooperativeProtocol(AbstractProtocol):
             noise_key=noise_key,
         )
 
-    def blinding_secret(self, party: CooperativeSite) -> bytes:
+    def audit_keys(self, party: CooperativeSite) -> dict[str, bytes]:
         """Return the secret that blinds the party's ids."""
-        return party.secret
+        return {party.name: party.secret}
 
     def state_of(self, party: CooperativeSite) -> dict[str, Any]:
         """Return what a party has learned and received, without the rows it can read again."""

@@ -269,8 +269,8 @@ class SiteRunner:
                 gate.pass_on(release, label)
         if self.config is not None:
             self.folder.sent.write(number, self.schedule.name(number), outbox)
-            secrets = {n: self.protocol.blinding_secret(p) for n, p in self.parties.items()}
-            self.folder.sent.write_secrets({n: s for n, s in secrets.items() if s is not None})
+            for party in self.parties.values():
+                self.folder.sent.keep_keys(self.protocol.audit_keys(party))
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         sealed = {}

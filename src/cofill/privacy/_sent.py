@@ -28,9 +28,10 @@ class SentStep(NamedTuple):
 class SentLog:
     """A folder with one file a step, readable by its owner only; iterating gives the steps.
 
-    Codes are sent under tokens. So that the owner's audit can tell whose they are, the secret that
-    blinded the ids is kept beside them, in `secrets.json`: it tells the owner nothing new, and
-    whoever else could read it could read the owner's rows.
+    Codes are sent under tokens, masked rows in an order that was drawn. So that the owner's audit
+    can tell whose they are, the secret that blinded the ids and the places of the owner's rows are
+    kept beside them, in `secrets.json`: they tell the owner nothing new, and whoever else could
+    read them could read the owner's rows.
 
     Of releases that belong to a round, only those of the ``last_rounds`` are kept (None for all):
     training for a hundred rounds would fill a disk, and the last rounds tell an attacker most of
@@ -76,18 +77,19 @@ class SentLog:
         for number, name, path in self._files():
             yield SentStep(number, name, tuple(decode_releases(path.read_bytes(), path.name)))
 
-    def write_secrets(self, secrets: Mapping[str, bytes]) -> None:
-        """Keep, by sender, the secret that blinded the ids in what it sent."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.secrets() == dict(secrets):
+    def keep_keys(self, keys: Mapping[str, bytes]) -> None:
+        """Keep, by name, what finds the owner's people in what was sent."""
+        kept = self.keys()
+        if kept | keys == kept:
             return
-        content = {name: secret.hex() for name, secret in secrets.items()}
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = {name: key.hex() for name, key in (kept | keys).items()}
         write_document(self.folder / "secrets.json", _SECRETS, {"secrets": content}, private=True)
 
-    def secrets(self) -> dict[str, bytes]:
-        """Return, by sender, the secret that blinded the ids; empty where none was kept."""
+    def keys(self) -> dict[str, bytes]:
+        """Return, by name, what finds the owner's people; empty where none was kept."""
         path = self.folder / "secrets.json"
         if not path.exists():
             return {}
         content = read_document(path, _SECRETS).get("secrets", {})
-        return {name: bytes.fromhex(secret) for name, secret in content.items()}
+        return {name: bytes.fromhex(key) for name, key in content.items()}

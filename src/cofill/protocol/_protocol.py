@@ -250,12 +250,12 @@ class AbstractProtocol(ABC):
     def finish(self, party: Any, data: LocalData) -> SiteResult:
         """Return what a site's party has produced."""
 
-    def blinding_secret(self, party: Any) -> bytes | None:
-        """Return the secret under which a site's party sends ids; None where it sends none.
+    def audit_keys(self, party: Any) -> Mapping[str, bytes]:
+        """Return, by name, what finds a party's people in what it has sent.
 
         It is kept with what the site has sent, for the audit of its owner.
         """
-        return None
+        return {}
 
     def summarise(self, coordinator: Any) -> dict[str, Any]:
         """Return what the coordinator's party may tell of a run: figures, no row."""
