@@ -44,7 +44,9 @@ def run(tmp_path_factory):
         write_table(to_table(views[name]), place / f"{name}.csv")
     sources = {name: str(place / f"{name}.csv") for name in views}
     out = str(place / "completed")
-    job = CompletionJob(sources, views["lab"].id_name, out, separate=True, settings=SHORT)
+    job = CompletionJob(
+        sources, views["lab"].id_name, out, separate=True, method="cooperative", settings=SHORT
+    )
     run_completion(job)
     return place
 

@@ -25,7 +25,10 @@ SMALL = (
     '"folds": 2, "steps": 20}',
     '--set=encoder_training={"epochs": 2}',
 )
-SETTINGS = {"cooperative": ("--separate", *SMALL), "pooled": ("--set=effort=quick",)}
+SETTINGS = {
+    "cooperative": ("--separate", "--method=cooperative", *SMALL),
+    "pooled": ("--set=effort=quick",),
+}
 
 
 def training(folder, n=60):

@@ -121,7 +121,7 @@ def test_check_measures_when_asked_and_is_readable(tables, capsys):
     assert "■       ■    40 (50.0%)" in words
     assert "expected time: roughly" in words
     assert run(["check", *options, "--separate"]) == 0
-    assert "method: cooperative, because every view is a site" in capsys.readouterr().out
+    assert "method: private, because every view is a site" in capsys.readouterr().out
 
 
 def test_settings_of_a_method_are_documented(capsys):

@@ -10,6 +10,7 @@ import pytest
 from cofill.cli._app import run
 from cofill.completion import METHODS, AbstractCompleter
 from cofill.metrics import ResultRecord
+from cofill.privacy import Ledger
 
 
 @pytest.fixture
@@ -291,10 +292,12 @@ def test_one_owner_uses_all_tables_and_separate_sites_keep_their_rows(tables):
     facts = json.loads((tables / "together" / "completion.json").read_text())
     assert facts["settings"]["method"] == "pooled"
     assert not (tables / "together" / "ledger.jsonl").exists()
-    assert call(tables, "--separate", "--set", "method=faithful", method="auto", out="apart") == 0
+    assert call(tables, "--separate", "--set", "features=8", method="auto", out="apart") == 0
     facts = json.loads((tables / "apart" / "completion.json").read_text())
-    assert facts["settings"]["method"] == "cooperative"
-    assert (tables / "apart" / "ledger.jsonl").exists()
+    assert facts["settings"]["method"] == "private"
+    kinds = {entry.kind for entry in Ledger.load(tables / "apart" / "ledger.jsonl")}
+    assert "masked-rows" in kinds
+    assert not kinds & {"codes", "blinded-ids"}
 
 
 def test_a_table_with_scattered_holes_is_completed_from_its_own_cells(tmp_path):
@@ -312,7 +315,7 @@ def test_a_table_with_scattered_holes_is_completed_from_its_own_cells(tmp_path):
     ("more", "method", "words"),
     [
         (["--separate"], "pooled", "keep their rows at home, and the method 'pooled' pools them"),
-        (["--separate"], "knn", "leave the method out or choose 'cooperative'"),
+        (["--separate"], "knn", "leave the method out or choose 'private'"),
     ],
 )
 def test_separate_sites_refuse_to_pool(tables, capsys, more, method, words):

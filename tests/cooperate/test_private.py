@@ -178,6 +178,35 @@ def test_a_row_s_own_cells_come_first():
     assert np.abs(done.cells["b"][:15, 1] - truth).mean() < 0.2
 
 
+def test_what_others_leave_of_a_known_cell_tells_of_the_unknown_one_beside_it():
+    # Two columns share a part that no other site knows: only the known one of them tells it.
+    rng = np.random.default_rng(0)
+    common, own = rng.normal(size=(2, 300))
+    cells = np.column_stack([common + own, common + own + 0.1 * rng.normal(size=300)])
+    truth = cells[:, 1].copy()
+    hidden = np.arange(300) % 5 == 0
+    cells[hidden, 1] = np.nan
+    views = MultiView.from_arrays({"a": cells, "b": np.column_stack([common, -common])})
+    done = small().fit_complete(views).cells["a"][hidden, 1]
+    error = np.mean((done - truth[hidden]) ** 2)
+    # Own cells alone leave 0.01 and the others' 1.0: putting both together must not lose that.
+    assert error < 0.05
+
+
+def test_draws_differ_in_gaps_only_and_are_as_wide_as_the_errors():
+    views = people()
+    model = small().fit(views)
+    draws = model.draw(views, 20, key=1)
+    cells = np.stack([done.cells["ward"] for done in draws])
+    gaps = np.isnan(views.aligned("ward"))
+    assert (np.ptp(cells, axis=0)[~gaps] == 0).all()
+    assert (cells.std(axis=0)[gaps] > 0).all()
+    truth = people().aligned("lab")[:10].sum(axis=1)  # what the first column is about
+    spread = cells[:, :10, 0].std(axis=0).mean()
+    error = np.sqrt(np.mean((cells[:, :10, 0].mean(axis=0) - truth) ** 2))
+    assert 0.3 < spread / error < 3
+
+
 def test_categories_come_back_as_categories():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(200, 2))

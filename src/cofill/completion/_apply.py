@@ -17,7 +17,7 @@ from typing import Any
 from cofill.completion._completed import Completed
 from cofill.completion._completer import AbstractCompleter, Progress, silent
 from cofill.completion._folder import RULES, CompletionFolder
-from cofill.completion._job import SEPARATE, TOGETHER, require_result, require_sources
+from cofill.completion._job import TOGETHER, require_result, require_sources
 from cofill.completion._registry import load_model
 from cofill.completion._result import CompletionResult, Target, learned_facts
 from cofill.errors import SettingError
@@ -144,7 +144,7 @@ def _apply(
 
 def _require_able(job: ApplyJob, completer: AbstractCompleter) -> None:
     """Refuse what the method of the model cannot tell."""
-    others = f"save a model of the method {TOGETHER!r} or {SEPARATE!r}"
+    others = f"save a model of the method {TOGETHER!r} or 'cooperative'"
     if job.draws and type(completer).draw is AbstractCompleter.draw:
         raise SettingError(
             f"the method {completer.name!r} tells one value a cell and draws none; leave the "

@@ -86,7 +86,7 @@ class AbstractCompleter(BaseEstimator, ABC):
         """Fill `views` several times, each time with other draws of what the cells could be."""
         raise SettingError(
             f"the method {self.name!r} tells one value a cell and draws none; "
-            "choose 'pooled' or 'cooperative'"
+            "choose 'pooled', 'private' or 'cooperative'"
         )
 
     def score(self, views: MultiView, truth: MultiView) -> float:

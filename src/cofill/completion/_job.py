@@ -31,7 +31,7 @@ from cofill.views import (
     read_views,
 )
 
-TOGETHER, SEPARATE = "pooled", "cooperative"
+TOGETHER, SEPARATE = "pooled", "private"
 """The methods for one owner of all tables, and for sites that keep their rows at home."""
 
 YARDSTICKS = ("mean", "knn", "iterative")
@@ -141,9 +141,10 @@ class CompletionJob:
 
     def _check_save(self, save: str) -> None:
         if not METHODS.find(self.method).facts.get("saves", True):
+            saved = ", ".join(m.name for m in METHODS if m.facts.get("saves", True))
             raise SettingError(
-                f"the method {self.method!r} cannot be saved; leave --save out, or choose "
-                f"{TOGETHER!r} or {SEPARATE!r}"
+                f"the method {self.method!r} cannot be saved; leave --save out, or choose one of "
+                f"{saved}"
             )
         if is_url(save):
             raise SettingError(f"a model is saved in a folder, got {Source(save).label!r}")

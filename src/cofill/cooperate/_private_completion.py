@@ -32,11 +32,17 @@ def feature_r2(site: PrivateSite) -> Float[np.ndarray, " features"]:
     return np.array([gained[b.start : b.stop].mean() for b in scaler.blocks])
 
 
-def cells_of(site: PrivateSite, ids: np.ndarray, policy: CompletionPolicy) -> PrivateCells:
+def cells_of(
+    site: PrivateSite,
+    ids: np.ndarray,
+    policy: CompletionPolicy,
+    draws: np.random.Generator | None = None,
+) -> PrivateCells:
     """Return a site's cells for ids: own cells first, then what the other sites tell.
 
     Intervals are normal, as wide as errors in cross-validation were: nobody's prediction is shown
-    for them. Where people lack views that most have, they are too narrow.
+    for them. Where people lack views that most have, they are too narrow. With ``draws`` cells are
+    drawn from that distribution, the errors of a row as related as the view's columns are.
     """
     targets, view = site.fitted.targets, site.view
     rows = np.full((len(ids), len(targets.center)), np.nan)
@@ -54,6 +60,9 @@ def cells_of(site: PrivateSite, ids: np.ndarray, policy: CompletionPolicy) -> Pr
         informed[place[same]] = True
         errors = targets.column_errors(site.choice.error)
     values, variance = targets.combine(predicted, errors, rows, informed)
+    if draws is not None:
+        noise = draws.normal(size=values.shape) @ np.linalg.cholesky(targets.correlation).T
+        values = values + noise * np.sqrt(variance / np.diag(targets.correlation))
     cells = targets.cells(values)
     blocks = targets.scaler.blocks
     unexplained = np.column_stack([variance[:, b.start : b.stop].mean(axis=1) for b in blocks])
@@ -87,10 +96,14 @@ def site_note(site: PrivateSite, policy: CompletionPolicy) -> list[str]:
 
 
 def completed_by(
-    views: MultiView, sites: dict[str, PrivateSite], policy: CompletionPolicy, method: str
+    views: MultiView,
+    sites: dict[str, PrivateSite],
+    policy: CompletionPolicy,
+    method: str,
+    draws: np.random.Generator | None = None,
 ) -> Completed:
-    """Return views in which each site has filled its gaps."""
-    filled = {name: cells_of(site, views.ids, policy) for name, site in sites.items()}
+    """Return views in which each site has filled its gaps, with its best guesses or with draws."""
+    filled = {name: cells_of(site, views.ids, policy, draws) for name, site in sites.items()}
     lower = {name: f.lower for name, f in filled.items()} if policy.interval else {}
     upper = {name: f.upper for name, f in filled.items()} if policy.interval else {}
     notes = tuple(note for site in sites.values() for note in site_note(site, policy))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.completion import AbstractCompleter, Completed, Progress
+from cofill.completion import AbstractCompleter, Completed, Progress, merged, require_draws
 from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2, site_note
 from cofill.cooperate._private_protocol import PrivateProtocol
 from cofill.cooperate._private_site import PrivateSite
@@ -116,6 +116,22 @@ class PrivateCompletion(AbstractCompleter):
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
         return dict(self._complete(views, progress).cells)
+
+    def draw(
+        self, views: MultiView, n_draws: int = 5, *, key: int | Sequence[int] = 0
+    ) -> list[Completed]:
+        """Fill `views` several times, each time with other draws of what the cells could be.
+
+        The cells are asked for once; each site draws by itself, as wide as its intervals are.
+        """
+        later = self._later(views)
+        require_draws(n_draws)
+        sites, policy = self._ask(later.seen), self.protocol(later.seen).policy
+        generator = np.random.default_rng(key)
+        return [
+            merged(later, completed_by(later.seen, sites, policy, self.name, generator))
+            for _ in range(n_draws)
+        ]
 
     def reconstruct(self, views: MultiView, name: str) -> Float[np.ndarray, "individuals d"]:
         """Return a view's cells for everyone in `views`, made from the other views alone."""

@@ -17,6 +17,7 @@ from cofill.nets import patterns_of
 from cofill.views import Scaler, View
 
 _RIDGE = 1e-2  # of the columns' correlations, so that copies of a column do no harm
+_FEW = 30  # people, of whom correlations are seen half
 _PEOPLE_A_TARGET = 3  # a view with more columns than rows / 3 is summarised by components
 
 
@@ -80,24 +81,8 @@ class Targets:
 
     def of(self, view: View) -> Float[np.ndarray, "rows targets"]:
         """Return the target columns of a view's rows, cells not known filled from the others."""
-        filled, _ = self.fill(self.standardised(view))
+        filled, _ = _fill(self.standardised(view), self.correlation)
         return filled if self.is_exact else filled @ np.linalg.pinv(self.loadings).T
-
-    def fill(
-        self, rows: Float[np.ndarray, "rows columns"]
-    ) -> tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]:
-        """Return rows with unknown cells as expected from the known ones, and their variances."""
-        filled, variance = rows.copy(), np.zeros(rows.shape)
-        for known, at in patterns_of(~np.isnan(rows)):
-            if known.all():
-                continue
-            gap = ~known
-            joint = self.correlation[np.ix_(known, gap)]
-            weights = np.linalg.solve(self.correlation[np.ix_(known, known)], joint)
-            filled[np.ix_(at, gap)] = rows[np.ix_(at, known)] @ weights
-            left = np.diag(self.correlation)[gap] - (joint * weights).sum(axis=0)
-            variance[np.ix_(at, gap)] = np.maximum(left, 1e-6)
-        return filled, variance
 
     def column_errors(self, errors: Float[np.ndarray, " targets"]) -> np.ndarray:
         """Return the mean squared error of each encoded column, from those of the targets.
@@ -121,15 +106,54 @@ class Targets:
         ``rows`` are own standardised cells, NaN where not known; ``informed`` says of whom some
         other site has told something. Known cells stay as they are.
         """
-        expected, variance = self.fill(rows)
+        expected, variance = _fill(rows, self.correlation)
         others = predicted @ self.loadings.T
-        gap = np.isnan(rows)
-        # Both began from a variance of one: counted once, not twice.
-        precision = 1 / np.maximum(variance, 1e-6) + 1 / errors - 1.0
-        both = (expected / np.maximum(variance, 1e-6) + others / errors) / precision
-        use = gap & informed[:, None]
-        return np.where(use, both, expected), np.where(use, 1 / precision, variance)
+        errs = np.where(informed[:, None], rows - others, np.nan)
+        # What the others leave untold of a known cell tells of the unknown ones beside it.
+        left, left_variance = _fill(errs, self._error_covariance(errs, errors))
+        use = np.isnan(rows) & informed[:, None]
+        return np.where(use, others + left, expected), np.where(use, left_variance, variance)
+
+    def _error_covariance(
+        self, errs: Float[np.ndarray, "rows columns"], errors: Float[np.ndarray, " columns"]
+    ) -> Float[np.ndarray, "columns columns"]:
+        """Return the covariance of what others' predictions leave of a view's columns.
+
+        Variances are the errors of cross-validation. Correlations are those of known cells, which
+        are nearer than strangers' would be and alike in that; of few people they are drawn to the
+        correlations of the columns themselves.
+        """
+        known = ~np.isnan(errs)
+        scaled = np.where(known, errs, 0.0)
+        sums = scaled.T @ scaled
+        shared = known.astype(float).T @ known
+        squares = np.sqrt(np.maximum((scaled**2).T @ known, 1e-12))
+        seen = sums / (squares * squares.T)
+        own = self.correlation / np.sqrt(np.outer(*[np.diag(self.correlation)] * 2))
+        weight = shared / (shared + _FEW)
+        correlation = weight * seen + (1 - weight) * own
+        values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
+        correlation = (vectors * np.maximum(values, _RIDGE)) @ vectors.T
+        scale = np.sqrt(errors / np.diag(correlation))
+        return correlation * np.outer(scale, scale)
 
     def cells(self, standardised: Float[np.ndarray, "rows columns"]) -> np.ndarray:
         """Return cells in the user's units."""
         return self.scaler.decode(standardised * self.spread + self.center, clip=True)
+
+
+def _fill(
+    rows: Float[np.ndarray, "rows columns"], covariance: Float[np.ndarray, "columns columns"]
+) -> tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]:
+    """Return rows with unknown cells as expected from the known ones, and their variances."""
+    filled, variance = rows.copy(), np.zeros(rows.shape)
+    for known, at in patterns_of(~np.isnan(rows)):
+        if known.all():
+            continue
+        gap = ~known
+        joint = covariance[np.ix_(known, gap)]
+        weights = np.linalg.solve(covariance[np.ix_(known, known)], joint)
+        filled[np.ix_(at, gap)] = rows[np.ix_(at, known)] @ weights
+        left = np.diag(covariance)[gap] - (joint * weights).sum(axis=0)
+        variance[np.ix_(at, gap)] = np.maximum(left, 1e-6)
+    return filled, variance
