@@ -34,7 +34,7 @@ def demo(
     from cofill.demo import CHAPTERS, run_demo
 
     screen = console()
-    printers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit}
+    printers = {1: show_result, 2: _show_clinics, 3: _show_release, 4: _show_audit, 5: _show_audit}
 
     def after(number: int, result: Any) -> None:
         if not output.is_silent:
@@ -49,6 +49,10 @@ def demo(
 
     def show_end() -> None:
         screen.rule()
+        say(
+            "worst verdict about a person, beyond the completed cells themselves: "
+            f"{results.audit.verdict}; with codes it would have been {results.codes.verdict}"
+        )
         say(f"report: {report}")
 
     output.print(_facts(results), show_end)
@@ -64,7 +68,11 @@ def _facts(results: Demo) -> dict[str, Any]:
         "report": str(results.report.resolve()),
         "completion": {key: value["mean"] for key, value in errors.items() if "/mse/" in key},
         "clinics": {key: value["mean"] for key, value in results.clinics.record.summary.items()},
-        "verdicts": {"release": results.release.verdict, "audit": results.audit.verdict},
+        "verdicts": {
+            "release": results.release.verdict,
+            "audit": results.audit.verdict,
+            "codes": results.codes.verdict,
+        },
     }
 
 

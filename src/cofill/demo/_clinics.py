@@ -68,7 +68,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     model = FederatedCompletion(
         network={"fine": 0, "width": 64, "blocks": 2},
         local=LocalSettings(batch=8, learning_rate=3e-3, moments="reset"),
-        settings=RoundSettings(rounds=_ROUNDS),
+        settings=RoundSettings(rounds=_ROUNDS, secure=True),
         seed=seed,
     )
     folder = out / "clinics"

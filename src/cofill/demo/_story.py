@@ -1,4 +1,4 @@
-"""Four chapters, one folder, one report."""
+"""Five chapters, one folder, one report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ CHAPTERS = (
         "Three hospitals",
         (
             "Three hospitals hold different measurements of the same 569 patients, and each lacks "
-            "a part of them. Each completes its own table from codes that the others send; no row "
-            "leaves its hospital.",
+            "a part of them. Each completes its own table by a computation on secret shares: "
+            "numbers split at random, of which nobody has both parts. No row leaves its hospital.",
         ),
     ),
     Chapter(
@@ -85,8 +86,19 @@ CHAPTERS = (
         "What crossed a border",
         (
             "Everything that the three hospitals sent each other, and that the ten clinics sent "
-            "their coordinator, attacked as a receiver could. Codes are turned back into rows; of "
-            "a clinic's updates it is asked whose images they were made from.",
+            "their coordinator, attacked as a receiver could. Beyond the completed cells, which "
+            "are what was asked for, nothing about a patient should be seen.",
+        ),
+    ),
+    Chapter(
+        "codes",
+        "What codes would have told",
+        (
+            "The same hospitals complete the same tables from codes, as a published method does: "
+            "each sends a network's summary of a patient in place of the row. Whoever knows some "
+            "patients' rows turns codes back into rows. The picture compares what a receiver "
+            "learns of a row (R², 1 is everything) from shares, from the completed cells "
+            "themselves, and from codes.",
         ),
     ),
 )
@@ -100,6 +112,7 @@ class Demo:
     clinics: Clinics
     release: Audit
     audit: Audit
+    codes: Audit
     report: Path
 
 
@@ -142,22 +155,53 @@ def run_demo(
     report_progress("attacking a mean", 0.65)
     mean = _attack_release(out, seed=seed)
     after(3, mean)
-    audit = _audit_releases(out, images, _span(report_progress, 0.75, 0.97))
+    audit = _audit_releases(out, images, _span(report_progress, 0.7, 0.85))
     after(4, audit)
+    codes = _audit_codes(out, seed=seed, report_progress=_span(report_progress, 0.85, 0.97))
+    after(5, codes)
     report_progress("writing the report", 0.97)
+    chapters = [dict(vars(chapter)) for chapter in CHAPTERS]
+    chapters[-1]["bars"] = contrast(completion, audit, codes)
+    chapters[-1]["caption"] = (
+        "How much of a patient's row a receiver reads out of what it was sent (R²: 0 is nothing, 1 "
+        "is the row). From shares nobody reads anything; a hospital that lacks a patient gets the "
+        "completed cells, which it asked for; codes would have shown the rows of all patients."
+    )
     story = {
-        "title": "What cofill does, in four chapters",
+        "title": "What cofill does, in five chapters",
         "subtitle": "Real data, one machine: what was completed, how well, and what leaked.",
-        "chapters": [vars(chapter) for chapter in CHAPTERS],
+        "chapters": chapters,
     }
     write_document(out / "story.json", "cofill-story", story)
-    return Demo(completion, images, mean, audit, write_report(out))
+    return Demo(completion, images, mean, audit, codes, write_report(out))
+
+
+def contrast(completion: CompletionResult, audit: Audit, codes: Audit) -> dict[str, Any]:
+    """Return bars of what a receiver learns of a hospital's rows: shares, filled cells, codes."""
+    errors = {} if completion.evaluation is None else completion.evaluation.summary
+    filled = [1 - float(errors[f"private/mse/{name}"]["mean"] or 1.0) for name in _FORMS]
+    return {
+        "axis": "R² of a row",
+        "categories": [f"hospital {name!r}" for name in _FORMS],
+        "series": {
+            "from shares (by default)": [_most_read(audit, "masked-rows", n) for n in _FORMS],
+            "the completed cells themselves": filled,
+            "from codes": [_most_read(codes, "codes", n) for n in _FORMS],
+        },
+        "most": 1.0,
+    }
+
+
+def _most_read(audit: Audit, kind: str, sender: str) -> float:
+    """Return the largest R² of a sender's rows that an attack reached, 0 at least."""
+    releases = [r for r in audit.releases if (r.kind, r.sender) == (kind, sender)]
+    return max(0.0, *(leak.attack for r in releases for leak in r.leaks if leak.figure == "R²"))
 
 
 def _complete_hospitals(
     out: Path, *, missing: float, seed: int, report_progress: Progress
 ) -> CompletionResult:
-    """Write each hospital's table, complete it from the others' codes, compare with imputers.
+    """Write each hospital's table, complete it on shares, compare with codes and imputers.
 
     The patients are the 569 of the Wisconsin breast cancer data, a hospital has ten features.
     """
@@ -172,7 +216,7 @@ def _complete_hospitals(
         out=str(out / "completed"),
         separate=True,
         evaluate=True,
-        compare=("mean", "knn", "central"),
+        compare=("cooperative", "mean", "knn"),
         intervals=0.9,
         seed=seed,
     )
@@ -203,7 +247,7 @@ def _attack_release(out: Path, *, seed: int) -> Audit:
 
 def _audit_releases(out: Path, images: Clinics, report_progress: Progress) -> Audit:
     """Audit what hospitals and clinics have sent, as one."""
-    codes = audit_run(out / "completed", codes=_ATTACK, progress=_span(report_progress, 0.0, 0.6))
+    shares = audit_run(out / "completed", codes=_ATTACK, progress=_span(report_progress, 0.0, 0.6))
     updates = audit_ledger(
         images.ledger,
         read_evidence([images.sent], row_sites=images.sites),
@@ -212,11 +256,29 @@ def _audit_releases(out: Path, images: Clinics, report_progress: Progress) -> Au
     )
     audit = join_audits(
         "Hospitals and clinics",
-        [codes, updates],
-        settings={**codes.settings, "folder": str(out)},
-        duration_s=codes.duration_s + updates.duration_s,
+        [shares, updates],
+        settings={**shares.settings, "folder": str(out)},
+        duration_s=shares.duration_s + updates.duration_s,
     )
     audit.write(out / "audit")
+    return audit
+
+
+def _audit_codes(out: Path, *, seed: int, report_progress: Progress) -> Audit:
+    """Audit what the hospitals would have sent had they completed their tables from codes."""
+    tables = out / "hospitals"
+    with TemporaryDirectory(dir=out) as folder:
+        job = CompletionJob(
+            sources={name: str(tables / f"{name}.{form}") for name, form in _FORMS.items()},
+            id="id",
+            out=str(Path(folder) / "completed"),
+            separate=True,
+            method="cooperative",
+            seed=seed,
+        )
+        run_completion(job, _span(report_progress, 0.0, 0.5))
+        audit = audit_run(job.out, codes=_ATTACK, progress=_span(report_progress, 0.5, 1.0))
+    audit.write(out / "codes")
     return audit
 
 

@@ -10,7 +10,19 @@ from typing import Any, TypeAlias
 from cofill.errors import CofillError, DataError
 from cofill.files import write_atomically
 from cofill.metrics import versions
-from cofill.pages import Page, Part, Section, bullets, code, details, join, note, paragraph
+from cofill.pages import (
+    Page,
+    Part,
+    Section,
+    bars,
+    bullets,
+    code,
+    details,
+    join,
+    note,
+    paragraph,
+    plot,
+)
 from cofill.report._completion import completion, masks
 from cofill.report._distributions import agreement, distributions, images
 from cofill.report._errors import errors
@@ -34,7 +46,8 @@ def report_page(folder: Path | str, *, title: str = "") -> Page:
 
     A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
     [{"folder": …, "title": …, "words": [… sentences]}]}``) makes a chapter of each of its folders,
-    in its order; without one, a section is about all folders.
+    in its order, with a picture where a chapter has ``bars`` (arguments of `cofill.pages.bars`) and a ``caption``;
+    without a story, a section is about all folders.
     """
     records = find_records(folder)
     shown = [r for r in records.known if r.kind != "story"]
@@ -89,6 +102,9 @@ def _chapter(records: Records, chapter: Mapping[str, Any]) -> Section:
     folder = str(chapter["folder"])
     inside = records.inside(folder)
     words: list[Part] = [str(sentence) for sentence in chapter.get("words", ())]
+    if "bars" in chapter:
+        caption = str(chapter.get("caption", ""))
+        words.append(plot(bars(**chapter["bars"]), caption, caption))
     section = Section(str(chapter.get("title") or folder), words)
     parts = [part for maker in SECTIONS if (part := _section(maker, inside)) is not None]
     anchored = [replace(part, anchor=f"{section.anchor}-{part.anchor}") for part in parts]
