@@ -24,7 +24,15 @@ from cofill.cooperate._private_learner import (
 from cofill.errors import DataError, SettingError
 from cofill.privacy import OpenedShares, SelectedCells, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, Step, run_protocol
-from cofill.shares import AGREED, _engine, from_words, points_of, spectrum_of, split_points
+from cofill.shares import (
+    AGREED,
+    _engine,
+    from_triangle,
+    from_words,
+    points_of,
+    spectrum_of,
+    split_points,
+)
 from cofill.views import Feature, Kind, MultiView, View
 
 N = 120
@@ -138,7 +146,7 @@ def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
         at = site.placed.slots[site.predicted.at]
         expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
         # Targets have variance one: the tolerance is in standard deviations.
-        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-3)
+        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-4)
         compared += len(expected)
     assert compared == 20
 
@@ -164,7 +172,7 @@ def test_machines_whose_eigenvectors_differ_in_sign_compute_the_same(fitted, mon
     monkeypatch.setattr(_engine, "spectrum_of", other_library)
     done = small().fit_complete(views)
     for name in views:
-        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=2e-3)
+        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)
 
 
 def test_a_row_s_own_cells_come_first():
@@ -331,11 +339,14 @@ def test_computing_sites_open_spectra_and_nothing_else_of_a_covariance():
             for (number, label), pair in shares.items()
             if label == "ward/0/0" and len(pair) == 2
         ]
-        (rotated,) = matrices
+        rotated = from_triangle(*matrices)
+        size = len(rotated)
         (agreed,) = (pair for (_, label), pair in shares.items() if label == f"ward/0/0{AGREED}")
-        np.testing.assert_array_equal(
-            sum(agreed).view(float), np.vstack(spectrum_of(rotated)), strict=True
-        )
+        values, vectors = spectrum_of(rotated)
+        words = sum(agreed)
+        np.testing.assert_array_equal(words[:size].view(float), values)
+        told = words[size:].view(np.int32)[: size**2].reshape(size, size)
+        np.testing.assert_allclose(told * 2.0**-31, vectors, atol=2.0**-31)
         spectra.append((np.linalg.eigvalsh(rotated), rotated))
     # The common order is another in each run, and with it the people of a fold: spectra are alike,
     # not equal. Without rotation the two matrices would be alike too, with a correlation near one.

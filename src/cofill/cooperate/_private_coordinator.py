@@ -163,10 +163,8 @@ def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer)
                 dealer_key=b"" if number is None else dealer.keys[number],
             )
         )
-        if number is not None:
-            releases.append(
-                DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt[number])
-            )
+        if number == 1:
+            releases.append(DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt))
     return releases
 
 

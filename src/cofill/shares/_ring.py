@@ -8,8 +8,10 @@ products of words are exact modulo 2^64: a result is right as long as its own ma
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Float, UInt32, UInt64
 
 from cofill.errors import DataError
 
@@ -46,6 +48,24 @@ def from_words(words: UInt64[np.ndarray, ...], bits: int) -> Float[np.ndarray, .
     array([ 0.5 , -1.25])
     """
     return np.ldexp(np.ascontiguousarray(words).view(np.int64).astype(np.float64), -bits)
+
+
+def pack_halves(halves: UInt32[np.ndarray, ...]) -> UInt64[np.ndarray, " words"]:
+    """Return numbers of 32 bits as words of 64, two each."""
+    return np.append(halves.ravel(), np.zeros(halves.size % 2, np.uint32)).view(np.uint64)
+
+
+def unpack_halves(
+    words: UInt64[np.ndarray, " words"], shape: tuple[int, ...]
+) -> UInt32[np.ndarray, ...]:
+    """Return the numbers that `pack_halves` was given.
+
+    Examples
+    --------
+    >>> unpack_halves(pack_halves(np.array([[1, 2, 3]], np.uint32)), (1, 3))
+    array([[1, 2, 3]], dtype=uint32)
+    """
+    return words.view(np.uint32)[: math.prod(shape)].reshape(shape)
 
 
 def multiply(
