@@ -371,3 +371,20 @@ def test_shares_that_do_not_fit_are_refused_and_the_step_can_be_done_again(here,
         places["a"].act(step, late)
     places["a"].act(step, honest)
     assert places["a"].done == step
+
+
+def test_only_those_who_compute_are_asked_and_sent_something_in_a_round(here):
+    federation = private(here)
+    schedule = federation.schedule()
+    for number, step in enumerate(schedule.steps):
+        if step.name in ("learn", "predict"):
+            assert schedule.actors(number) == ("a", "b")
+            assert schedule.receivers(number, "a") == ("b",)
+    number = step_named(federation, "choose")
+    # The third site waits from its rows on: it needs the errors of its columns, of two sites.
+    needed = schedule.needed_messages(number, "c")
+    assert needed == ((step_named(federation, "score"), "a"), (number - 1, "b"))
+    office, places = federation.office(), places_of(federation)
+    advance(office, places, stop=step_named(federation, "learn"))
+    with pytest.raises(SettingError, match="is no step of site 'c'; refused"):
+        places["c"].act(office.next, {})
