@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -414,3 +416,15 @@ def test_rows_of_a_wrong_shape_are_refused():
     parties.inboxes["lab"].append(replace(release, words=short))
     with pytest.raises(DataError, match="of 'shop' must have the shape"):
         run_protocol(protocol, [parties])
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def test_a_run_loads_neither_networks_nor_estimators():
+    program = (
+        "import sys; from cofill.protocol import PROTOCOLS; PROTOCOLS.load('private'); "
+        "print({'jax', 'sklearn', 'pandas', 'scipy.stats'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"

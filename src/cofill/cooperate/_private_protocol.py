@@ -24,7 +24,7 @@ from cofill.cooperate import _private_alignment as alignment
 from cofill.cooperate import _private_compute as compute
 from cofill.cooperate import _private_coordinator as coordinator
 from cofill.cooperate import _private_owner as owner
-from cofill.cooperate._completion import CompletionPolicy
+from cofill.cooperate._policy import CompletionPolicy
 from cofill.cooperate._private_completion import completed_by, feature_r2
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite

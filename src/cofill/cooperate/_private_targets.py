@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.codec import storable
-from cofill.nets import patterns_of
-from cofill.views import Scaler, View
+from cofill.views import Scaler, View, patterns_of
 
 _RIDGE = 1e-2  # of the columns' correlations, so that copies of a column do no harm
 _PEOPLE_A_TARGET = 3  # a view with more columns than rows / 3 is summarised by components

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
 from cofill.network._site_runner import SiteRunner, public_fault
 from cofill.paths import keep_compiled_programs
-from cofill.protocol import PartyFolder
+from cofill.protocol import PROTOCOLS, PartyFolder
 
 TASK = "step"
 
@@ -37,7 +38,13 @@ class SiteExecutor(Executor):
         super().__init__()
         self.order = unpack_order(order)
         self.runner: SiteRunner | None = None
+        # While the coordinator's process starts; a fault shows when the first step is asked for.
+        threading.Thread(target=self._load_protocol, daemon=True, name="cofill-load").start()
         end_with_parent()
+
+    def _load_protocol(self) -> None:
+        with suppress(Exception):
+            PROTOCOLS.load(self.order.experiment)
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal

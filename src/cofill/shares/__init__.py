@@ -22,14 +22,13 @@ from cofill.shares._engine import (
     Rounds,
     Weighted,
     Words,
-    from_triangle,
     input_keys,
     mask_input,
     run_as_dealer,
-    spectrum_of,
 )
 from cofill.shares._random import derive, random_words
 from cofill.shares._ring import from_words, multiply, to_words
+from cofill.shares._spectra import from_triangle, spectrum_of
 
 __all__ = [
     "AGREED",

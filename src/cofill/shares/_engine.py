@@ -19,7 +19,6 @@ runs it on masks, where it draws every triple that they will need.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -31,12 +30,26 @@ from jaxtyping import Float, Shaped, UInt32, UInt64
 from cofill.codec import storable
 from cofill.errors import DataError
 from cofill.shares._random import derive, random_rotation, random_words
-from cofill.shares._ring import from_words, multiply, pack_halves, to_words, unpack_halves
+from cofill.shares._ring import (
+    from_words,
+    halves_shape,
+    multiply,
+    pack_halves,
+    to_words,
+    unpack_halves,
+)
+from cofill.shares._spectra import (
+    Spectrum,
+    from_triangle,
+    pack_spectrum,
+    size_of,
+    spectrum_of,
+    unpack_spectrum,
+)
 
 Words = Shaped[np.ndarray, "..."]
 """Words of 64 bits; a trusted machine, which tests compare with, has plain numbers instead."""
 
-Spectrum = tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]
 Named = dict[str, Words]
 Result = TypeVar("Result")
 Rounds = Generator[Named, Named, Result]
@@ -187,51 +200,6 @@ class Computer(ABC):
         """
 
 
-def spectrum_of(matrix: Float[np.ndarray, "size size"]) -> Spectrum:
-    """Return eigenvalues, none below zero, and eigenvectors of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.maximum(values, 0.0), vectors
-
-
-def from_triangle(triangle: Float[np.ndarray, " cells"]) -> Float[np.ndarray, "size size"]:
-    """Return the symmetric matrix with an upper triangle.
-
-    Examples
-    --------
-    >>> from_triangle(np.array([1.0, 2.0, 3.0]))
-    array([[1., 2.],
-           [2., 3.]])
-    """
-    size = _size_of(triangle)
-    matrix = np.zeros((size, size))
-    matrix[np.triu_indices(size)] = triangle
-    return matrix + np.triu(matrix, 1).T
-
-
-def _size_of(triangle: Words) -> int:
-    return (math.isqrt(8 * len(triangle) + 1) - 1) // 2
-
-
-def _pack_spectrum(spectrum: Spectrum) -> Words:
-    """Return eigenvalues as the bits of their numbers, then vectors of 32 bits, as words."""
-    values, vectors = spectrum
-    largest = 2.0**31 - 1
-    halves = np.clip(np.rint(vectors.ravel() * 2.0**31), -largest, largest).astype(np.int32)
-    return np.concatenate([values.view(np.uint64), pack_halves(halves.view(np.uint32))])
-
-
-def _unpack_spectrum(label: str, words: Words, size: int) -> Spectrum:
-    """Return the spectrum of a matrix of a size, or raise a `DataError`."""
-    values = np.ravel(words)[:size].view(np.float64)
-    if words.shape != (size + _halves_shape(size**2)[0],) or not np.isfinite(values).all():
-        raise DataError(
-            f"the spectrum of {label!r} must have {size} finite eigenvalues and eigenvectors, got "
-            f"words of the shape {words.shape}; refused"
-        )
-    halves = unpack_halves(words[size:], (size, size)).view(np.int32)
-    return values, halves * 2.0**-31
-
-
 @dataclass(frozen=True, eq=False)
 class ComputingSite(Computer):
     """A computing site: number 0 or 1, its key from the dealer, and the words dealt to it."""
@@ -302,7 +270,7 @@ class ComputingSite(Computer):
             known = ((value & _LOW) >> np.uint64(bits)) + top * unit - (_HALF >> np.uint64(bits))
             quotients[k] = first * known - self._share(f"{k}/upper", value.shape)
             # Of the pad's top bit the last bits alone count: they are shifted to the very top.
-            carry = self._share(f"{k}/top", _halves_shape(value.size))
+            carry = self._share(f"{k}/top", halves_shape(value.size))
             carry = unpack_halves(carry, value.shape).astype(np.uint64)
             quotients[k] -= (top * carry) << np.uint64(64 - bits)
         return quotients
@@ -319,10 +287,10 @@ class ComputingSite(Computer):
             # The other site adds nothing to them.
             for k, triangle in opened.items():
                 matrix = from_triangle(self.decode(triangle, bits))
-                words[f"{k}{AGREED}"] = _pack_spectrum(spectrum_of(matrix))
+                words[f"{k}{AGREED}"] = pack_spectrum(spectrum_of(matrix))
         agreed = yield words
         return {
-            k: _unpack_spectrum(k, agreed[f"{k}{AGREED}"], _size_of(triangle))
+            k: unpack_spectrum(k, agreed[f"{k}{AGREED}"], size_of(triangle))
             for k, triangle in opened.items()
         }
 
@@ -424,7 +392,7 @@ class Dealer(Computer):
 
     def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
         yield opened
-        sizes = {k: _size_of(triangle) for k, triangle in opened.items()}
+        sizes = {k: size_of(triangle) for k, triangle in opened.items()}
         return {k: (np.ones(n), np.zeros((n, n))) for k, n in sizes.items()}
 
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
@@ -441,7 +409,7 @@ class Dealer(Computer):
         return np.zeros(value.shape, np.uint64)
 
     def _deal_halves(self, label: str, halves: UInt32[np.ndarray, ...]) -> None:
-        shape = _halves_shape(halves.size)
+        shape = halves_shape(halves.size)
         first = random_words(self.keys[0], label, shape).view(np.uint32)
         self.dealt[label] = (pack_halves(halves).view(np.uint32) - first).view(np.uint64)
 
@@ -458,10 +426,6 @@ def mask_input(keys: tuple[bytes, bytes], label: str, words: Words) -> Words:
 
 def _sum_of(keys: tuple[bytes, bytes], label: str, shape: tuple[int, ...]) -> Words:
     return random_words(keys[0], label, shape) + random_words(keys[1], label, shape)
-
-
-def _halves_shape(size: int) -> tuple[int]:
-    return (-(-size // 2),)
 
 
 def run_as_dealer(computation: Rounds[Result]) -> Result:

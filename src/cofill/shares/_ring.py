@@ -50,6 +50,11 @@ def from_words(words: UInt64[np.ndarray, ...], bits: int) -> Float[np.ndarray, .
     return np.ldexp(np.ascontiguousarray(words).view(np.int64).astype(np.float64), -bits)
 
 
+def halves_shape(size: int) -> tuple[int]:
+    """Return the shape of the words that hold so many numbers of 32 bits."""
+    return (-(-size // 2),)
+
+
 def pack_halves(halves: UInt32[np.ndarray, ...]) -> UInt64[np.ndarray, " words"]:
     """Return numbers of 32 bits as words of 64, two each."""
     return np.append(halves.ravel(), np.zeros(halves.size % 2, np.uint32)).view(np.uint64)
