@@ -101,7 +101,7 @@ def learn(
                     moments[f"in{f}/covariance"][np.ix_(at, at)],
                     moments[f"in{f}/with/{name}"][at],
                     np.tile(np.arange(plan.targets[t]), len(plan.penalties)),
-                    np.repeat(plan.penalties, plan.targets[t]),
+                    np.repeat(plan.penalties, plan.targets[t]) * plan.moment_scale(parts[f"in{f}"]),
                 )
                 rows = slice(plan.judged_rows(f))
                 judged[task] = (
@@ -198,6 +198,7 @@ def _moments(
     """Return masked covariances and cross moments in parts of the people.
 
     A sum over n people, of whom m have both blocks, is divided by m; inputs were divided by √n.
+    Where m is the same for all, this is left to the penalties (`Plan.moment_scale`).
     """
     position = {name: t for t, name in enumerate(plan.views)}
     short = yield from computer.truncate(
@@ -212,6 +213,8 @@ def _moments(
     )
     scaled = {}
     for part, folds in parts.items():
+        if plan.moment_scale(folds) < 1:
+            continue
         for first, second in sums[0]:
             members = (*first, position[second]) if isinstance(second, str) else (*first, *second)
             people = plan.learned_from(members, folds)
@@ -222,6 +225,7 @@ def _moments(
     even = yield from computer.truncate(
         {f"{label}/even": share for label, share in scaled.items()}, SCALE_BITS
     )
+    even |= {f"{label}/even": share for label, share in short.items() if label not in scaled}
     # Pieces are masked, not the whole: below the diagonal it is the same once more.
     pieces = yield from computer.mask(even)
     whole = {}
@@ -324,6 +328,7 @@ def ask(
                 at = known.columns_of(blocks)
                 task = f"{name}/{pattern}/{variant}"
                 penalties = known.penalties[choices[name][1][columns]]
+                penalties = penalties * known.moment_scale(range(known.folds))
                 covariance = learned.covariance[np.ix_(at, at)]
                 tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
                 rows[task] = Masked.beside([features[block] for block in blocks])

@@ -111,6 +111,16 @@ class Plan:
         """Return over how many people a moment of blocks made from some views is taken."""
         return self.count(range(len(self.views)) if self.is_complete_case else members, folds)
 
+    def moment_scale(self, folds: Iterable[int]) -> float:
+        """Return by what moments are too small where sums are not divided by their people.
+
+        Weights do not change if moments and penalties shrink alike. So where all moments are over
+        the same people, and these are enough that no digits are lost, nothing is divided on shares.
+        """
+        people = self.learned_from((), folds)
+        is_enough = 4 * self.learned_from((), range(self.folds)) >= self.slots
+        return people / self.slots if self.is_complete_case and is_enough else 1.0
+
     @cached_property
     def penalties(self) -> Float[np.ndarray, " grid"]:
         """Penalties to choose from, relative to the variance of a view's features.
