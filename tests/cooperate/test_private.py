@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from tests.cooperate.plain_computer import PlainComputer, run
 
 from cofill.codec import decode, encode
-from cofill.cooperate import PrivateCompletion, PrivateProtocol
+from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_estimator
 from cofill.cooperate._private_learner import (
     GRAM_BITS,
     PREDICTED_BITS,
@@ -428,3 +428,25 @@ def test_a_run_loads_neither_networks_nor_estimators():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"set()\n"
+
+
+def test_at_most_so_many_people_are_learned_from_and_the_others_are_completed(fitted):
+    _, views, _ = fitted
+    model = small(most_people=100).fit(views)
+    plan = model.federation_.coordinator.known
+    assert plan.slots == 100 == plan.people.sum()
+    for site in model.sites_.values():
+        slots = site.placed.slots
+        assert (slots == -1).sum() + len(np.unique(slots[slots >= 0])) == len(slots)
+        assert slots.max() < 100
+    done = model.complete(views)
+    assert not any(np.isnan(cells).any() for cells in done.cells.values())
+
+
+def test_people_asked_about_in_parts_get_the_cells_of_one_request(fitted, monkeypatch):
+    model, views, _ = fitted
+    expected = model.complete(views)
+    monkeypatch.setattr(_private_estimator, "_ASKED_AT_ONCE", 50)
+    done = model.complete(views)
+    for name in views:
+        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)

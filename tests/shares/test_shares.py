@@ -12,10 +12,14 @@ from cofill.errors import DataError
 from cofill.shares import (
     ComputingSite,
     Dealer,
+    _alignment,
+    blind_ids,
     from_words,
     input_keys,
     mask_input,
     multiply,
+    multiply_points,
+    points_of,
     run_as_dealer,
     to_words,
 )
@@ -154,3 +158,25 @@ def test_dealt_words_of_a_wrong_shape_are_refused():
     x = site.input("owner", "x", np.zeros((3, 3), np.uint64))
     with pytest.raises(DataError, match="must have the shape"):
         site.product("xy", x, x)
+
+
+def test_many_ids_are_blinded_by_several_processes_to_the_same_points(monkeypatch):
+    ids = np.array([f"person {k}" for k in range(25)])
+    alone = blind_ids(ids, b"s" * 32)
+    assert alone == multiply_points(points_of(ids), b"s" * 32)
+    monkeypatch.setattr(_alignment, "_LEAST_A_PROCESS", 8)
+    monkeypatch.setattr(_alignment.os, "cpu_count", lambda: 2)
+    began = []
+    popen = _alignment.subprocess.Popen
+
+    class Counted(popen):
+        def __init__(self, command, **options):
+            assert not any("73" * 32 in word for word in command)  # the secret is no argument
+            began.append(command)
+            super().__init__(command, **options)
+
+    monkeypatch.setattr(_alignment.subprocess, "Popen", Counted)
+    assert blind_ids(ids, b"s" * 32) == alone
+    assert len(began) == 1
+    with pytest.raises(DataError, match="holds something that is no point"):
+        multiply_points(alone[: 20 * 32] + bytes([255]) * 32, b"t" * 32)

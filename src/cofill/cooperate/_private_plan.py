@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, UInt64
 from cofill.codec import storable
 from cofill.errors import DataError
 
-_MOST_JUDGED = 12_000  # people, shared or not, on whom cross-validation measures errors
+_MOST_JUDGED = 3_000  # people, shared or not, on whom cross-validation measures errors, to 3 %
 
 _LEAST_PENALTY = 1e-6
 

@@ -11,7 +11,7 @@ ranges only; a wrong input gives a wrong result to those who asked for it.
 All keys come from the operating system; everything else is drawn from them by AES-256.
 """
 
-from cofill.shares._alignment import multiply_points, points_of, split_points
+from cofill.shares._alignment import blind_ids, multiply_points, points_of, split_points
 from cofill.shares._engine import (
     AGREED,
     NOTHING,
@@ -40,6 +40,7 @@ __all__ = [
     "Rounds",
     "Weighted",
     "Words",
+    "blind_ids",
     "derive",
     "from_triangle",
     "from_words",
