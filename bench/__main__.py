@@ -23,6 +23,7 @@ ENTRIES = (
     "attack",
     "federate",
     "network",
+    "private",
     "predict",
 )
 

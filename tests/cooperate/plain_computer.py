@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cofill.shares import Computer, Masked, Weighted, spectrum_of
+from cofill.shares import Computer, Masked, Weighted, from_triangle, spectrum_of
 
 
 class PlainComputer(Computer):
@@ -18,6 +18,10 @@ class PlainComputer(Computer):
 
     def product(self, label, left, right):
         return left.public @ right.public
+
+    def symmetric_product(self, label, left, right, blur):
+        product = left.public @ right.public
+        return product[np.triu_indices(len(product))]
 
     def weigh(self, label, weights, value):
         return Weighted(value, self.weights[weights][:, None], value.mask)
@@ -69,7 +73,9 @@ class PlainComputer(Computer):
 
     def spectra(self, opened, bits):
         yield opened
-        return {k: spectrum_of(self.decode(words, bits)) for k, words in opened.items()}
+        return {
+            k: spectrum_of(from_triangle(self.decode(words, bits))) for k, words in opened.items()
+        }
 
 
 def run(computation):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from tests.cooperate.plain_computer import PlainComputer, run
 
 from cofill.codec import decode, encode
-from cofill.cooperate import PrivateCompletion, PrivateProtocol
+from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_estimator
 from cofill.cooperate._private_learner import (
     GRAM_BITS,
     PREDICTED_BITS,
@@ -24,7 +26,15 @@ from cofill.cooperate._private_learner import (
 from cofill.errors import DataError, SettingError
 from cofill.privacy import OpenedShares, SelectedCells, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, Step, run_protocol
-from cofill.shares import AGREED, _engine, from_words, points_of, spectrum_of, split_points
+from cofill.shares import (
+    AGREED,
+    _engine,
+    from_triangle,
+    from_words,
+    points_of,
+    spectrum_of,
+    split_points,
+)
 from cofill.views import Feature, Kind, MultiView, View
 
 N = 120
@@ -138,7 +148,7 @@ def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
         at = site.placed.slots[site.predicted.at]
         expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
         # Targets have variance one: the tolerance is in standard deviations.
-        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-3)
+        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-4)
         compared += len(expected)
     assert compared == 20
 
@@ -164,7 +174,7 @@ def test_machines_whose_eigenvectors_differ_in_sign_compute_the_same(fitted, mon
     monkeypatch.setattr(_engine, "spectrum_of", other_library)
     done = small().fit_complete(views)
     for name in views:
-        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=2e-3)
+        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)
 
 
 def test_a_row_s_own_cells_come_first():
@@ -360,11 +370,14 @@ def test_computing_sites_open_spectra_and_nothing_else_of_a_covariance():
             for (number, label), pair in shares.items()
             if label == "ward/0/0" and len(pair) == 2
         ]
-        (rotated,) = matrices
+        rotated = from_triangle(*matrices)
+        size = len(rotated)
         (agreed,) = (pair for (_, label), pair in shares.items() if label == f"ward/0/0{AGREED}")
-        np.testing.assert_array_equal(
-            sum(agreed).view(float), np.vstack(spectrum_of(rotated)), strict=True
-        )
+        values, vectors = spectrum_of(rotated)
+        words = sum(agreed)
+        np.testing.assert_array_equal(words[:size].view(float), values)
+        told = words[size:].view(np.int32)[: size**2].reshape(size, size)
+        np.testing.assert_allclose(told * 2.0**-31, vectors, atol=2.0**-31)
         spectra.append((np.linalg.eigvalsh(rotated), rotated))
     # The common order is another in each run, and with it the people of a fold: spectra are alike,
     # not equal. Without rotation the two matrices would be alike too, with a correlation near one.
@@ -432,3 +445,37 @@ def test_rows_of_a_wrong_shape_are_refused():
     parties.inboxes["lab"].append(replace(release, words=short))
     with pytest.raises(DataError, match="of 'shop' must have the shape"):
         run_protocol(protocol, [parties])
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def test_a_run_loads_neither_networks_nor_estimators():
+    program = (
+        "import sys; from cofill.protocol import PROTOCOLS; PROTOCOLS.load('private'); "
+        "print({'jax', 'sklearn', 'pandas', 'scipy.stats'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"
+
+
+def test_at_most_so_many_people_are_learned_from_and_the_others_are_completed(fitted):
+    _, views, _ = fitted
+    model = small(most_people=100).fit(views)
+    plan = model.federation_.coordinator.known
+    assert plan.slots == 100 == plan.people.sum()
+    for site in model.sites_.values():
+        slots = site.placed.slots
+        assert (slots == -1).sum() + len(np.unique(slots[slots >= 0])) == len(slots)
+        assert slots.max() < 100
+    done = model.complete(views)
+    assert not any(np.isnan(cells).any() for cells in done.cells.values())
+
+
+def test_people_asked_about_in_parts_get_the_cells_of_one_request(fitted, monkeypatch):
+    model, views, _ = fitted
+    expected = model.complete(views)
+    monkeypatch.setattr(_private_estimator, "_ASKED_AT_ONCE", 50)
+    done = model.complete(views)
+    for name in views:
+        np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.linear_model import Ridge
 
-from cofill.nets._linear import Moments, patterns_of, ridge_predict
+from cofill.nets._linear import Moments, ridge_predict
+from cofill.views import patterns_of
 
 GROUPS = ((0, 2), (2, 3), (3, 6))
 PENALTIES = np.array([1e-4, 0.1, 3.0])

@@ -12,10 +12,14 @@ from cofill.errors import DataError
 from cofill.shares import (
     ComputingSite,
     Dealer,
+    _alignment,
+    blind_ids,
     from_words,
     input_keys,
     mask_input,
     multiply,
+    multiply_points,
+    points_of,
     run_as_dealer,
     to_words,
 )
@@ -30,9 +34,9 @@ def run(program, inputs):
     zeros = {label: np.zeros(words.shape, np.uint64) for label, words in inputs.items()}
     run_as_dealer(program(dealer, zeros))
     masked = {k: mask_input(input_keys(_KEYS, "owner"), k, words) for k, words in inputs.items()}
-    sites = [ComputingSite(k, _KEYS[k], dealer.dealt[k]) for k in (0, 1)]
+    sites = [ComputingSite(0, _KEYS[0]), ComputingSite(1, _KEYS[1], dealer.dealt)]
     programs = [program(site, masked) for site in sites]
-    seen = [*masked.values(), *dealer.dealt[1].values()]
+    seen = [*masked.values(), *dealer.dealt.values()]
     shares = [next(p) for p in programs]
     while True:
         seen += [words for share in shares for words in share.values()]
@@ -68,7 +72,7 @@ def test_products_on_shares_are_plain_products(seed, inner):
 
 @given(
     values=st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=20),
-    bits=st.integers(1, 60),
+    bits=st.integers(1, 32),
 )
 @settings(max_examples=60, deadline=None)
 def test_truncation_is_exact_but_for_one_unit_up_to_the_largest_value(values, bits):
@@ -107,6 +111,43 @@ def test_every_word_that_a_party_sees_is_uniform_whatever_the_data():
                 assert kstest(top, "uniform").pvalue > 1e-7
 
 
+def test_a_symmetric_product_is_blurred_below_its_last_bits_and_no_further():
+    blur, size = 24, 30
+
+    def program(computer, inputs):
+        x = computer.input("owner", "x", inputs["x"])
+        return computer.symmetric_product("xx", x, x.T, blur)
+        yield
+
+    rng = np.random.default_rng(0)
+    x = rng.integers(-(2**20), 2**20, (size, 5))
+    dealer = Dealer(_KEYS, b"d" * 32)
+    words = x.view(np.uint64)
+    keys = input_keys(_KEYS, "owner")
+    with pytest.raises(StopIteration):
+        next(program(dealer, {"x": np.zeros_like(words)}))
+    total = np.zeros(size * (size + 1) // 2, np.uint64)
+    for site in (ComputingSite(0, _KEYS[0]), ComputingSite(1, _KEYS[1], dealer.dealt)):
+        with pytest.raises(StopIteration) as stop:
+            next(program(site, {"x": mask_input(keys, "x", words)}))
+        total += stop.value.value
+    noise = total.view(np.int64) - (x @ x.T)[np.triu_indices(size)]
+    assert kstest(noise / 2.0**blur + 0.5, "uniform").pvalue > 1e-7
+
+
+def test_a_rotation_is_shared_by_words_that_are_uniform_at_either_site():
+    dealer = Dealer(_KEYS, b"d" * 32)
+    rotation = dealer.rotation("q", 30, _BITS)
+    sites = ComputingSite(0, _KEYS[0]), ComputingSite(1, _KEYS[1], dealer.dealt)
+    parts = [site.rotation("q", 30, _BITS) for site in sites]
+    assert not any(part.public.any() for part in parts)
+    for part in parts:
+        assert kstest(part.mask.ravel() / 2.0**64, "uniform").pvalue > 1e-7
+    turned = from_words(parts[0].mask + parts[1].mask, _BITS)
+    np.testing.assert_array_equal(turned, from_words(rotation.mask, _BITS))
+    np.testing.assert_allclose(turned @ turned.T, np.eye(30), atol=30 * 2.0**-_BITS)
+
+
 def test_numbers_too_large_for_fixed_point_are_refused():
     with pytest.raises(DataError, match="below 2\\^42"):
         to_words(np.array([2.0**43]), 20)
@@ -117,3 +158,25 @@ def test_dealt_words_of_a_wrong_shape_are_refused():
     x = site.input("owner", "x", np.zeros((3, 3), np.uint64))
     with pytest.raises(DataError, match="must have the shape"):
         site.product("xy", x, x)
+
+
+def test_many_ids_are_blinded_by_several_processes_to_the_same_points(monkeypatch):
+    ids = np.array([f"person {k}" for k in range(25)])
+    alone = blind_ids(ids, b"s" * 32)
+    assert alone == multiply_points(points_of(ids), b"s" * 32)
+    monkeypatch.setattr(_alignment, "_LEAST_A_PROCESS", 8)
+    monkeypatch.setattr(_alignment.os, "cpu_count", lambda: 2)
+    began = []
+    popen = _alignment.subprocess.Popen
+
+    class Counted(popen):
+        def __init__(self, command, **options):
+            assert not any("73" * 32 in word for word in command)  # the secret is no argument
+            began.append(command)
+            super().__init__(command, **options)
+
+    monkeypatch.setattr(_alignment.subprocess, "Popen", Counted)
+    assert blind_ids(ids, b"s" * 32) == alone
+    assert len(began) == 1
+    with pytest.raises(DataError, match="holds something that is no point"):
+        multiply_points(alone[: 20 * 32] + bytes([255]) * 32, b"t" * 32)

@@ -105,7 +105,8 @@ def _attack_rows(
     evidence: Evidence,
 ) -> tuple[Leak, ...]:
     """Decode a view's rows from what is seen at their places, and guess who has a row at all."""
-    rows = evidence.rows(view)
+    is_placed = places >= 0  # of very many people not all are learned from
+    rows, places = evidence.rows(view)[is_placed], places[is_placed]
     is_whole = ~np.isnan(rows).any(axis=1)
     if is_whole.sum() < _FEWEST:
         is_whole[:] = True

@@ -1,28 +1,36 @@
-"""What every completion method shares: its interface, its result, its registry, its evaluation."""
+"""What every completion method shares: its interface, its result, its registry, its evaluation.
 
-from cofill.completion._apply import ApplyJob, run_apply
-from cofill.completion._check import check_tables
-from cofill.completion._completed import Completed
-from cofill.completion._completer import (
-    AbstractCompleter,
-    Progress,
-    merged,
-    require_draws,
-    require_rows,
-    silent,
-)
-from cofill.completion._evaluate import evaluate
-from cofill.completion._folder import (
-    RULES,
-    CompletionFolder,
-    completed_folder,
-    read_records,
-)
-from cofill.completion._intervals import conformal_radius, with_intervals
-from cofill.completion._job import CompletionJob, run_completion
-from cofill.completion._registry import METHODS, load_model, make, methods
-from cofill.completion._result import CompletionResult
-from cofill.completion._rubin import Pooled, rubin
+Names are imported when they are used: a process that runs a protocol needs the result's type, and
+not the estimators' interface with scikit-learn behind it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofill.completion._apply import ApplyJob, run_apply
+    from cofill.completion._check import check_tables
+    from cofill.completion._completed import Completed
+    from cofill.completion._completer import (
+        AbstractCompleter,
+        Progress,
+        merged,
+        require_draws,
+        require_rows,
+        silent,
+    )
+    from cofill.completion._evaluate import evaluate
+    from cofill.completion._folder import (
+        RULES,
+        CompletionFolder,
+        completed_folder,
+        read_records,
+    )
+    from cofill.completion._intervals import conformal_radius, with_intervals
+    from cofill.completion._job import CompletionJob, run_completion
+    from cofill.completion._registry import METHODS, load_model, make, methods
+    from cofill.completion._result import CompletionResult
+    from cofill.completion._rubin import Pooled, rubin
 
 __all__ = [
     "METHODS",
@@ -52,3 +60,57 @@ __all__ = [
     "silent",
     "with_intervals",
 ]
+
+_EXPORTS = {
+    "_apply": (
+        "ApplyJob",
+        "run_apply",
+    ),
+    "_check": ("check_tables",),
+    "_completed": ("Completed",),
+    "_completer": (
+        "AbstractCompleter",
+        "Progress",
+        "merged",
+        "require_draws",
+        "require_rows",
+        "silent",
+    ),
+    "_evaluate": ("evaluate",),
+    "_folder": (
+        "RULES",
+        "CompletionFolder",
+        "completed_folder",
+        "read_records",
+    ),
+    "_intervals": (
+        "conformal_radius",
+        "with_intervals",
+    ),
+    "_job": (
+        "CompletionJob",
+        "run_completion",
+    ),
+    "_registry": (
+        "METHODS",
+        "load_model",
+        "make",
+        "methods",
+    ),
+    "_result": ("CompletionResult",),
+    "_rubin": (
+        "Pooled",
+        "rubin",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _EXPORTS.items():
+        if name in names:
+            return getattr(import_module(f"cofill.completion.{module}"), name)
+    raise AttributeError(f"module 'cofill.completion' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

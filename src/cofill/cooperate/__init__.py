@@ -1,21 +1,29 @@
-"""Split by view: codes → links → masks or a fusion (paper CRS), or cells on secret shares."""
+"""Split by view: codes → links → masks or a fusion (paper CRS), or cells on secret shares.
 
-from cofill.cooperate._defence import CodeDefence
-from cofill.cooperate._encode import encode_rows
-from cofill.cooperate._estimator import CooperativeReconstruction, fit_many
-from cofill.cooperate._masks import (
-    MaskStatistics,
-    equal_masks,
-    masks_by_gradient,
-    masks_by_iteration,
-    masks_for_patterns,
-    masks_in_closed_form,
-)
-from cofill.cooperate._private_estimator import PrivateCompletion
-from cofill.cooperate._private_protocol import PrivateProtocol
-from cofill.cooperate._protocol import CooperativeProtocol
-from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeSettings
-from cofill.cooperate._site import CooperativeSite
+Names are imported when they are used: a run on shares needs no networks, and every site of it
+starts a process of its own.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cofill.cooperate._defence import CodeDefence
+    from cofill.cooperate._encode import encode_rows
+    from cofill.cooperate._estimator import CooperativeReconstruction, fit_many
+    from cofill.cooperate._masks import (
+        MaskStatistics,
+        equal_masks,
+        masks_by_gradient,
+        masks_by_iteration,
+        masks_for_patterns,
+        masks_in_closed_form,
+    )
+    from cofill.cooperate._private_estimator import PrivateCompletion
+    from cofill.cooperate._private_protocol import PrivateProtocol
+    from cofill.cooperate._protocol import CooperativeProtocol
+    from cofill.cooperate._settings import ARCHITECTURES, Architecture, CooperativeSettings
+    from cofill.cooperate._site import CooperativeSite
 
 __all__ = [
     "ARCHITECTURES",
@@ -36,3 +44,33 @@ __all__ = [
     "masks_for_patterns",
     "masks_in_closed_form",
 ]
+
+_EXPORTS = {
+    "_defence": ("CodeDefence",),
+    "_encode": ("encode_rows",),
+    "_estimator": ("CooperativeReconstruction", "fit_many"),
+    "_masks": (
+        "MaskStatistics",
+        "equal_masks",
+        "masks_by_gradient",
+        "masks_by_iteration",
+        "masks_for_patterns",
+        "masks_in_closed_form",
+    ),
+    "_private_estimator": ("PrivateCompletion",),
+    "_private_protocol": ("PrivateProtocol",),
+    "_protocol": ("CooperativeProtocol",),
+    "_settings": ("ARCHITECTURES", "Architecture", "CooperativeSettings"),
+    "_site": ("CooperativeSite",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _EXPORTS.items():
+        if name in names:
+            return getattr(import_module(f"cofill.cooperate.{module}"), name)
+    raise AttributeError(f"module 'cofill.cooperate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

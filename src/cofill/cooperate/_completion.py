@@ -6,7 +6,7 @@ The same functions end a run between organisations and `CooperativeReconstructio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,28 +14,13 @@ import pyarrow as pa
 from jaxtyping import Bool, Float
 
 from cofill.completion import Completed, conformal_radius
+from cofill.cooperate._policy import CompletionPolicy, note_untold
 from cofill.cooperate._predict import masks_of
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
-from cofill.nets import require_in
-from cofill.privacy import no_tokens, require_one_of, rows_of
+from cofill.privacy import no_tokens, rows_of
 from cofill.views import Kind, MultiView, Scaler, to_frame
 
 Cells = Float[np.ndarray, "individuals features"]
-_NAMED = 10  # features that a note names
-
-
-@dataclass(frozen=True)
-class CompletionPolicy:
-    """What is done with features that cannot be reconstructed, and the level of intervals."""
-
-    on_unreconstructable: str = "fill"
-    threshold: float = 0.05
-    interval: float | None = None
-
-    def __post_init__(self) -> None:
-        choices = ("fill", "leave")
-        require_one_of("on_unreconstructable", self.on_unreconstructable, choices)
-        require_in(self, "(0, 1)", "interval")
 
 
 def completed_views(
@@ -75,21 +60,6 @@ def site_notes(sites: Mapping[str, CooperativeSite], policy: CompletionPolicy) -
     for name, site in sites.items():
         notes += note_untold(name, site.fitted_scaler, unreconstructable(site, policy), policy)
     return tuple(notes)
-
-
-def note_untold(
-    view: str, scaler: Scaler, untold: Bool[np.ndarray, " features"], policy: CompletionPolicy
-) -> list[str]:
-    """Return a sentence that names features that the other views do not tell, if there are any."""
-    if not untold.any():
-        return []
-    named = [scaler.features[k].name for k in np.flatnonzero(untold)[:_NAMED]]
-    more = ", …" if untold.sum() > _NAMED else ""
-    fate = "are left empty" if policy.on_unreconstructable == "leave" else "are guesses"
-    return [
-        f"view {view!r}: {int(untold.sum())} of {len(untold)} features cannot be told from the "
-        f"other views and {fate} ({', '.join(named)}{more})"
-    ]
 
 
 def decode_rows(site: CooperativeSite, rows: ReconstructedRows, tokens: np.ndarray) -> Cells:

@@ -21,9 +21,10 @@ from cofill.cooperate._own_cells import add_known_in_part
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite, Link, ReconstructedRows, Rows, gather_codes
 from cofill.errors import DataError
-from cofill.nets import forward, patterns_of
+from cofill.nets import forward
 from cofill.privacy import BlindedIds, Codes, in_order, no_tokens, rows_of, union
 from cofill.protocol import Inbox, Outbox, Step, one_by_one
+from cofill.views import patterns_of
 
 
 def _ask(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:

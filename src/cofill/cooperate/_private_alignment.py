@@ -12,7 +12,7 @@ from cofill.cooperate._private_site import Placement, PrivateSite, only_release
 from cofill.errors import DataError
 from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
 from cofill.protocol import COORDINATOR, Inbox, Outbox
-from cofill.shares import ComputingSite, mask_input, multiply_points, points_of
+from cofill.shares import ComputingSite, blind_ids, mask_input, multiply_points
 
 
 def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -37,7 +37,7 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
     flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
     sizes = site.fitted.sizes
-    points = multiply_points(points_of(ids), site.key_for("points"))
+    points = blind_ids(ids, site.key_for("points"))
     return site, [
         RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
         BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),
@@ -84,10 +84,11 @@ def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
     release = only_release(inbox, SlotPlan, site.name)
     slots = release.slots
+    used = slots[slots != -1]
     if (
         len(slots) != len(site.order)
-        or len(np.unique(slots)) != len(slots)
-        or not ((slots >= 0) & (slots < release.everyone)).all()
+        or len(np.unique(used)) != len(used)
+        or not ((used >= 0) & (used < release.everyone)).all()
         or set(release.sizes) != set(site.views)
         or len(release.keys) != 2
     ):
@@ -112,7 +113,9 @@ class _FixedPoint:
 
 def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outbox]:
     placed = site.placed
-    words = site.fitted.inputs(site.view, site.places, placed.plan, _FixedPoint, asking=asking)
+    is_placed = site.places >= 0
+    view, at = site.view.take(is_placed), site.places[is_placed]
+    words = site.fitted.inputs(view, at, placed.plan, _FixedPoint, asking=asking)
     first, second = placed.keys
     masked = {
         f"{site.name}/{label}": mask_input((first, second), label, values)
@@ -123,7 +126,7 @@ def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outb
     if site.number is not None:
         site = replace(site, inputs=masked)
     return site, [
-        MaskedRows(sender=site.name, receiver=other, words=masked, rows=len(site.view))
+        MaskedRows(sender=site.name, receiver=other, words=masked, rows=len(view))
         for other in site.computing
         if other != site.name
     ]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from cofill.completion import Completed
-from cofill.cooperate._completion import CompletionPolicy, note_untold
+from cofill.cooperate._policy import CompletionPolicy, note_untold
 from cofill.cooperate._private_site import PrivateSite
 from cofill.views import Kind, MultiView
 

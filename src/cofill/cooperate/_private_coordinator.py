@@ -69,7 +69,11 @@ class PrivateCoordinator:
 def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Order everybody's people for learning, and deal what the learning needs."""
     party = replace(party, run=party.run + 1)
-    alignment, least = _align(party, inbox, party.settings.folds), party.settings.min_overlap
+    settings = party.settings
+    alignment, least = (
+        _align(party, inbox, settings.folds, settings.most_people),
+        settings.min_overlap,
+    )
     plan = alignment.plan
     plan.require_learnable(least)
     dealer = replace(_dealer(party), weights=plan.weights(alignment.patterns, least))
@@ -107,7 +111,9 @@ def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
     return weights
 
 
-def _align(party: PrivateCoordinator, inbox: Inbox, folds: int) -> Alignment:
+def _align(
+    party: PrivateCoordinator, inbox: Inbox, folds: int, most: int | None = None
+) -> Alignment:
     flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
     points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
     for view in party.views:
@@ -123,6 +129,7 @@ def _align(party: PrivateCoordinator, inbox: Inbox, folds: int) -> Alignment:
         {v: _three(flags[v].sizes) for v in party.views},
         folds,
         np.random.default_rng(words),
+        most,
     )
     return Alignment(plan, slots, asks, patterns)
 
@@ -163,10 +170,8 @@ def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer)
                 dealer_key=b"" if number is None else dealer.keys[number],
             )
         )
-        if number is not None:
-            releases.append(
-                DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt[number])
-            )
+        if number == 1:
+            releases.append(DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt))
     return releases
 
 

@@ -19,6 +19,8 @@ from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
 from cofill.views import MultiView, to_frame
 
+_ASKED_AT_ONCE = 10_000  # people of one request in this process, about 3 GiB
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateCompletion(AbstractCompleter):
@@ -37,6 +39,9 @@ class PrivateCompletion(AbstractCompleter):
         Of the cross-validation by which penalties are chosen.
     min_overlap
         A view tells of another if at least so many people are in both.
+    most_people
+        At most so many people are learned from, drawn by chance from everybody whom some view has:
+        time, memory and the size of messages of learning do not grow beyond that.
     on_unreconstructable
         Features whose out-of-sample R² is below `threshold` are named in the notes. ``"fill"``
         fills them with the best guess there is, and individuals whom no other site knows with the
@@ -74,6 +79,7 @@ class PrivateCompletion(AbstractCompleter):
     features: int = 150
     folds: int = 3
     min_overlap: int = 20
+    most_people: int = 20_000
     on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None
@@ -143,7 +149,27 @@ class PrivateCompletion(AbstractCompleter):
     def _ask(
         self, views: MultiView, *, only: str | None = None, progress: Progress | None = None
     ) -> dict[str, PrivateSite]:
-        """Run the asking half of the protocol; each view asks about everyone it lacks."""
+        """Run the asking half of the protocol; each view asks about everyone it lacks.
+
+        Many people are asked about one part after another, so that memory does not grow with them.
+        """
+        count = -(-views.n_individuals // _ASKED_AT_ONCE)
+        order = np.arange(views.n_individuals)
+        parts = [order[k::count] for k in range(count)]
+        asked = [
+            self._ask_part(views if count == 1 else views.take(part), only, progress)
+            for part in parts
+        ]
+        if count == 1:
+            return asked[0]
+        return {
+            name: site.with_asked(views[name], views.ids, [part[name] for part in asked])
+            for name, site in self.federation_.sites.items()
+        }
+
+    def _ask_part(
+        self, views: MultiView, only: str | None, progress: Progress | None
+    ) -> dict[str, PrivateSite]:
         protocol = self.protocol(views)
         fitted = self.federation_
         sites = {

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, UInt64
 from cofill.codec import storable
 from cofill.errors import DataError
 
-_MOST_JUDGED = 12_000  # people, shared or not, on whom cross-validation measures errors
+_MOST_JUDGED = 3_000  # people, shared or not, on whom cross-validation measures errors, to 3 %
 
 _LEAST_PENALTY = 1e-6
 
@@ -110,6 +110,16 @@ class Plan:
     def learned_from(self, members: Iterable[int], folds: Iterable[int]) -> int:
         """Return over how many people a moment of blocks made from some views is taken."""
         return self.count(range(len(self.views)) if self.is_complete_case else members, folds)
+
+    def moment_scale(self, folds: Iterable[int]) -> float:
+        """Return by what moments are too small where sums are not divided by their people.
+
+        Weights do not change if moments and penalties shrink alike. So where all moments are over
+        the same people, and these are enough that no digits are lost, nothing is divided on shares.
+        """
+        people = self.learned_from((), folds)
+        is_enough = 4 * self.learned_from((), range(self.folds)) >= self.slots
+        return people / self.slots if self.is_complete_case and is_enough else 1.0
 
     @cached_property
     def penalties(self) -> Float[np.ndarray, " grid"]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from cofill.cooperate import _private_alignment as alignment
 from cofill.cooperate import _private_compute as compute
 from cofill.cooperate import _private_coordinator as coordinator
 from cofill.cooperate import _private_owner as owner
-from cofill.cooperate._completion import CompletionPolicy
+from cofill.cooperate._policy import CompletionPolicy
 from cofill.cooperate._private_completion import completed_by, feature_r2
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite
@@ -50,8 +51,8 @@ def _digest(people: np.ndarray | None) -> str:
     return "" if people is None else digest_of(people)
 
 
-def _step(name: str, act: Any, at: Any = "sites") -> Step[Any]:
-    return Step(name, one_by_one(act), at)
+def _step(name: str, act: Any, at: Any = "sites", **whose: tuple[str, ...]) -> Step[Any]:
+    return Step(name, one_by_one(act), at, **whose)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class PrivateProtocol(AbstractProtocol):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def steps(self) -> tuple[Step[Any], ...]:
         """The steps of learning, then those of asking."""
         return (*self._learning, *self._asking)
@@ -143,36 +144,41 @@ class PrivateProtocol(AbstractProtocol):
         """Every list of points passes every other site."""
         return (
             *[_step("pass ids on", alignment.pass_on)] * (len(self.members.view_sites) - 2),
-            _step("hand ids in", alignment.hand_in),
+            _step("hand ids in", alignment.hand_in, receivers=(COORDINATOR,)),
         )
 
     @property
     def _learning(self) -> tuple[Step[Any], ...]:
+        pair, owners = self._computing_pair, tuple(self.members.view_sites)
+        between = {"actors": pair, "receivers": pair}
         return (
             _step("prepare", alignment.prepare),
             *self._ring,
             _step("match and deal", coordinator.match_rows, "coordinator"),
-            _step("share rows", alignment.share_rows),
-            _step("learn", compute.start_computing(asking=False)),
-            *[_step("learn", compute.compute(asking=False))] * (LEARN_ROUNDS - 1),
-            _step("score", compute.finish_learning),
-            _step("choose", owner.choose),
-            _step("keep choices", owner.keep_choices),
-            _step("keep choices", coordinator.keep_choices, "coordinator"),
+            _step("share rows", alignment.share_rows, receivers=pair),
+            _step("learn", compute.start_computing(asking=False), **between),
+            *[_step("learn", compute.compute(asking=False), **between)] * (LEARN_ROUNDS - 1),
+            _step("score", compute.finish_learning, actors=pair, receivers=owners),
+            _step("choose", owner.choose, receivers=(*pair, COORDINATOR)),
+            _step("keep choices", owner.keep_choices, actors=pair, receivers=()),
+            _step("keep choices", coordinator.keep_choices, "coordinator", receivers=()),
         )
 
     @property
     def _asking(self) -> tuple[Step[Any], ...]:
+        pair = self._computing_pair
+        between = {"actors": pair, "receivers": pair}
+        to_coordinator = {"receivers": (COORDINATOR,)}
         return (
             _step("ask", alignment.request),
             *self._ring,
             _step("match and deal", coordinator.match_asked, "coordinator"),
-            _step("share rows", alignment.share_asked),
-            _step("predict", compute.start_computing(asking=True)),
-            *[_step("predict", compute.compute(asking=True))] * (ASK_ROUNDS - 1),
-            _step("hand cells in", compute.finish_asking),
+            _step("share rows", alignment.share_asked, receivers=pair),
+            _step("predict", compute.start_computing(asking=True), **between),
+            *[_step("predict", compute.compute(asking=True), **between)] * (ASK_ROUNDS - 1),
+            _step("hand cells in", compute.finish_asking, actors=pair, **to_coordinator),
             _step("select", coordinator.select, "coordinator"),
-            _step("complete", owner.receive_cells),
+            _step("complete", owner.receive_cells, receivers=()),
         )
 
     @property

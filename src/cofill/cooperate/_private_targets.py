@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.codec import storable
-from cofill.nets import patterns_of
-from cofill.views import Scaler, View
+from cofill.views import Scaler, View, patterns_of
 
 _RIDGE = 1e-2  # of the columns' correlations, so that copies of a column do no harm
 _FEW = 30  # people, of whom correlations are seen half

@@ -11,7 +11,6 @@ import numpy as np
 
 from cofill.cooperate._align import AGREE, INTERSECT, OFFER, new_psi_state
 from cofill.cooperate._completion import (
-    CompletionPolicy,
     apply_policy,
     completed_views,
     decode_rows,
@@ -22,6 +21,7 @@ from cofill.cooperate._completion import (
 from cofill.cooperate._encode import ANNOUNCE, ENCODE, SEND_CODES
 from cofill.cooperate._learn import LEARN
 from cofill.cooperate._needs import NARROW, SEND_PILOT, STATE_NEEDS
+from cofill.cooperate._policy import CompletionPolicy
 from cofill.cooperate._predict import ANSWER, ASK, COMPLETE
 from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite

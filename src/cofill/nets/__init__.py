@@ -15,7 +15,7 @@ from cofill.nets._flat import flatten_network, form_of
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import FusionSettings, fit_fusions, refine_fusions
 from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
-from cofill.nets._linear import Moments, patterns_of
+from cofill.nets._linear import Moments
 from cofill.nets._losses import Block, CellLoss, SquaredError, loss_blocks
 from cofill.nets._networks import MLP, Autoencoder, OpposedEncoder, apply_rows, forward, recipe
 from cofill.nets._private import sample_capacity
@@ -61,7 +61,6 @@ __all__ = [
     "layout_of",
     "loss_blocks",
     "make_optimizer",
-    "patterns_of",
     "recipe",
     "refine_fusions",
     "repeat_passes",

@@ -17,9 +17,10 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
-from cofill.nets._linear import Groups, Moments, patterns_of, ridge_predict, spectrum
+from cofill.nets._linear import Groups, Moments, ridge_predict, spectrum
 from cofill.nets._losses import Block, expectations
 from cofill.nets._networks import forward
+from cofill.views import patterns_of
 
 PENALTIES = np.logspace(-5, 1, 13)  # of the ridge regression, relative to the inputs' mean square
 

@@ -9,13 +9,13 @@ ordinary ridge regression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.codec import storable
+from cofill.views import patterns_of
 
 Groups = tuple[tuple[int, int], ...]
 
@@ -97,27 +97,6 @@ def ridge_predict(
         for k, penalty in enumerate(tried):
             predicted[k, rows] += x @ (turned / (values[:, None] + unit * penalty))
     return predicted if chosen is None else predicted[0]
-
-
-def patterns_of(
-    present: Bool[np.ndarray, "rows groups"],
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield each pattern of present groups with the rows that have it.
-
-    Examples
-    --------
-    >>> present = np.array([[True, False], [True, True], [True, False]])
-    >>> [rows.tolist() for _, rows in patterns_of(present)]
-    [[0, 2], [1]]
-    """
-    if not len(present):
-        return
-    packed = np.packbits(present, axis=1)
-    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(inverse.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(first)))
-    for at, rows in zip(first, np.split(order, ends[:-1]), strict=True):
-        yield present[at], rows
 
 
 def spectrum(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:

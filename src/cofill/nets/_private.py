@@ -6,7 +6,6 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
-from scipy.stats import binom
 
 from cofill.nets._settings import DPSettings
 
@@ -24,6 +23,10 @@ def sample_capacity(rows: int, rate: float) -> int:
     >>> sample_capacity(1000, 0.032), sample_capacity(1000, 1.0)
     (78, 1000)
     """
+    from scipy.stats import (
+        binom,
+    )  # here, because importing it takes longer than all of this package
+
     return int(min(rows, math.ceil(binom.isf(_OVERFLOW, rows, rate)))) if rate < 1 else rows
 
 

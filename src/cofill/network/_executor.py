@@ -6,9 +6,11 @@ Only FLARE's processes import this module; it is named in the job's configuratio
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
 from cofill.network._site_runner import SiteRunner, public_fault
 from cofill.paths import keep_compiled_programs
-from cofill.protocol import PartyFolder
+from cofill.protocol import PROTOCOLS, PartyFolder
 
 TASK = "step"
 
@@ -37,7 +39,13 @@ class SiteExecutor(Executor):
         super().__init__()
         self.order = unpack_order(order)
         self.runner: SiteRunner | None = None
+        # While the coordinator's process starts; a fault shows when the first step is asked for.
+        threading.Thread(target=self._load_protocol, daemon=True, name="cofill-load").start()
         end_with_parent()
+
+    def _load_protocol(self) -> None:
+        with suppress(Exception):
+            PROTOCOLS.load(self.order.experiment)
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
@@ -116,7 +124,12 @@ def from_wire(mail: Any) -> dict[tuple[int, str], bytes]:
 
 
 def end_with_parent() -> None:
-    """End this process when FLARE's own has gone, even in the middle of a long training."""
+    """End this process when FLARE's own has gone, even in the middle of a long training.
+
+    FLARE's threads answer sites that ask for work. A step has its turn again after half a
+    millisecond, not five: between thousands of short products that made up most of its time.
+    """
+    sys.setswitchinterval(0.0005)
     parent = os.getppid()
 
     def watch() -> None:

@@ -92,10 +92,21 @@ class Schedule:
         return "report" if number == self.report else self.steps[number].name
 
     def actors(self, number: int) -> tuple[str, ...]:
-        """Return the machines that act in a step: the sites, or the coordinator."""
-        if number < self.report and self.steps[number].at == "coordinator":
+        """Return the machines that act in a step: sites, or the coordinator."""
+        if number == self.report:
+            return self.federation.names
+        step = self.steps[number]
+        if step.at == "coordinator":
             return (COORDINATOR,)
-        return self.federation.names
+        return self._only(self.federation.names, step.actors)
+
+    def _only(self, machines: tuple[str, ...], parties: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the machines at which some parties are, or all where none are named."""
+        if parties is None:
+            return machines
+        homes = {COORDINATOR: COORDINATOR, **self.protocol.party_sites}
+        chosen = {homes[party] for party in parties}
+        return tuple(name for name in machines if name in chosen)
 
     @cached_property
     def has_coordinator_party(self) -> bool:
@@ -116,7 +127,8 @@ class Schedule:
         """Return the machines to which a sender owes a message in a step."""
         if number == self.report or (self.is_star and sender != COORDINATOR):
             return (COORDINATOR,)
-        return tuple(name for name in self.machines if name != sender)
+        others = tuple(name for name in self.machines if name != sender)
+        return self._only(others, self.steps[number].receivers)
 
     def last_acted(self, number: int, name: str) -> int:
         """Return the last step before one in which a machine acted; the first if it never did."""
@@ -130,7 +142,12 @@ class Schedule:
         if number == self.report:
             return ()  # a report needs nothing from others
         since = range(self.last_acted(number, receiver), number)
-        return tuple((k, sender) for k in since for sender in self.actors(k) if sender != receiver)
+        return tuple(
+            (k, sender)
+            for k in since
+            for sender in self.actors(k)
+            if receiver in self.receivers(k, sender)
+        )
 
     def possible_messages(self, number: int, receiver: str, done: int) -> set[tuple[int, str]]:
         """Return step and sender of the messages that may arrive for a step.

@@ -73,7 +73,9 @@ class PartyState:
         part = StoredPart(f"{uuid.uuid4().hex}.safetensors")
         self.folder.parts.mkdir(exist_ok=True, mode=0o700)
         content = encode(value, format=_PART_FORMAT)
-        write_atomically(self.folder.parts / part.file, content, private=True)
+        # Not forced to disk: after a power cut a run that lacks a part must be started anew, and
+        # forcing hundreds of megabytes would take longer than the step.
+        write_atomically(self.folder.parts / part.file, content, private=True, sync=False)
         return part
 
     def _remove_all_but(self, names: set[str]) -> None:

@@ -83,7 +83,9 @@ def _environment(config: Path | None) -> dict[str, str]:
 def start_party(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a `cofill` command that serves a party, as a process of its own."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    return _start([sys.executable, "-c", _boot("TERM", "run_command()"), *arguments], log)
+    command = [sys.executable, "-c", _boot("TERM", "run_command()"), *arguments]
+    # Parties share this machine: threads of all of them would wait for each other's turns.
+    return _start(command, log, env={"OPENBLAS_NUM_THREADS": "1", **os.environ})
 
 
 def _start(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:

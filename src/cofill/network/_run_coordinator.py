@@ -182,10 +182,16 @@ class RunCoordinator:
         since = {name: self.schedule.last_acted(number, name) for name in machines}
         for path in self.folder.messages.glob("*"):
             step = int(path.name)
-            for receiver in (name for name in machines if step < since[name]):
-                for sender in machines:
-                    self.folder.message(step, sender, receiver).unlink(missing_ok=True)
-            if step < min(since.values()):
+            read = {
+                self.folder.message(step, sender, receiver)
+                for receiver in machines
+                for sender in machines
+                if step < since[receiver]
+            }
+            waiting = set(path.iterdir())
+            for message in waiting & read:
+                message.unlink(missing_ok=True)
+            if waiting <= read:
                 shutil.rmtree(path, ignore_errors=True)
 
     @property

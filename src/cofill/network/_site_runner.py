@@ -214,7 +214,7 @@ class SiteRunner:
         return COORDINATOR if party == COORDINATOR else self.protocol.party_sites.get(party)
 
     def _step(self, number: int, arrived: Sequence[Release]) -> list[Release]:
-        step = self.protocol.steps[number]
+        step = self.schedule.steps[number]
         names = list(self.parties)
         inboxes = [tuple(r for r in arrived if r.receiver == name) for name in names]
         results = step.run([self.parties[n] for n in names], inboxes, lambda _: None)

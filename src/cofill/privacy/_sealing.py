@@ -123,7 +123,7 @@ def open_message(
 def _signed_part(
     address: MessageAddress, nonce: bytes | memoryview, ciphertext: bytes | memoryview
 ) -> bytes:
-    digest = hashlib.blake2b(nonce)
+    digest = hashlib.sha256(nonce)  # by the processor's own instructions, twice as fast as BLAKE2
     digest.update(ciphertext)
     return address.label + digest.digest()
 

@@ -40,12 +40,16 @@ ReportProgress = Callable[[float], None]
 class Step(Generic[Site]):
     """A named step: parties and inboxes in, new parties and outboxes out, one of each per party.
 
-    ``at`` says whose step it is: every site's, or the coordinator's.
+    ``at`` says whose step it is: every site's, or the coordinator's. ``actors`` are the sites'
+    parties that have something to do in it, and ``receivers`` the parties that may be sent
+    something; everybody unless stated. Over a network nobody else is asked or sent a message.
     """
 
     name: str
     run: Callable[[Sequence[Site], Sequence[Inbox], ReportProgress], Sequence[tuple[Site, Outbox]]]
     at: Literal["sites", "coordinator"] = "sites"
+    actors: tuple[str, ...] | None = None
+    receivers: tuple[str, ...] | None = None
 
 
 def one_by_one(

@@ -11,7 +11,7 @@ ranges only; a wrong input gives a wrong result to those who asked for it.
 All keys come from the operating system; everything else is drawn from them by AES-256.
 """
 
-from cofill.shares._alignment import multiply_points, points_of, split_points
+from cofill.shares._alignment import blind_ids, multiply_points, points_of, split_points
 from cofill.shares._engine import (
     AGREED,
     NOTHING,
@@ -25,10 +25,10 @@ from cofill.shares._engine import (
     input_keys,
     mask_input,
     run_as_dealer,
-    spectrum_of,
 )
 from cofill.shares._random import derive, random_words
 from cofill.shares._ring import from_words, multiply, to_words
+from cofill.shares._spectra import from_triangle, spectrum_of
 
 __all__ = [
     "AGREED",
@@ -40,7 +40,9 @@ __all__ = [
     "Rounds",
     "Weighted",
     "Words",
+    "blind_ids",
     "derive",
+    "from_triangle",
     "from_words",
     "input_keys",
     "mask_input",

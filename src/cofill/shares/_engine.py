@@ -8,8 +8,9 @@ shares less a fresh U. The product of two masked matrices needs no message,
 
 because the dealer has handed out shares of U V beforehand: site 0 draws its share from a key, site
 1 gets the rest as words. Dividing by a power of two (`truncate`) opens a value under a uniform mask
-r whose quotient the dealer has shared; it is exact but for one unit in the last place as long as
-the value is below 2^62, and fails with no probability.
+r whose quotient the dealer has shared. As long as the value is below 2^62 it is off by less than
+one unit in the last place, never fails, and is right on average: the quotients of x + r and of r
+differ by x / 2^bits rounded up or down, up with the probability of the fraction.
 
 A computation is written once, as a generator over a `Computer`: it yields the shares to open in
 each round and gets the opened values back. The two computing sites run it on values; the dealer
@@ -24,17 +25,31 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Shaped, UInt64
+from jaxtyping import Float, Shaped, UInt32, UInt64
 
 from cofill.codec import storable
 from cofill.errors import DataError
 from cofill.shares._random import derive, random_rotation, random_words
-from cofill.shares._ring import from_words, multiply, to_words
+from cofill.shares._ring import (
+    from_words,
+    halves_shape,
+    multiply,
+    pack_halves,
+    to_words,
+    unpack_halves,
+)
+from cofill.shares._spectra import (
+    Spectrum,
+    from_triangle,
+    pack_spectrum,
+    size_of,
+    spectrum_of,
+    unpack_spectrum,
+)
 
 Words = Shaped[np.ndarray, "..."]
 """Words of 64 bits; a trusted machine, which tests compare with, has plain numbers instead."""
 
-Spectrum = tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]
 Named = dict[str, Words]
 Result = TypeVar("Result")
 Rounds = Generator[Named, Named, Result]
@@ -45,7 +60,7 @@ _TOP = np.uint64(63)
 
 AGREED = "/agreed"
 """End of the label of words that one computing site tells the other, which answers `NOTHING`."""
-NOTHING = np.zeros((1, 1), np.uint64)
+NOTHING = np.zeros(1, np.uint64)
 _LOW = np.uint64(2**63 - 1)
 
 
@@ -72,6 +87,13 @@ class Masked:
             np.hstack([part.public for part in parts]), np.hstack([part.mask for part in parts])
         )
 
+    @staticmethod
+    def below(parts: list[Masked]) -> Masked:
+        """Return matrices one below the other."""
+        return Masked(
+            np.vstack([part.public for part in parts]), np.vstack([part.mask for part in parts])
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
@@ -91,11 +113,19 @@ class Computer(ABC):
 
     @abstractmethod
     def rotation(self, label: str, size: int, bits: int) -> Masked:
-        """Return an orthogonal matrix that only the dealer, who drew it, knows."""
+        """Return an orthogonal matrix that only the dealer, who drew it, knows: E is zero."""
 
     @abstractmethod
     def product(self, label: str, left: Masked, right: Masked) -> Words:
         """Return shares of a matrix product."""
+
+    @abstractmethod
+    def symmetric_product(self, label: str, left: Masked, right: Masked, blur: int) -> Words:
+        """Return shares of the upper triangle of a product that is symmetric, row by row.
+
+        Its last ``blur`` bits are uniform noise of the dealer, around zero: they would tell of
+        rounding in the factors.
+        """
 
     @abstractmethod
     def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
@@ -119,7 +149,7 @@ class Computer(ABC):
 
     @abstractmethod
     def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
-        """Return shares of values divided by 2^bits, off by less than one unit."""
+        """Return shares of values divided by 2^bits, bits at most 32, off by less than one unit."""
 
     @abstractmethod
     def open(self, shares: Named) -> Rounds[Named]:
@@ -157,19 +187,17 @@ class Computer(ABC):
         """Return known numbers in fixed point."""
         return to_words(values, bits)
 
+    def decode(self, words: Words, bits: int) -> Float[np.ndarray, ...]:
+        """Return opened numbers."""
+        return from_words(words, bits)
+
     @abstractmethod
     def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
-        """Return eigenvalues and eigenvectors of opened symmetric matrices, at both sites alike.
+        """Return eigenvalues and eigenvectors of opened upper triangles, at both sites alike.
 
         Libraries and processors differ in signs and last digits, and shares that two sites multiply
         by different matrices add up to noise: one of them computes, and tells the other.
         """
-
-
-def spectrum_of(matrix: Float[np.ndarray, "size size"]) -> Spectrum:
-    """Return eigenvalues, none below zero, and eigenvectors of a symmetric matrix."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.maximum(values, 0.0), vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,13 +212,26 @@ class ComputingSite(Computer):
         return Masked(public, random_words(derive(self.key, owner), label, public.shape))
 
     def rotation(self, label: str, size: int, bits: int) -> Masked:
-        public = self._dealt(f"{label}/rotation", (size, size))
-        return Masked(public, random_words(self.key, f"{label}/mask", (size, size)))
+        share = self._share(f"{label}/rotation", (size, size))
+        return Masked(np.zeros_like(share), share)
 
     def product(self, label: str, left: Masked, right: Masked) -> Words:
-        others = right.mask + right.public if self.number == 0 else right.mask
-        cross = multiply(left.public, others) + multiply(left.mask, right.public)
+        cross = self._cross(left, right)
         return cross + self._triple(label, cross.shape)
+
+    def symmetric_product(self, label: str, left: Masked, right: Masked, blur: int) -> Words:
+        cross = self._cross(left, right)
+        triangle = cross[np.triu_indices(len(cross))]
+        return triangle + self._triple(label, triangle.shape)
+
+    def _cross(self, left: Masked, right: Masked) -> Words:
+        """Return this site's share of E F + E V + U F."""
+        cross = np.zeros((len(left.public), right.public.shape[1]), np.uint64)
+        if left.public.any():  # of a rotation it is zero
+            cross += multiply(left.public, self.share(right))
+        if right.public.any():
+            cross += multiply(left.mask, right.public)
+        return cross
 
     def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
         rows, columns = value.public.shape
@@ -223,14 +264,15 @@ class ComputingSite(Computer):
             for k, share in shares.items()
         }
         unit = np.uint64(2 ** (63 - bits))
-        quotients = {}
+        quotients: Named = {}
         for k, value in opened.items():
             top = value >> _TOP
             known = ((value & _LOW) >> np.uint64(bits)) + top * unit - (_HALF >> np.uint64(bits))
-            above = self._share(f"{k}/upper", value.shape)
-            carry = self._share(f"{k}/top", value.shape)
-            flip = np.uint64(1) - np.uint64(2) * top  # 1 − 2 top, modulo 2^64
-            quotients[k] = first * known - above + flip * carry * unit
+            quotients[k] = first * known - self._share(f"{k}/upper", value.shape)
+            # Of the pad's top bit the last bits alone count: they are shifted to the very top.
+            carry = self._share(f"{k}/top", halves_shape(value.size))
+            carry = unpack_halves(carry, value.shape).astype(np.uint64)
+            quotients[k] -= (top * carry) << np.uint64(64 - bits)
         return quotients
 
     def open(self, shares: Named) -> Rounds[Named]:
@@ -242,21 +284,15 @@ class ComputingSite(Computer):
     def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
         words: Named = dict.fromkeys((f"{k}{AGREED}" for k in opened), NOTHING)
         if self.number == 0:
-            # Bits of floating-point numbers as words, to which the other site adds nothing.
-            for k, matrix in opened.items():
-                whole = np.vstack(spectrum_of(from_words(matrix, bits)))
-                words[f"{k}{AGREED}"] = whole.view(np.uint64)
+            # The other site adds nothing to them.
+            for k, triangle in opened.items():
+                matrix = from_triangle(self.decode(triangle, bits))
+                words[f"{k}{AGREED}"] = pack_spectrum(spectrum_of(matrix))
         agreed = yield words
-        spectra = {}
-        for k, matrix in opened.items():
-            whole = agreed[f"{k}{AGREED}"].view(np.float64)
-            if whole.shape != (len(matrix) + 1, len(matrix)) or not np.isfinite(whole).all():
-                raise DataError(
-                    f"the spectrum of {k!r} must have {len(matrix)} finite eigenvalues and "
-                    f"eigenvectors, got the shape {whole.shape}; refused"
-                )
-            spectra[k] = whole[0], whole[1:]
-        return spectra
+        return {
+            k: unpack_spectrum(k, agreed[f"{k}{AGREED}"], size_of(triangle))
+            for k, triangle in opened.items()
+        }
 
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
         rows, columns = value.public.shape
@@ -290,28 +326,33 @@ class ComputingSite(Computer):
 class Dealer(Computer):
     """The dealer: both computing sites' keys, a key of its own, and the words it has to hand out.
 
-    ``weights`` are weights of rows, by name, that it alone knows.
-    Shares are zeros here: it knows masks and no value.
+    ``weights`` are weights of rows, by name, that it alone knows; ``dealt`` are words for site 1,
+    since site 0 draws all of its own from its key. Shares are zeros here: it knows masks and no
+    value.
     """
 
     keys: tuple[bytes, bytes] = field(repr=False)
     own_key: bytes = field(repr=False)
     weights: Mapping[str, UInt64[np.ndarray, " rows"]] = field(default_factory=dict, repr=False)
-    dealt: tuple[Named, Named] = field(default_factory=lambda: ({}, {}), repr=False)
+    dealt: Named = field(default_factory=dict, repr=False)
 
     def input(self, owner: str, label: str, public: Words) -> Masked:
         keys = input_keys(self.keys, owner)
         return Masked(public, _sum_of(keys, label, public.shape))
 
     def rotation(self, label: str, size: int, bits: int) -> Masked:
-        mask = _sum_of(self.keys, f"{label}/mask", (size, size))
-        public = to_words(random_rotation(self.own_key, label, size), bits) - mask
-        for words in self.dealt:
-            words[f"{label}/rotation"] = public
-        return Masked(np.zeros_like(mask), mask)
+        words = to_words(random_rotation(self.own_key, label, size), bits)
+        self._deal(f"{label}/rotation", words)
+        return Masked(np.zeros_like(words), words)
 
     def product(self, label: str, left: Masked, right: Masked) -> Words:
         return self._deal(f"{label}/triple", multiply(left.mask, right.mask))
+
+    def symmetric_product(self, label: str, left: Masked, right: Masked, blur: int) -> Words:
+        product = multiply(left.mask, right.mask)
+        triangle = product[np.triu_indices(len(product))]
+        noise = random_words(self.own_key, f"{label}/blur", triangle.shape) >> np.uint64(64 - blur)
+        return self._deal(f"{label}/triple", triangle + noise - np.uint64(2 ** (blur - 1)))
 
     def weigh(self, label: str, weights: str, value: Masked) -> Weighted:
         weight = self.weights[weights][:, None]
@@ -336,8 +377,10 @@ class Dealer(Computer):
         yield shares
         for k, share in shares.items():
             pad = _sum_of(self.keys, f"{k}/pad", share.shape)
-            self._deal(f"{k}/upper", (pad & _LOW) >> np.uint64(bits))
-            self._deal(f"{k}/top", pad >> _TOP)
+            top = pad >> _TOP
+            unit = np.uint64(2 ** (63 - bits))
+            self._deal(f"{k}/upper", ((pad & _LOW) >> np.uint64(bits)) - top * unit)
+            self._deal_halves(f"{k}/top", top.astype(np.uint32))
         return shares
 
     def open(self, shares: Named) -> Rounds[Named]:
@@ -349,7 +392,8 @@ class Dealer(Computer):
 
     def spectra(self, opened: Named, bits: int) -> Rounds[dict[str, Spectrum]]:
         yield opened
-        return {k: (np.ones(len(m)), np.zeros(m.shape)) for k, m in opened.items()}
+        sizes = {k: size_of(triangle) for k, triangle in opened.items()}
+        return {k: (np.ones(n), np.zeros((n, n))) for k, n in sizes.items()}
 
     def weighted_squares(self, label: str, weights: str, value: Masked) -> Words:
         weight = self.weights[weights][: len(value.mask), None]
@@ -361,8 +405,13 @@ class Dealer(Computer):
         return np.zeros(value.mask.shape, np.uint64)
 
     def _deal(self, label: str, value: Words) -> Words:
-        self.dealt[1][label] = value - random_words(self.keys[0], label, value.shape)
+        self.dealt[label] = value - random_words(self.keys[0], label, value.shape)
         return np.zeros(value.shape, np.uint64)
+
+    def _deal_halves(self, label: str, halves: UInt32[np.ndarray, ...]) -> None:
+        shape = halves_shape(halves.size)
+        first = random_words(self.keys[0], label, shape).view(np.uint32)
+        self.dealt[label] = (pack_halves(halves).view(np.uint32) - first).view(np.uint64)
 
 
 def input_keys(keys: tuple[bytes, bytes], owner: str) -> tuple[bytes, bytes]:

@@ -8,16 +8,18 @@ products of words are exact modulo 2^64: a result is right as long as its own ma
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from jaxtyping import Float, UInt64
+from jaxtyping import Float, UInt32, UInt64
 
 from cofill.errors import DataError
 
 _LIMB = 22
 _LIMBS = 3
-# |limb| ≤ 2^21, so that so many products of two add up to less than 2^53, exactly in a float64.
-_ROWS_AT_ONCE = 2**11
-_MASK = np.uint64(2**_LIMB - 1)
+# |limb| ≤ 2^21: so many products of two, twice over, add up to less than 2^53, exact in a float64.
+_ROWS_AT_ONCE = 2**10
+_REST = np.int64(64 - _LIMB)
 
 
 def to_words(values: Float[np.ndarray, ...], bits: int) -> UInt64[np.ndarray, ...]:
@@ -48,13 +50,37 @@ def from_words(words: UInt64[np.ndarray, ...], bits: int) -> Float[np.ndarray, .
     return np.ldexp(np.ascontiguousarray(words).view(np.int64).astype(np.float64), -bits)
 
 
+def halves_shape(size: int) -> tuple[int]:
+    """Return the shape of the words that hold so many numbers of 32 bits."""
+    return (-(-size // 2),)
+
+
+def pack_halves(halves: UInt32[np.ndarray, ...]) -> UInt64[np.ndarray, " words"]:
+    """Return numbers of 32 bits as words of 64, two each."""
+    return np.append(halves.ravel(), np.zeros(halves.size % 2, np.uint32)).view(np.uint64)
+
+
+def unpack_halves(
+    words: UInt64[np.ndarray, " words"], shape: tuple[int, ...]
+) -> UInt32[np.ndarray, ...]:
+    """Return the numbers that `pack_halves` was given.
+
+    Examples
+    --------
+    >>> unpack_halves(pack_halves(np.array([[1, 2, 3]], np.uint32)), (1, 3))
+    array([[1, 2, 3]], dtype=uint32)
+    """
+    return words.view(np.uint32)[: math.prod(shape)].reshape(shape)
+
+
 def multiply(
     left: UInt64[np.ndarray, "rows inner"], right: UInt64[np.ndarray, "inner columns"]
 ) -> UInt64[np.ndarray, "rows columns"]:
     """Return a matrix product modulo 2^64, by the processor's products of floating-point matrices.
 
-    Words are cut into three signed limbs of 22 bits; six products of limb matrices are exact in
-    float64, the other three are multiples of 2^64. NumPy's own product of integers is about ten
+    Words are cut into three signed limbs of 22 bits. Limbs of one side lie in order, those of the
+    other in reverse, so that the limb products of one weight are one product of longer matrices;
+    weights of 2^66 and more are multiples of 2^64. NumPy's own product of integers is about ten
     times slower.
 
     Examples
@@ -64,22 +90,29 @@ def multiply(
     """
     product = np.zeros((left.shape[0], right.shape[1]), np.uint64)
     for start in range(0, left.shape[1], _ROWS_AT_ONCE):
-        inner = slice(start, start + _ROWS_AT_ONCE)
-        rows, columns = _limbs(left[:, inner]), _limbs(right[inner])
+        rows, columns = left[:, start : start + _ROWS_AT_ONCE], right[start : start + _ROWS_AT_ONCE]
+        first = np.empty((len(rows), _LIMBS, len(columns)))
+        second = np.empty((_LIMBS, *columns.shape))
+        _split(rows, first.transpose(1, 0, 2))
+        _split(columns, second[::-1])
+        first, second = first.reshape(len(rows), -1), second.reshape(-1, columns.shape[1])
         for weight in range(_LIMBS):
-            for first in range(weight + 1):
-                part = rows[first] @ columns[weight - first]
-                product += part.astype(np.int64).view(np.uint64) << np.uint64(_LIMB * weight)
+            size = (weight + 1) * len(columns)
+            part = first[:, :size] @ second[len(second) - size :]
+            product += part.astype(np.int64).view(np.uint64) << np.uint64(_LIMB * weight)
     return product
 
 
-def _limbs(words: UInt64[np.ndarray, ...]) -> list[Float[np.ndarray, ...]]:
-    """Return signed limbs whose sum, each times 2^22 more than the last, is the word mod 2^64."""
-    limbs, rest = [], words
-    for _ in range(_LIMBS):
-        low = (rest & _MASK).astype(np.int64)
-        # The upper half of a limb's range becomes negative and carries into the next limb.
-        low -= (low >> (_LIMB - 1)) << _LIMB
-        limbs.append(low.astype(np.float64))
-        rest = (rest - low.view(np.uint64)) >> np.uint64(_LIMB)
-    return limbs
+def _split(
+    words: UInt64[np.ndarray, "rows inner"], limbs: Float[np.ndarray, "limbs rows inner"]
+) -> None:
+    """Write signed limbs whose sum, each times 2^22 more than the last, is the word mod 2^64."""
+    rest = words.astype(np.int64)
+    for limb in limbs[:-1]:
+        # The upper half of a limb's range is negative, and what is left carries it.
+        low = rest << _REST
+        low >>= _REST
+        limb[...] = low
+        rest -= low
+        rest >>= np.int64(_LIMB)
+    limbs[-1] = rest

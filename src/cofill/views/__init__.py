@@ -19,6 +19,7 @@ from cofill.views._later import read_later_views
 from cofill.views._missing import drop_cells, drop_rows
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, pair_up
+from cofill.views._patterns import patterns_of
 from cofill.views._rules import ColumnRules
 from cofill.views._scaling import EncodedBlock, Scaler, side_by_side
 from cofill.views._schema import TableSchema
@@ -71,6 +72,7 @@ __all__ = [
     "make_dataset",
     "pair_up",
     "papers_hint",
+    "patterns_of",
     "read_ids",
     "read_later_views",
     "read_view",
