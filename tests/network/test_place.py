@@ -11,6 +11,7 @@ from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
+from cofill.network._policy import PlainRule
 from cofill.network._site_runner import SiteRunner
 from cofill.privacy import (
     BlindedIds,
@@ -35,7 +36,7 @@ from cofill.protocol import (
 )
 from cofill.views import FilledTable, MultiView
 
-from .conftest import run_in_process
+from .conftest import OPEN, run_in_process
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},
@@ -122,7 +123,8 @@ def test_with_an_intersection_the_result_is_the_same(here, whole):
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     office, _ = until(federation, 5)
-    resumed = {name: federation.place(name, only_psi=True) for name in "abc"}
+    strict = replace(OPEN, keyed_hashes=False)
+    resumed = {name: federation.place(name, policy=strict) for name in "abc"}
     run_in_process(office, resumed)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
@@ -146,8 +148,8 @@ def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
 
 
 def test_a_site_may_insist_on_the_intersection(here):
-    with pytest.raises(SettingError, match="'a' agrees to alignment 'psi' only"):
-        here().place("a", only_psi=True)
+    with pytest.raises(SettingError, match="order the run with --set alignment=psi"):
+        here().place("a", policy=replace(OPEN, keyed_hashes=False))
 
 
 @pytest.mark.parametrize("alignment", ["hash", "psi"])
@@ -199,9 +201,12 @@ def test_ledgers_list_exactly_the_releases_in_the_messages(here):
         assert sum(e.bytes for e in ledger) == sum(r.n_bytes for r in releases)
 
 
-def test_a_budget_for_guaranteed_releases_refuses_codes(here):
+def test_a_policy_that_names_receivers_refuses_others(here):
     federation = here()
-    place = federation.place("a", budget={"epsilon": 1.0, "only_guaranteed": True})
+    # Allowed, so that the run begins, and to somebody else, so that the gate refuses it.
+    plain = {**OPEN.without_guarantee, "blinded-ids": PlainRule(people=1, to=("z",))}
+    elsewhere = replace(OPEN, without_guarantee=plain)
+    place = federation.place("a", policy=elsewhere)
     office, _ = until(federation, 3)
     place = SiteRunner(office.schedule, federation.identities["a"], place.config, place.home.path)
     with pytest.raises(SettingError, match="no guarantee and the site's budget"):
@@ -362,8 +367,8 @@ def test_codes_for_people_never_asked_for_change_nothing(here):
 
 def test_what_a_site_does_not_agree_to_is_refused(here):
     federation = here()
-    with pytest.raises(SettingError, match="'a' does not agree to the experiment 'cooperate'"):
-        federation.place("a", agrees=())
+    with pytest.raises(SettingError, match="does not allow the experiment 'cooperate'"):
+        federation.place("a", policy=replace(OPEN, experiments={}))
 
 
 @pytest.mark.parametrize("number", [-1, 99])

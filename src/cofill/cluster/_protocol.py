@@ -36,6 +36,7 @@ from cofill.privacy import Ledger, RunFigures
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     Federation,
     LocalData,
     Membership,
@@ -93,6 +94,16 @@ class ClusterProtocol(AbstractProtocol):
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Columns, scaling, starting centres, as many rounds as there may be, groups."""
         return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
+
+    @property
+    def demands(self) -> Demands:
+        """Noisy sums of every round, or exact ones that each site's coordinator sees."""
+        settings, noise = self.settings, self.settings.noise
+        rounds = settings.most_rounds
+        if noise is not None and noise.seed is None:
+            return Demands(("columns",), (noise.event(rounds),), rounds=rounds)
+        groups = {"seed_group": settings.seed_group, "min_group": settings.min_group}
+        return Demands(("columns", "group-sums"), groups=groups, rounds=rounds, summed_sites=1)
 
     def may_be_missed(self, number: int) -> bool:
         """Return whether a step is a round, for rounds after the last that moves are left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -27,7 +28,15 @@ from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite
 from cofill.errors import SettingError, StoreError
 from cofill.privacy import RunFigures, blind, require_one_of, rows_of
-from cofill.protocol import COORDINATOR, AbstractProtocol, LocalData, Membership, SiteResult, Step
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    Demands,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+)
 from cofill.settings import typed_settings, types_of
 from cofill.views import MultiView, View, to_table
 
@@ -120,9 +129,24 @@ class CooperativeProtocol(AbstractProtocol):
         return self.members.view_sites
 
     @property
-    def shows_keyed_hashes(self) -> bool:
-        """Whether a peer that knows an id can test it against everybody's tokens."""
-        return self.alignment == "hash"
+    def demands(self) -> Demands:
+        """Ids under a secret of all sites, and codes of people, by an encoder of the settings."""
+        settings, training = self.settings, self.settings.encoder_training
+        is_hashed, width = self.alignment == "hash", self.settings.defence.width
+        pilot = ("needs",) if settings.defence.pilot else ()
+        ids = ("blinded-ids",) if is_hashed else ("blinded-ids", "encrypted-ids")
+        # A pilot is sent at the usual width: as many numbers as columns, but at least four.
+        share = width if isinstance(width, float) and not pilot else None
+        if share is None and settings.architecture is None and not settings.is_faithful:
+            share = 1.0 if width is None else None
+        return Demands(
+            (*ids, "codes", *pilot),
+            groups={"min_overlap": settings.min_overlap},
+            code_share=math.inf if share is None else share,
+            shows_keyed_hashes=is_hashed,
+            learning_rates={"encoder_training.learning_rate": training.learning_rate},
+            epochs={"encoder_training.epochs": training.epochs},
+        )
 
     def start_site(self, data: LocalData) -> dict[str, CooperativeSite]:
         """Return a party for each view that the site holds."""

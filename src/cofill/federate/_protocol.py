@@ -27,6 +27,7 @@ from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     LocalData,
     Membership,
     SiteResult,
@@ -109,6 +110,21 @@ class FederatedProtocol(AbstractProtocol):
         if current > settings.rounds:
             return "handing out the model"
         return f"round {current} of {settings.rounds}" if current else "pre-training"
+
+    @property
+    def demands(self) -> Demands:
+        """Summaries of columns, and updates: plain, under masks, or with a site's own noise."""
+        settings, local = self.design.settings, self.design.local
+        rates = {"learning_rate": local.learning_rate}
+        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": rates}
+        plain = ("columns", "column-summary")
+        is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
+        if is_noisy or (settings.site_noise is not None and settings.secure):
+            return Demands(plain, **common)
+        summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
+        update = "masked-vector" if settings.secure else "update"
+        groups = {"batch": local.batch}
+        return Demands((*plain, update), groups=groups, summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a step belongs to the rounds or comes after them."""

@@ -19,6 +19,7 @@ from cofill.privacy import Box, MeanDefence, NoisyMean
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     Inbox,
     LocalData,
     Membership,
@@ -122,6 +123,11 @@ class MeanProtocol(AbstractProtocol):
     def party_sites(self) -> Mapping[str, str]:
         """One party a site where they share the view, else one a view."""
         return super().party_sites if self._is_shared else self.members.view_sites
+
+    @property
+    def demands(self) -> Demands:
+        """One noisy mean; of how many columns is the site's own affair."""
+        return Demands(events=(self.defence.event(1),))
 
     def may_lack_sites(self, number: int) -> bool:
         """Every step goes on without a site that refuses."""

@@ -17,6 +17,7 @@ from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.lighter.utils import verify_folder_signature_and_get_signers
 
 from cofill.errors import CofillError, DataError, SettingError
 from cofill.network._config import SiteConfig
@@ -49,7 +50,7 @@ class SiteExecutor(Executor):
             if task_name != TASK:
                 raise SettingError(f"{task_name!r} is no task of cofill; refused")
             if self.runner is None:
-                self.runner = _make_runner(kit, self.order)
+                self.runner = _make_runner(kit, self.order, _signer(kit, fl_ctx))
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
@@ -71,7 +72,17 @@ class _OwnFilesError(DataError):
     elsewhere = "it cannot read its views; its own log says why"
 
 
-def _make_runner(kit: Kit, order: RunOrder) -> SiteRunner:
+def _signer(kit: Kit, fl_ctx: FLContext) -> str:
+    """Return who signed the job, by the federation's certificates; empty if nobody is known to."""
+    # Not what the coordinator says of the submitter: it could say anything.
+    engine: Any = fl_ctx.get_engine()
+    app = engine.get_workspace().get_app_dir(fl_ctx.get_job_id())
+    authority = kit.folder / "startup" / "rootCA.pem"
+    is_sound, signers = verify_folder_signature_and_get_signers(str(app), str(authority))
+    return str(signers[0][0]) if is_sound and len(signers) == 1 else ""
+
+
+def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
     keep_compiled_programs()
     path = os.environ.get(SITE_CONFIG)
     if path is None:
@@ -83,7 +94,7 @@ def _make_runner(kit: Kit, order: RunOrder) -> SiteRunner:
         raise _OwnFilesError(str(error)) from None
     schedule = schedule_of(order, kit.federation)
     try:
-        return SiteRunner(schedule, kit.identity, config, kit.home)
+        return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
     except DataError as error:
         raise _OwnFilesError(str(error)) from None
 

@@ -23,8 +23,9 @@ from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
+from cofill.network._policy_check import judge_order
 from cofill.network._site_tables import read_people, read_site_views
-from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
+from cofill.privacy import Gate, Ledger, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
@@ -36,11 +37,16 @@ class SiteRunner:
     """A site in one run: its parties, its gate, its files.
 
     ``config`` is what the site brings and allows, None for the coordinator's own party; ``home``
-    the folder in which the site keeps its ledger and its runs.
+    the folder in which the site keeps its ledger and its runs; ``submitter`` who signed the order.
     """
 
     def __init__(
-        self, schedule: Schedule, identity: Identity, config: SiteConfig | None, home: Path
+        self,
+        schedule: Schedule,
+        identity: Identity,
+        config: SiteConfig | None,
+        home: Path,
+        submitter: str = "",
     ) -> None:
         self.schedule, self.identity, self.config = schedule, identity, config
         self.protocol = schedule.protocol
@@ -49,7 +55,8 @@ class SiteRunner:
         self.state = PartyState(self.folder)
         self.limit = schedule.federation.limits.message_bytes
         if config is not None:
-            self._require_agreement(config)
+            self.limit = min(self.limit, config.policy.message_bytes)
+            judge_order(schedule, config.policy, self.home, self.name, submitter)
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
         self.sent: dict[str, bytes] = {}
@@ -62,20 +69,6 @@ class SiteRunner:
         """The site's name, or the coordinator's."""
         return self.identity.name
 
-    def _require_agreement(self, config: SiteConfig) -> None:
-        """Raise a `SettingError` unless the site agrees to such a run."""
-        order = self.schedule.order
-        if order.experiment not in config.agrees:
-            raise SettingError(
-                f"site {self.name!r} does not agree to the experiment {order.experiment!r} "
-                f"(it agrees to {', '.join(config.agrees) or 'none'})"
-            )
-        if config.only_psi and self.protocol.shows_keyed_hashes:
-            raise SettingError(
-                f"site {self.name!r} agrees to alignment 'psi' only; order the run with "
-                "--set alignment=psi"
-            )
-
     def _start(self) -> None:
         """Make the parties, or take them up where they were kept."""
         run, limits = self.schedule.order.run, self.schedule.federation.limits
@@ -84,9 +77,10 @@ class SiteRunner:
         self.data: LocalData | None = None
         if self.config is not None:
             federation, keys = self.schedule.federation, self.identity.others
+            rule = self.config.policy.experiments[self.schedule.order.experiment]
             self.data = LocalData(
                 self.name,
-                read_site_views(self.config, federation),
+                read_site_views(self.config, federation, rule.columns),
                 read_people(self.config, federation),
                 self.identity.sign,
                 {name: keys[name].sign for name in federation.names if name in keys},
@@ -250,7 +244,10 @@ class SiteRunner:
                 for file_name, text in result.texts.items():
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
-        return figures
+        # A report is a courtesy: a run does not fail because a site may not give one.
+        with self.home.open_ledger() as ledger:
+            gate, step = self._gate(ledger), self.schedule.name(self.schedule.report)
+            return [release for release in figures if gate.refusal(release, step) is None]
 
     # --- what leaves --------------------------------------------------------------------------
 
@@ -258,19 +255,23 @@ class SiteRunner:
         """Take every release through this site's gate into the ledger on disk, before it leaves."""
         if not outbox:
             return
-        limits = None
-        if self.config is not None:
-            limits = self.config.budget or self.schedule.federation.budget
-        budgets = {} if limits is None else dict.fromkeys(self.parties, Budget(**limits))
         label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
         with self.home.open_ledger() as ledger:
-            gate = Gate(ledger, budgets)
+            gate = self._gate(ledger)
             for release in outbox:
                 gate.pass_on(release, label)
         if self.config is not None:
             self.folder.sent.write(number, self.schedule.name(number), outbox)
             secrets = {n: self.protocol.blinding_secret(p) for n, p in self.parties.items()}
             self.folder.sent.write_secrets({n: s for n, s in secrets.items() if s is not None})
+
+    def _gate(self, ledger: Ledger) -> Gate:
+        """Return the gate of this site's policy; the coordinator, which has no rows, has none."""
+        if self.config is None:
+            return Gate(ledger)
+        budgets = dict.fromkeys(self.parties, self.config.policy.spending)
+        run, homes = self.schedule.order.run, self.protocol.party_sites
+        return Gate(ledger, budgets, is_joint=True, run=run, homes=homes)
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         sealed = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +12,31 @@ from cofill.network._config import FederationConfig, SiteConfig
 from cofill.views import Source, View, read_ids, read_view
 
 
-def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
-    """Return a site's views by name, in the federation's order."""
-    views = {
-        name: read_view(
-            name,
-            source.source,
-            id=source.id,
-            rules=source.rules(federation.id_type),
-            image=source.image,
-        )
-        for name, source in config.views.items()
-    }
+def read_site_views(
+    config: SiteConfig,
+    federation: FederationConfig,
+    columns: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, View]:
+    """Return a site's views by name, in the federation's order.
+
+    ``columns`` are those that may take part, by view; all of a view that is not in it.
+    """
+    views: dict[str, View] = {}
+    for name, source in config.views.items():
+        rules = source.rules(federation.id_type)
+        options = {"id": source.id, "image": source.image}
+        views[name] = read_view(name, source.source, rules=rules, **options)
+        if columns is not None and name in columns:
+            held = views[name].feature_names
+            unknown = sorted(set(columns[name]) - set(held))
+            if unknown:
+                raise DataError(
+                    f"view {name!r} has no column {unknown[0]!r}, which the site's policy names; "
+                    "correct the policy"
+                )
+            left_out = tuple(column for column in held if column not in columns[name])
+            rules = replace(rules, ignore=(*rules.ignore, *left_out))
+            views[name] = read_view(name, source.source, rules=rules, **options)
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}

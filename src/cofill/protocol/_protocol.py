@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from cofill.errors import SettingError
 from cofill.privacy import Release, RunFigures
+from cofill.protocol._demands import Demands
 from cofill.registry import Registry
 from cofill.views import FilledTable, View
 
@@ -214,9 +215,9 @@ class AbstractProtocol(ABC):
         return None
 
     @property
-    def shows_keyed_hashes(self) -> bool:
-        """Whether sites tell each other whom they have by keyed hashes of ids."""
-        return False
+    def demands(self) -> Demands:
+        """What a run would have a site send, as far as its settings say."""
+        return Demands()
 
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a run goes on when a site does not answer in a step."""
