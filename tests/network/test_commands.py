@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from cofill.cli._app import run
-from cofill.network import Kit
+from cofill.network import Kit, SitePolicy
 from cofill.network._identity import Identity
-from cofill.network._order import CONTROLLER, EXECUTOR
+from cofill.network._order import CONTROLLER, EXECUTOR, RunOrder, new_run
+from cofill.protocol import PartyFolder
 
 FEDERATION = """
 [coordinator]
@@ -198,3 +199,41 @@ def test_only_this_package_names_the_engine():
         if re.search(r"^\s*(import|from) nvflare", path.read_text(), re.MULTILINE)
     }
     assert named == {"network"}
+
+
+def test_a_policy_is_printed_and_explained(kits, tmp_path, capsys):
+    assert run(["site", "policy"]) == 0
+    assert "[without_guarantee.figures]" in capsys.readouterr().out
+    written = tmp_path / "policy.toml"
+    assert run(["site", "policy", "--out", str(written)]) == 0
+    assert SitePolicy.read(written) == SitePolicy()
+    assert run(["site", "policy", "--out", str(written)]) == 2
+    site, order = tmp_path / "site.toml", tmp_path / "order.json"
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    order.write_text(json.dumps({"experiment": "cooperate", "settings": {"alignment": "psi"}}))
+    words = ["--kit", str(kits / "sites" / "lab"), "--config", str(site)]
+    assert run(["site", "policy", "--explain", str(order), *words]) == 0
+    assert "refused: releases of the type 'codes' would leave" in capsys.readouterr().out
+    order.write_text(json.dumps({"experiment": "private"}))
+    assert run(["site", "policy", "--explain", str(order), *words]) == 0
+    assert "the site takes part" in capsys.readouterr().out
+    for content, fault in (("{}", "must be a JSON object with"), ("no", "must be JSON")):
+        order.write_text(content)
+        assert run(["site", "policy", "--explain", str(order), *words]) == 2
+        assert fault in capsys.readouterr().err
+
+
+def test_a_person_approves_of_what_they_are_shown(kits, tmp_path, capsys):
+    site, run_name = tmp_path / "site.toml", new_run()
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    words = [run_name, "--kit", str(kits / "sites" / "lab"), "--config", str(site), "--yes"]
+    assert run(["site", "approve", *words]) == 2
+    assert "waits for approval" in capsys.readouterr().err
+    home = PartyFolder(kits / "sites" / "lab" / "cofill")
+    order = RunOrder(run_name, "private", {"min_overlap": 12})
+    home.ask_approval(run_name, {"order": order.to_json(), "by": "ada@clinic.example"})
+    assert run(["site", "approve", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "private, ordered by ada@clinic.example" in shown
+    assert '"min_overlap": 12' in shown
+    assert (home.read_approval(run_name) or {})["approved_by"]

@@ -8,9 +8,9 @@ import pytest
 from tests.network.conftest import FAST, MultiView, row_sites
 
 from cofill.errors import SettingError
-from cofill.network._order import RunOrder, new_run, schedule_of
+from cofill.network._order import RunOrder, new_run
 from cofill.network._policy import ExperimentRule, PlainRule, SitePolicy
-from cofill.network._policy_check import TAKEN, Request, approve_order, explain, refusals
+from cofill.network._policy_check import TAKEN, Request, approve_order, explain_order, refusals
 from cofill.privacy import Ledger, LedgerNote
 from cofill.protocol import PROTOCOLS, PartyFolder
 
@@ -25,8 +25,8 @@ WITH_SUMS = SitePolicy(
 
 
 def judged(federation, policy=None, **changes) -> str:
-    schedule = schedule_of(federation.order, federation.federation)
-    return "; ".join(refusals(policy or SitePolicy(), Request(schedule, **changes)))
+    request = Request(federation.schedule(), **changes)
+    return "; ".join(refusals(policy or SitePolicy(), request))
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def test_an_experiment_that_is_not_in_the_policy_is_refused(rows_at, here, exper
 def test_the_policy_is_explained_in_words(rows_at, here):
     federation = here(MultiView(list(row_sites(whole=True)["a"].values())))
     federation.order = RunOrder(new_run(), "cooperate", FAST)
-    lines = explain(SitePolicy(), Request(schedule_of(federation.order, federation.federation)))
+    lines = explain_order(SitePolicy(), Request(federation.schedule()))
     assert "without a guarantee: codes (not allowed)" in lines
     assert lines[-1] == "the site refuses the run"
     federation = rows_at("mean", MEAN, held=row_sites(sites="ab"))
-    lines = explain(SitePolicy(), Request(schedule_of(federation.order, federation.federation)))
+    lines = explain_order(SitePolicy(), Request(federation.schedule()))
     assert lines[-1] == "the site takes part"
     assert any("ε = 0.5" in line for line in lines)

@@ -176,7 +176,7 @@ def approve_order(home: PartyFolder, run: str, by: str) -> None:
         ledger.write(LedgerNote(APPROVED, now, run, order["experiment"], by))
 
 
-def explain(policy: SitePolicy, request: Request) -> list[str]:
+def explain_order(policy: SitePolicy, request: Request) -> list[str]:
     """Return in plain words what a run would send, with which guarantee, and what is refused."""
     schedule = request.schedule
     demands, order = schedule.protocol.demands, schedule.order
