@@ -135,7 +135,8 @@ class ClusterProtocol(AbstractProtocol):
         if isinstance(party, ClusterCoordinator):
             return {"kinds": party.kinds, "scaling": party.scaling, "state": party.state}
         if isinstance(party, ClusterSite):
-            return {name: getattr(party, name) for name in ("scaling", "labels", "confidence")}
+            kept = ("scaling", "labels", "confidence", "answered")
+            return {name: getattr(party, name) for name in kept}
         return None
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
