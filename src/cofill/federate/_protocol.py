@@ -41,8 +41,7 @@ METHOD = "federated"  # name of the completion method in results
 _TRAINING = ("epochs", "batch", "learning_rate")
 _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise")
 
-# What a party gets again when it is restored: settings, rows and what follows from them. The secret
-# is drawn anew, for whoever reads a state could remove the noise that it seeds.
+# What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
 _MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy")
 
