@@ -98,9 +98,15 @@ class Here:
     identities: dict[str, Identity]
     configs: dict[str, SiteConfig]
     order: RunOrder
+    is_reproducible: bool = False
+    """Whether what sites draw follows from the seed, to compare with an estimator."""
 
     def schedule(self) -> Schedule:
-        return schedule_of(self.order, self.federation)
+        schedule = schedule_of(self.order, self.federation)
+        if not self.is_reproducible:
+            return schedule
+        protocol: Any = schedule.protocol
+        return replace(schedule, protocol=replace(protocol, is_reproducible=True))
 
     def place(self, name: str, **changes: Any) -> SiteRunner:
         config = replace(self.configs[name], **changes)

@@ -10,7 +10,7 @@ import pytest
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
-from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
+from cofill.network._order import RunOrder, Schedule, new_run
 from cofill.network._policy import PlainRule
 from cofill.network._site_runner import SiteRunner
 from cofill.privacy import (
@@ -74,6 +74,7 @@ def until(federation, step: int):
 
 def test_places_complete_what_the_estimator_completes(here, whole):
     federation = here()
+    federation.is_reproducible = True
     office = run_all(federation)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
@@ -85,6 +86,7 @@ def test_places_complete_what_the_estimator_completes(here, whole):
 
 def test_a_site_may_hold_two_views(here, whole):
     federation = here(sites={"one": ("a", "b"), "two": ("c",)})
+    federation.is_reproducible = True
     run_all(federation)
     for site, name in (("one", "a"), ("one", "b"), ("two", "c")):
         table = pq.read_table(federation.results(site) / f"{name}.parquet").sort_by("id")
@@ -121,6 +123,7 @@ def test_the_secret_is_common_new_in_each_run_and_not_the_seeds(here):
 
 def test_with_an_intersection_the_result_is_the_same(here, whole):
     federation = here()
+    federation.is_reproducible = True
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     office, _ = until(federation, 5)
     strict = replace(OPEN, keyed_hashes=False)
@@ -156,15 +159,14 @@ def test_a_site_may_insist_on_the_intersection(here):
 def test_one_protocol_object_gives_the_same_bits_in_both_drivers(here, alignment):
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": alignment})
-    schedule = schedule_of(federation.order, federation.federation)
     # The secret and the noise follow from the seed, so that even the tokens are the same.
-    schedule = replace(schedule, protocol=replace(schedule.protocol, is_reproducible=True))
+    federation.is_reproducible = True
+    schedule = federation.schedule()
     protocol, people = schedule.protocol, federation.views.ids
     data = {n: LocalData(n, {n: view}, people) for n, view in federation.views.items()}
     in_process = Federation({n: protocol.start_site(data[n])[n] for n in data})
     run_protocol(protocol, [in_process])
 
-    federation.schedule = lambda: schedule
     run_all(federation)
     for name in data:
         result = protocol.finish(in_process.sites[name], data[name])
@@ -243,6 +245,7 @@ def test_a_damaged_ledger_lets_nothing_out(here):
 )
 def test_a_run_goes_on_from_the_last_step_to_the_same_result(here, whole, step):
     federation = here()
+    federation.is_reproducible = True
     office, places = until(federation, step)
     # One site had ended the next step when everything stopped.
     first = places["b"].act(step, office.messages_for("b"))

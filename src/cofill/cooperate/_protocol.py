@@ -61,8 +61,9 @@ class CooperativeProtocol(AbstractProtocol):
         Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
         intersection first).
     is_reproducible
-        Whether secrets and noise keys follow from the seed, for repeatable results in one process.
-        Between organisations they must not: whoever knows the seed could take the noise off.
+        Whether secrets, noise and the encoders' first weights follow from the seed, for repeatable
+        results in one process. Between organisations they must not: whoever knows the seed could
+        take the noise off, or know the encoder.
     """
 
     name = "cooperate"
@@ -154,8 +155,9 @@ class CooperativeProtocol(AbstractProtocol):
         return {name: self._start_party(name, data) for name in data.views if name in views}
 
     def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
-        secret, noise_key = os.urandom(32), os.urandom(32)
+        secret, noise_key, encoder_key = (os.urandom(32) for _ in range(3))
         if self.is_reproducible:
+            encoder_key = b""
             secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
             noise_key = np.random.default_rng([self.seed, 0xA015E, *name.encode()]).bytes(32)
         return CooperativeSite(
@@ -168,6 +170,7 @@ class CooperativeProtocol(AbstractProtocol):
             people=data.people,
             psi=new_psi_state() if self.alignment == "psi" else None,
             noise_key=noise_key,
+            encoder_key=encoder_key,
         )
 
     def blinding_secret(self, party: CooperativeSite) -> bytes:
