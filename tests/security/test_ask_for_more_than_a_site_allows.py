@@ -8,6 +8,7 @@ import pytest
 from tests.network.conftest import FAST, MultiView, row_sites
 
 from cofill.errors import SettingError
+from cofill.network._account import SiteAccount
 from cofill.network._order import RunOrder, new_run
 from cofill.network._policy import ExperimentRule, PlainRule, SitePolicy
 from cofill.network._policy_check import TAKEN, Request, approve_order, explain_order, refusals
@@ -156,7 +157,8 @@ def test_a_person_approves_of_the_very_order_that_waits(rows_at):
     federation = rows_at("mean", MEAN, policy)
     with pytest.raises(SettingError, match=r"has to approve of it \(`cofill site approve"):
         federation.place("a")
-    folder = PartyFolder(federation.base / "a" / "home")
+    home = PartyFolder(federation.base / "a" / "home")
+    folder = SiteAccount(federation.configs["a"].account_folder, home)
     approve_order(folder, federation.order.run, "grace")
     order = federation.order
     federation.order = RunOrder(order.run, "mean", {**MEAN, "epsilon": 0.6})

@@ -9,7 +9,7 @@ from tests.network.test_by_row import drive
 
 from cofill.errors import DataError, SettingError
 from cofill.network._policy import PlainRule, SitePolicy
-from cofill.privacy import GroupCentres, GroupSums, Ledger
+from cofill.privacy import Gate, GroupCentres, GroupSums, Ledger
 from cofill.protocol import COORDINATOR
 
 # As few people in a group as can be: then a sum is a row.
@@ -66,8 +66,7 @@ def test_groups_of_one_are_refused_where_sums_are_allowed(rows_at):
     alone = GroupSums(
         sender="a", receiver=COORDINATOR, round=0, sums=np.ones((2, 5)), counts=np.array([40.0, 9])
     )
-    federation = rows_at_larger(federation)
-    gate = federation.place("a")._gate(Ledger())
+    gate = Gate(Ledger(), {"a": policy.spending})
     assert "fewer than 10 people" in (gate.refusal(alone, "add up groups") or "")
     assert gate.refusal(replace(alone, counts=np.array([40.0, 10])), "add up groups") is None
 

@@ -62,7 +62,7 @@ def approve(
 
     What an audit of such releases finds is in `cofill audit ledger`.
     """
-    from cofill.network import approve_order
+    from cofill.network import SiteAccount, approve_order
     from cofill.protocol import PartyFolder
 
     participant, site_config = _site(kit, config)
@@ -76,7 +76,7 @@ def approve(
     typer.echo(f"settings: {json.dumps(waiting['order']['settings'])}")
     if not yes and not typer.confirm("approve of it?"):
         return
-    approve_order(home, run, getpass.getuser())
+    approve_order(SiteAccount(site_config.account_folder, home), run, getpass.getuser())
     typer.echo(f"approved; whoever ordered {run} can resume it")
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cofill.network._account import SiteAccount
     from cofill.network._config import FederationConfig, SiteConfig
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
     from cofill.network._local import LocalResult, run_local, write_local
@@ -27,6 +28,7 @@ __all__ = [
     "Request",
     "RunOrder",
     "Session",
+    "SiteAccount",
     "SiteConfig",
     "SitePolicy",
     "approve_order",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "_account": ("SiteAccount",),
     "_config": ("FederationConfig", "SiteConfig"),
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
     "_local": ("LocalResult", "run_local", "write_local"),

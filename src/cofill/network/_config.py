@@ -16,6 +16,7 @@ from pydantic import Field, StrictStr
 from pydantic.dataclasses import dataclass
 
 from cofill.errors import SettingError
+from cofill.network._account import ACCOUNT_FOLDER
 from cofill.network._fields import (
     STRICT,
     UNKNOWN,
@@ -229,13 +230,20 @@ class SiteConfig:
 
     ``views`` says where each view is read from, ``results`` is the folder for what runs make here.
     ``people`` is a table of ids whom this site may name in its results, beside those of its views.
-    ``policy`` is what may leave, whatever an order asks for.
+    ``policy`` is what may leave, whatever an order asks for; ``account`` is the folder in which the
+    site remembers what it has spent, beside ``results`` unless stated.
     """
 
     views: Mapping[Name, ViewSource]
     results: Path
     people: ViewSource | None = None
     policy: SitePolicy = field(default_factory=SitePolicy)
+    account: Path | None = None
+
+    @property
+    def account_folder(self) -> Path:
+        """Where the site remembers what it has spent."""
+        return self.account or self.results.parent / ACCOUNT_FOLDER
 
     @classmethod
     def read(cls, path: Path) -> SiteConfig:
@@ -247,8 +255,11 @@ class SiteConfig:
         results = document.pop("results", {})
         if not isinstance(results, Mapping):
             raise SettingError(f"{where}: results must be a table, got {shown(results)}")
-        if "policy" in document:
-            raise SettingError(f"{where}: policy {UNKNOWN}; it is in the file {POLICY_FILE}")
+        for key in ("policy", "account"):
+            if key in document:
+                raise SettingError(
+                    f"{where}: {key} {UNKNOWN}; a site's policy is in the file {POLICY_FILE}"
+                )
         renamed = {{"folder": "results"}.get(k, f"results.{k}"): v for k, v in results.items()}
         document |= {"results": "results"} | renamed
         config = validate(cls, document, where, {"results": "results.folder"})
@@ -259,10 +270,11 @@ class SiteConfig:
         }
         if people is not None:
             people = _resolved(people, base, f"{where}: people")
-        results = base / config.results
+        results, account = base / config.results, base / ACCOUNT_FOLDER
         policy = base / POLICY_FILE
         policy = SitePolicy.read(policy) if policy.exists() else SitePolicy()
-        return replace(config, views=sources, people=people, results=results, policy=policy)
+        own_files = {"results": results, "policy": policy, "account": account}
+        return replace(config, views=sources, people=people, **own_files)
 
     def check_against(self, federation: FederationConfig, site: str, where: Path) -> None:
         """Raise a `SettingError` unless this is what the federation expects of a site."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cofill.errors import SettingError
+from cofill.network._account import SiteAccount
 from cofill.network._order import Schedule
 from cofill.network._policy import ExperimentRule, SitePolicy
 from cofill.privacy import LedgerNote, compose, epsilon
-from cofill.protocol import Demands, PartyFolder
+from cofill.protocol import Demands
 
 TAKEN, REFUSED, APPROVED = "taken", "refused", "approved"
 
@@ -136,13 +137,13 @@ def _about_guarantees(policy: SitePolicy, demands: Demands) -> Iterator[str]:
 
 
 def judge_order(
-    schedule: Schedule, policy: SitePolicy, home: PartyFolder, site: str, submitter: str
+    schedule: Schedule, policy: SitePolicy, account: SiteAccount, site: str, submitter: str
 ) -> None:
     """Raise a `SettingError` unless a site's policy allows a run; its ledger notes the decision."""
-    order = schedule.order
+    order, home = schedule.order, account.home
     asked = home.read_approval(order.run) or {}
     is_approved = bool(asked.get("approved_by")) and asked.get("order") == order.to_json()
-    with home.open_ledger() as ledger:
+    with account.open() as (ledger, _):
         request = Request(schedule, submitter, ledger.notes, is_approved)
         refused = refusals(policy, request)
         taken = any(note.what == TAKEN and note.run == order.run for note in ledger.notes)
@@ -164,14 +165,15 @@ def judge_order(
         raise SettingError(f"site {site!r} refuses the run: {'; '.join(refused)}")
 
 
-def approve_order(home: PartyFolder, run: str, by: str) -> None:
+def approve_order(account: SiteAccount, run: str, by: str) -> None:
     """Approve of an order that waits for it; exactly that order, with its settings, is meant."""
+    home = account.home
     asked = home.read_approval(run)
     if asked is None:
         raise SettingError(f"no order of run {run!r} waits for approval here")
     order = asked["order"]
     home.ask_approval(run, {**asked, "approved_by": by})
-    with home.open_ledger() as ledger:
+    with account.open() as (ledger, _):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         ledger.write(LedgerNote(APPROVED, now, run, order["experiment"], by))
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.files import new_folder
+from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
@@ -25,7 +26,7 @@ from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
 from cofill.network._policy_check import judge_order
 from cofill.network._site_tables import read_people, read_site_views
-from cofill.privacy import Gate, Ledger, MessageAddress, Release, decode_releases, encode_releases
+from cofill.privacy import Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
@@ -56,7 +57,7 @@ class SiteRunner:
         self.limit = schedule.federation.limits.message_bytes
         if config is not None:
             self.limit = min(self.limit, config.policy.message_bytes)
-            judge_order(schedule, config.policy, self.home, self.name, submitter)
+            judge_order(schedule, config.policy, self._account(config), self.name, submitter)
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
         self.sent: dict[str, bytes] = {}
@@ -245,8 +246,8 @@ class SiteRunner:
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
         # A report is a courtesy: a run does not fail because a site may not give one.
-        with self.home.open_ledger() as ledger:
-            gate, step = self._gate(ledger), self.schedule.name(self.schedule.report)
+        with self._open_gate() as gate:
+            step = self.schedule.name(self.schedule.report)
             return [release for release in figures if gate.refusal(release, step) is None]
 
     # --- what leaves --------------------------------------------------------------------------
@@ -256,8 +257,7 @@ class SiteRunner:
         if not outbox:
             return
         label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
-        with self.home.open_ledger() as ledger:
-            gate = self._gate(ledger)
+        with self._open_gate() as gate:
             for release in outbox:
                 gate.pass_on(release, label)
         if self.config is not None:
@@ -265,13 +265,23 @@ class SiteRunner:
             secrets = {n: self.protocol.blinding_secret(p) for n, p in self.parties.items()}
             self.folder.sent.write_secrets({n: s for n, s in secrets.items() if s is not None})
 
-    def _gate(self, ledger: Ledger) -> Gate:
-        """Return the gate of this site's policy; the coordinator, which has no rows, has none."""
+    def _account(self, config: SiteConfig) -> SiteAccount:
+        return SiteAccount(config.account_folder, self.home)
+
+    @contextmanager
+    def _open_gate(self) -> Iterator[Gate]:
+        """Give the gate of this site's policy; the coordinator, which has no rows, has no budget.
+
+        What has passed is in the ledger on disk when the block ends.
+        """
         if self.config is None:
-            return Gate(ledger)
+            with self.home.open_ledger() as ledger:
+                yield Gate(ledger)
+            return
         budgets = dict.fromkeys(self.parties, self.config.policy.spending)
         run, homes = self.schedule.order.run, self.protocol.party_sites
-        return Gate(ledger, budgets, is_joint=True, run=run, homes=homes)
+        with self._account(self.config).open() as (ledger, elsewhere):
+            yield Gate(ledger, budgets, is_joint=True, elsewhere=elsewhere, run=run, homes=homes)
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         sealed = {}
