@@ -362,7 +362,7 @@ def test_a_source_that_has_gone_is_named_and_the_run_is_resumed_when_it_is_back(
     outcome = federation.run(order, timeout=120.0)
     assert outcome["state"] == "failed"
     assert "site 'b'" in outcome["why"]
-    assert "it cannot read its views; its own log says why" in outcome["why"]
+    assert "it could not do its part; its own log says why" in outcome["why"]
     fault = federation.kit("b") / "cofill" / "runs" / order.run / "fault.json"
     assert "there is no such file" in json.loads(fault.read_text())["why"]
     away.rename(table)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -118,7 +119,7 @@ def _first_key(site: CooperativeSite, purpose: str) -> Array:
     if not site.encoder_key:
         return jax.random.key(named_seed(site.seed, purpose, site.name))
     words = hashlib.blake2b(purpose.encode(), key=site.encoder_key, digest_size=8).digest()
-    return jax.random.wrap_key_data(np.frombuffer(words, np.uint32), impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.frombuffer(words, jnp.uint32), impl="threefry2x32")
 
 
 def encoder_training(site: CooperativeSite) -> TrainSettings:

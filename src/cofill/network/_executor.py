@@ -24,7 +24,8 @@ from cofill.network._config import SiteConfig
 from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
-from cofill.network._site_runner import SiteRunner, public_fault
+from cofill.network._policy_check import RefusedOrderError
+from cofill.network._site_runner import SiteRunner, fault_for_others, public_fault
 from cofill.paths import keep_compiled_programs
 from cofill.protocol import PartyFolder
 
@@ -60,16 +61,10 @@ class SiteExecutor(Executor):
             if kit is not None:
                 _note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
-            reply["fault"] = error.elsewhere if isinstance(error, _OwnFilesError) else why
+            reply["fault"] = fault_for_others(error)
             return reply
         reply["messages"] = dict(messages)
         return reply
-
-
-class _OwnFilesError(DataError):
-    """A fault of this site's own files: told here in full, named elsewhere."""
-
-    elsewhere = "it cannot read its views; its own log says why"
 
 
 def _signer(kit: Kit, fl_ctx: FLContext) -> str:
@@ -87,16 +82,13 @@ def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
     path = os.environ.get(SITE_CONFIG)
     if path is None:
         raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
+    config = SiteConfig.read(Path(path))
+    config.check_against(kit.federation, kit.name, Path(path))
     try:
-        config = SiteConfig.read(Path(path))
-        config.check_against(kit.federation, kit.name, Path(path))
-    except CofillError as error:
-        raise _OwnFilesError(str(error)) from None
-    schedule = schedule_of(order, kit.federation)
-    try:
-        return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
-    except DataError as error:
-        raise _OwnFilesError(str(error)) from None
+        schedule = schedule_of(order, kit.federation)
+    except SettingError as error:
+        raise RefusedOrderError(str(error)) from None
+    return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
 
 
 def _note_fault(kit: Kit, order: RunOrder, error: BaseException) -> None:

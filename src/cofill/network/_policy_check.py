@@ -20,6 +20,10 @@ from cofill.protocol import Demands
 TAKEN, REFUSED, APPROVED = "taken", "refused", "approved"
 
 
+class RefusedOrderError(SettingError):
+    """A site takes no part, or sends something not: its order and its policy say why, no row."""
+
+
 @dataclass(frozen=True)
 class Request:
     """An order as it reaches a site.
@@ -162,7 +166,7 @@ def judge_order(
     if refused:
         if policy.experiments.get(order.experiment, ExperimentRule()).approval:
             home.ask_approval(order.run, {"order": order.to_json(), "by": submitter})
-        raise SettingError(f"site {site!r} refuses the run: {'; '.join(refused)}")
+        raise RefusedOrderError(f"site {site!r} refuses the run: {'; '.join(refused)}")
 
 
 def approve_order(account: SiteAccount, run: str, by: str) -> None:

@@ -24,7 +24,7 @@ from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
-from cofill.network._policy_check import judge_order
+from cofill.network._policy_check import RefusedOrderError, judge_order
 from cofill.network._site_tables import read_people, read_site_views
 from cofill.privacy import Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
@@ -32,6 +32,10 @@ from cofill.views import Source, write_table
 
 Messages = Mapping[tuple[int, str], bytes]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
+
+
+class RefusedMessageError(DataError):
+    """What another party sent is refused; the sentence is about that, and no row of this site."""
 
 
 class SiteRunner:
@@ -154,7 +158,10 @@ class SiteRunner:
         if number == self.schedule.report:
             outbox = self._report()
         else:
-            arrived = self._open(messages, number)
+            try:
+                arrived = self._open(messages, number)
+            except DataError as error:
+                raise RefusedMessageError(str(error)) from None
             outbox = self._step(number, arrived)
             common = [release for release in arrived if release.sender == COORDINATOR]
             if self.config is not None and common:
@@ -259,7 +266,10 @@ class SiteRunner:
         label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
         with self._open_gate() as gate:
             for release in outbox:
-                gate.pass_on(release, label)
+                try:
+                    gate.pass_on(release, label)
+                except SettingError as error:
+                    raise RefusedOrderError(str(error)) from None
         if self.config is not None:
             self.folder.sent.write(number, self.schedule.name(number), outbox)
             secrets = {n: self.protocol.blinding_secret(p) for n, p in self.parties.items()}
@@ -334,6 +344,17 @@ class SiteRunner:
         names = self.schedule.federation.names
         paths = {name: self.folder.message(number, self.name, name) for name in names}
         return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def fault_for_others(error: BaseException) -> str:
+    """Return what other parties are told of a site's fault: nothing of its rows and its files.
+
+    Whether a training diverged, or how many of its people lack a view, is told by the site's own
+    log. A fault that said so would answer questions about people without passing the gate.
+    """
+    if isinstance(error, RefusedOrderError | RefusedMessageError):
+        return str(error)
+    return "it could not do its part; its own log says why"
 
 
 def public_fault(error: BaseException) -> str:
