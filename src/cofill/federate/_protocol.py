@@ -43,7 +43,7 @@ _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_n
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
-_MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy")
+_MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy", "run", "least")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,8 @@ class FederatedProtocol(AbstractProtocol):
         if self.design.settings.secure:
             # Within one process sites have no identities, and there is nobody to pose as them.
             known = None if data.signing_key is None else dict(data.known_keys)
-            member = Member(data.site, COORDINATOR, data.signing_key, known)
+            member = Member(data.site, COORDINATOR, data.signing_key, known, run=data.run)
+            member = replace(member, least=data.least_summed)
         return {data.site: UnscaledSite(data.site, views, self.design, member)}
 
     def start_coordinator(self) -> SurveyCoordinator:

@@ -89,6 +89,8 @@ class SiteRunner:
                 read_people(self.config, federation),
                 self.identity.sign,
                 {name: keys[name].sign for name in federation.names if name in keys},
+                run,
+                self.config.policy.participants,
             )
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:

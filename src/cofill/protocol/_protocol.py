@@ -150,7 +150,8 @@ class LocalData:
 
     ``people`` are ids of individuals whom it may name although no view of it has them, or None;
     ``signing_key`` and ``known_keys`` its private Ed25519 key and the public ones of the other
-    sites, where they have identities.
+    sites, where they have identities; ``run`` is what it signs for, and ``least_summed`` the fewest
+    sites in a sum that it lets be opened.
     """
 
     site: str
@@ -158,6 +159,8 @@ class LocalData:
     people: np.ndarray | None = None
     signing_key: bytes | None = field(default=None, repr=False)
     known_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    run: str = ""
+    least_summed: int = 2
 
 
 @dataclass(frozen=True, eq=False)
