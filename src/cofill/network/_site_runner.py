@@ -243,7 +243,9 @@ class SiteRunner:
         # Results that exist already were written before a crash, by this very run.
         with (
             tempfile.TemporaryDirectory() as scratch,
-            nullcontext(Path(scratch)) if target.exists() else new_folder(target) as folder,
+            (
+                nullcontext(Path(scratch)) if target.exists() else new_folder(target, private=True)
+            ) as folder,
         ):
             for name, party in self.parties.items():
                 view = config.views.get(name) or next(iter(config.views.values()))

@@ -180,7 +180,8 @@ class Ledger:
                 "save to another file"
             )
         lines = "".join(_line(e.to_json()) + "\n" for e in self._lines[len(known) :])
-        with path.open("a", encoding="utf-8", newline="\n") as file:
+        # Made for its owner only: it says who sent what to whom.
+        with open(path, "a", encoding="utf-8", newline="\n", opener=_private) as file:
             file.write(lines)
             file.flush()
             # The release may already have left: its entry must survive a power cut.
@@ -222,6 +223,10 @@ class Ledger:
                 f"{name}, line {wrong}: the entry was changed, or one before it was removed"
             )
         return ledger
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _link(before: str, content: Mapping[str, Any]) -> str:
