@@ -25,7 +25,7 @@ from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
 from cofill.network._policy_check import RefusedOrderError, judge_order
-from cofill.network._site_tables import read_people, read_site_views
+from cofill.network._site_tables import read_people, read_site_views, require_common_categories
 from cofill.privacy import Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
@@ -92,6 +92,9 @@ class SiteRunner:
                 run,
                 self.config.policy.participants,
             )
+            plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
+            if "columns" in plain:
+                require_common_categories(self.data.views, rules["columns"].people)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()

@@ -9,7 +9,7 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import Source, View, read_ids, read_view
+from cofill.views import Kind, Source, View, read_ids, read_view
 
 
 def read_site_views(
@@ -40,6 +40,28 @@ def read_site_views(
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}
+
+
+def require_common_categories(views: Mapping[str, View], fewest: int) -> None:
+    """Raise a `DataError` if some column has a category that fewer people have than may be told of.
+
+    Sites that hold the same views tell each other the categories of their columns: a category of
+    one person is that person's cell.
+    """
+    for view in views.values():
+        for at, feature in enumerate(view.features):
+            if feature.kind is Kind.NUMERIC:
+                continue
+            cells = view.cells[:, at]
+            known = cells[~np.isnan(cells)].astype(int)
+            people = np.bincount(known, minlength=len(feature.categories))
+            rare = int((people < fewest).sum())
+            if rare:
+                raise DataError(
+                    f"column {feature.name!r} of view {view.name!r} has {rare} categories that "
+                    f"fewer than {fewest} people have, and categories would be told to others; "
+                    "join them to others, ignore the column, or leave it out in the policy"
+                )
 
 
 def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:
