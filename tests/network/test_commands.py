@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from cofill.cli._app import run
-from cofill.network import Kit, SitePolicy
+from cofill.network import Kit, SiteAccount, SiteConfig, SitePolicy
 from cofill.network._identity import Identity
 from cofill.network._order import CONTROLLER, EXECUTOR, RunOrder, new_run
+from cofill.privacy import LedgerNote
 from cofill.protocol import PartyFolder
 
 FEDERATION = """
@@ -237,3 +238,44 @@ def test_a_person_approves_of_what_they_are_shown(kits, tmp_path, capsys):
     assert "private, ordered by ada@clinic.example" in shown
     assert '"min_overlap": 12' in shown
     assert (home.read_approval(run_name) or {})["approved_by"]
+
+
+def test_a_sites_installation_is_looked_at(kits, tmp_path, capsys):
+    lab = kits / "sites" / "lab"
+    PartyFolder(lab / "cofill").ledger.unlink(missing_ok=True)  # of another test's site.toml
+    (tmp_path / "lab.csv").write_text("id,x\n1,2\n3,4\n")
+    site = tmp_path / "site.toml"
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    words = ["doctor", "--site", str(lab), "--config", str(site), "--json"]
+
+    def look() -> dict[str, dict]:
+        run(words)
+        return {line["what"]: line for line in json.loads(capsys.readouterr().out)["findings"]}
+
+    states = {what: line["state"] for what, line in look().items()}
+    assert states.pop("coordinator") == "note"  # nobody is there
+    assert set(states.values()) == {"ok"}
+    assert {"kit", "keys", "tables", "policy", "ledger", "permissions", "nvflare"} <= set(states)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[without_guarantee.codes]\npeople = 1\n")
+    assert "also codes" in look()["policy"]["found"]
+    policy.chmod(0o666)
+    assert look()["permissions"]["state"] == "problem"
+    policy.unlink()
+    (tmp_path / "lab.csv").write_text("name\n1\n")
+    assert look()["tables"]["state"] == "problem"
+    assert run(words) == 1
+    capsys.readouterr()
+    assert run(["doctor", "--site", str(tmp_path)]) == 1
+
+
+def test_a_ledger_that_was_cut_is_found(kits, tmp_path, capsys):
+    site = tmp_path / "site.toml"
+    site.write_text('[views.clinic]\nsource = "clinic.csv"\nid = "id"\n')
+    home = PartyFolder(kits / "sites" / "clinic" / "cofill")
+    account = SiteAccount(SiteConfig.read(site).account_folder, home)
+    with account.open() as (ledger, _):
+        ledger.write(LedgerNote("taken", "2026-01-01T00:00:00+00:00", "r", "mean"))
+    home.ledger.unlink()
+    assert run(["doctor", "--site", str(home.path.parent), "--config", str(site)]) == 1
+    assert "must go on from the 1 lines" in " ".join(capsys.readouterr().out.split())

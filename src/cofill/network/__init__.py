@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
     from cofill.network._local import LocalResult, run_local, write_local
     from cofill.network._order import RunOrder, new_run, schedule_of
-    from cofill.network._policy import DEFAULT_POLICY, SitePolicy
+    from cofill.network._policy import DEFAULT_POLICY, POLICY_FILE, SitePolicy
     from cofill.network._policy_check import Request, approve_order, explain_order
     from cofill.network._processes import serve
     from cofill.network._session import FederationError, Session, open_session
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_POLICY",
+    "POLICY_FILE",
     "FederationConfig",
     "FederationError",
     "Kit",
@@ -52,7 +53,7 @@ _EXPORTS = {
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
     "_local": ("LocalResult", "run_local", "write_local"),
     "_order": ("RunOrder", "new_run", "schedule_of"),
-    "_policy": ("DEFAULT_POLICY", "SitePolicy"),
+    "_policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
     "_policy_check": ("Request", "approve_order", "explain_order"),
     "_processes": ("serve",),
     "_session": ("FederationError", "Session", "open_session"),
