@@ -37,7 +37,7 @@ def kit(folder, *, state="running", why=""):
     message.parent.mkdir(parents=True)
     message.write_bytes(b"sealed")
     sites = [{"name": n, "organisation": n, "views": [n]} for n in ("north", "south")]
-    federation = {"name": "f", "sites": sites, "budget": {"epsilon": 2.0}}
+    federation = {"name": "f", "sites": sites}
     (home / "kit.json").write_text(json.dumps({"kind": "coordinator", "federation": federation}))
     (home / "identity.json").write_text(json.dumps({"private": "SECRET"}))
     note = {
@@ -61,7 +61,6 @@ def test_a_run_between_machines_is_followed_from_any_of_its_folders(tmp_path, be
         {"name": "south", "state": "at work"},
     ]
     assert state["releases"]["bytes"] == 720
-    assert state["budget"][0] == {"site": "north", "spent": 0.0, "limit": 2.0, "delta": 1e-5}
     assert state["faults"] == ["site 'south' was late"]
     assert "SECRET" not in json.dumps(state)
 

@@ -1,5 +1,6 @@
 """Small views, fast settings, and a federation in one process: places without a network."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,18 @@ from cofill.cooperate import CooperativeReconstruction
 from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
+from cofill.network._fields import validate
 from cofill.network._identity import Identity
+from cofill.network._local import trial_policy
 from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
+from cofill.network._policy import SitePolicy
 from cofill.network._run_coordinator import RunCoordinator
 from cofill.network._site_runner import SiteRunner
 from cofill.protocol import COORDINATOR, Membership
 from cofill.views import MultiView, View, to_table, write_table
+
+# Codes, plain updates and sums: what these tests send needs the operator's word.
+OPEN = validate(SitePolicy, tomllib.loads(trial_policy()), "the policy of a trial")
 
 CANARY = 7_700_000.0
 """Raw cells are around this; no code, scaled cell or count is near it."""
@@ -91,9 +98,15 @@ class Here:
     identities: dict[str, Identity]
     configs: dict[str, SiteConfig]
     order: RunOrder
+    is_reproducible: bool = False
+    """Whether what sites draw follows from the seed, to compare with an estimator."""
 
     def schedule(self) -> Schedule:
-        return schedule_of(self.order, self.federation)
+        schedule = schedule_of(self.order, self.federation)
+        if not self.is_reproducible:
+            return schedule
+        protocol: Any = schedule.protocol
+        return replace(schedule, protocol=replace(protocol, is_reproducible=True))
 
     def place(self, name: str, **changes: Any) -> SiteRunner:
         config = replace(self.configs[name], **changes)
@@ -185,6 +198,7 @@ def rows_here(tmp_path) -> Callable[..., Here]:
             configs[name] = SiteConfig(
                 {v: ViewSource(str(folder / f"{v}.parquet"), "id") for v in own[name]},
                 folder / "results",
+                policy=OPEN,
             )
         chosen = ROUNDS if settings is None else settings
         order = RunOrder(new_run(), experiment, chosen)
@@ -219,6 +233,7 @@ def here(tmp_path) -> Callable[..., Here]:
                 {v: ViewSource(str(tmp_path / name / f"{v}.parquet"), "id") for v in held},
                 tmp_path / name / "results",
                 people=ViewSource(str(people), "id"),
+                policy=OPEN,
             )
         order = RunOrder(new_run(), "cooperate", FAST)
         return Here(tmp_path, views, federation, identities, configs, order)

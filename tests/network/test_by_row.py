@@ -13,6 +13,7 @@ from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
+from cofill.network._policy import SitePolicy, Spending
 from cofill.privacy import (
     Ledger,
     MaskedVector,
@@ -474,9 +475,9 @@ def test_noisy_groups_pass_a_budget_for_guaranteed_releases(rows_here):
     noise = {"epsilon": 1.0, "clip": 1e8, "rounds": 3}
     settings = {"k": 2, "scale": "none", "noise": noise}
     federation = rows_here("cluster", settings, row_sites(whole=True))
-    budget = {"epsilon": 1.2, "only_guaranteed": True, "neighbours": "add or remove one"}
+    budget = Spending(epsilon=1.2, per_run=1.2, neighbours="add or remove one")
     for name, config in federation.configs.items():
-        federation.configs[name] = replace(config, budget=budget)
+        federation.configs[name] = replace(config, policy=SitePolicy(budget=budget))
     office = drive(federation)
     assert office.result["cost"]["guaranteed"]
     kinds = [e.kind for e in Ledger.load(federation.ledger("a"))]
@@ -505,7 +506,9 @@ MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"
 
 def test_means_are_noisy_and_charged_and_refused_beyond_the_budget(rows_here):
     federation = rows_here("mean", MEAN)
-    federation.configs["b"] = replace(federation.configs["b"], budget={"epsilon": 0.7})
+    for name, epsilon in (("a", 2.0), ("b", 0.7), ("c", 2.0)):
+        policy = SitePolicy(budget=Spending(epsilon=epsilon, per_run=0.6))
+        federation.configs[name] = replace(federation.configs[name], policy=policy)
     office = drive(federation)
     told = office.result
     assert set(told["sites"]) == {"a", "b", "c"}

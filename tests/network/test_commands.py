@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from cofill.cli._app import run
-from cofill.network import Kit
+from cofill.network import Kit, SiteAccount, SiteConfig, SitePolicy
 from cofill.network._identity import Identity
-from cofill.network._order import CONTROLLER, EXECUTOR
+from cofill.network._order import CONTROLLER, EXECUTOR, RunOrder, new_run
+from cofill.privacy import LedgerNote
+from cofill.protocol import PartyFolder
 
 FEDERATION = """
 [coordinator]
@@ -198,3 +200,82 @@ def test_only_this_package_names_the_engine():
         if re.search(r"^\s*(import|from) nvflare", path.read_text(), re.MULTILINE)
     }
     assert named == {"network"}
+
+
+def test_a_policy_is_printed_and_explained(kits, tmp_path, capsys):
+    assert run(["site", "policy"]) == 0
+    assert "[without_guarantee.figures]" in capsys.readouterr().out
+    written = tmp_path / "policy.toml"
+    assert run(["site", "policy", "--out", str(written)]) == 0
+    assert SitePolicy.read(written) == SitePolicy()
+    assert run(["site", "policy", "--out", str(written)]) == 2
+    site, order = tmp_path / "site.toml", tmp_path / "order.json"
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    order.write_text(json.dumps({"experiment": "cooperate", "settings": {"alignment": "psi"}}))
+    words = ["--kit", str(kits / "sites" / "lab"), "--config", str(site)]
+    assert run(["site", "policy", "--explain", str(order), *words]) == 0
+    assert "refused: releases of the type 'codes' would leave" in capsys.readouterr().out
+    order.write_text(json.dumps({"experiment": "private"}))
+    assert run(["site", "policy", "--explain", str(order), *words]) == 0
+    assert "the site takes part" in capsys.readouterr().out
+    for content, fault in (("{}", "must be a JSON object with"), ("no", "must be JSON")):
+        order.write_text(content)
+        assert run(["site", "policy", "--explain", str(order), *words]) == 2
+        assert fault in capsys.readouterr().err
+
+
+def test_a_person_approves_of_what_they_are_shown(kits, tmp_path, capsys):
+    site, run_name = tmp_path / "site.toml", new_run()
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    words = [run_name, "--kit", str(kits / "sites" / "lab"), "--config", str(site), "--yes"]
+    assert run(["site", "approve", *words]) == 2
+    assert "waits for approval" in capsys.readouterr().err
+    home = PartyFolder(kits / "sites" / "lab" / "cofill")
+    order = RunOrder(run_name, "private", {"min_overlap": 12})
+    home.ask_approval(run_name, {"order": order.to_json(), "by": "ada@clinic.example"})
+    assert run(["site", "approve", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "private, ordered by ada@clinic.example" in shown
+    assert '"min_overlap": 12' in shown
+    assert (home.read_approval(run_name) or {})["approved_by"]
+
+
+def test_a_sites_installation_is_looked_at(kits, tmp_path, capsys):
+    lab = kits / "sites" / "lab"
+    PartyFolder(lab / "cofill").ledger.unlink(missing_ok=True)  # of another test's site.toml
+    (tmp_path / "lab.csv").write_text("id,x\n1,2\n3,4\n")
+    site = tmp_path / "site.toml"
+    site.write_text('[views.lab]\nsource = "lab.csv"\nid = "id"\n')
+    words = ["doctor", "--site", str(lab), "--config", str(site), "--json"]
+
+    def look() -> dict[str, dict]:
+        run(words)
+        return {line["what"]: line for line in json.loads(capsys.readouterr().out)["findings"]}
+
+    states = {what: line["state"] for what, line in look().items()}
+    assert states.pop("coordinator") == "note"  # nobody is there
+    assert set(states.values()) == {"ok"}
+    assert {"kit", "keys", "tables", "policy", "ledger", "permissions", "nvflare"} <= set(states)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[without_guarantee.codes]\npeople = 1\n")
+    assert "also codes" in look()["policy"]["found"]
+    policy.chmod(0o666)
+    assert look()["permissions"]["state"] == "problem"
+    policy.unlink()
+    (tmp_path / "lab.csv").write_text("name\n1\n")
+    assert look()["tables"]["state"] == "problem"
+    assert run(words) == 1
+    capsys.readouterr()
+    assert run(["doctor", "--site", str(tmp_path)]) == 1
+
+
+def test_a_ledger_that_was_cut_is_found(kits, tmp_path, capsys):
+    site = tmp_path / "site.toml"
+    site.write_text('[views.clinic]\nsource = "clinic.csv"\nid = "id"\n')
+    home = PartyFolder(kits / "sites" / "clinic" / "cofill")
+    account = SiteAccount(SiteConfig.read(site).account_folder, home)
+    with account.open() as (ledger, _):
+        ledger.write(LedgerNote("taken", "2026-01-01T00:00:00+00:00", "r", "mean"))
+    home.ledger.unlink()
+    assert run(["doctor", "--site", str(home.path.parent), "--config", str(site)]) == 1
+    assert "must go on from the 1 lines" in " ".join(capsys.readouterr().out.split())

@@ -1,6 +1,7 @@
 """What people write down: read when right, refused in one sentence when wrong."""
 
 from dataclasses import asdict
+from datetime import date
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cofill.errors import SettingError
 from cofill.network import FederationConfig, SiteConfig, read_people, read_site_views
 from cofill.network._config import Member, ViewSource
+from cofill.network._policy import DEFAULT_POLICY, SitePolicy
 from cofill.views import ColumnRules
 
 FEDERATION = """
@@ -25,8 +27,6 @@ name = "lab"
 [[people]]
 name = "ada@clinic.example"
 role = "submit"
-[budget]
-epsilon = 2
 [limits]
 message_megabytes = 10
 """
@@ -40,11 +40,6 @@ smoker = "binary"
 [people]
 source = "people.csv"
 id = "person"
-[budget]
-epsilon = 1.5
-only_guaranteed = true
-[agrees]
-experiments = ["cooperate"]
 [results]
 folder = "out"
 """
@@ -68,7 +63,6 @@ def test_a_site_is_read_with_paths_beside_its_file(tmp_path):
     assert given.views["lab"].source == str(tmp_path / "lab.csv")
     assert given.views["lab"].kinds == {"smoker": "binary"}
     assert given.results == tmp_path / "out"
-    assert given.budget == {"epsilon": 1.5, "only_guaranteed": True}
     assert given.people is not None
 
 
@@ -85,8 +79,6 @@ def test_a_site_is_read_with_paths_beside_its_file(tmp_path):
         ('name = "lab"', 'name = "blood"\nviews = ["blood"]', "at one site only"),
         ('"submit"', '"boss"', "people 1.role must be one of submit, look, got 'boss'"),
         ("ada@clinic.example", "ada", "people 1.name must be an e-mail address"),
-        ("epsilon = 2", "epsilon = -1", "budget.epsilon must be"),
-        ("epsilon = 2", "delta = 0.1", "budget.epsilon is missing"),
         ('id_type = "text"', 'id_type = "number"', "id_type must be 'text'"),
         ('id_type = "text"', "speed = 3", "speed is no setting"),
         ("message_megabytes", "messages", "limits.messages is no setting"),
@@ -109,9 +101,8 @@ def test_a_wrong_federation_is_named(tmp_path, old, new, words):
         ('source = "lab.csv"', "", r"views.lab.source is missing"),
         ("lab.csv", "lab.ods", "the form of this source is not known"),
         ('"binary"', '"yes"', "views.lab.kinds.smoker must be one of"),
-        ('["cooperate"]', '["steal"]', "agrees.experiments must be"),
-        ('["cooperate"]', '"cooperate"', "agrees.experiments must be"),
-        ("epsilon = 1.5", "epsilon = 0", "budget.epsilon must be"),
+        ("[results]", "[budget]\nepsilon = 9\n[results]", "budget is no setting"),
+        ("[results]", "[policy]\nrounds = 9\n[results]", "policy is no setting"),
         ('folder = "out"', 'folders = "out"', "results.folders is no setting"),
         ('id = "person"\nignore', "ignore", "views.lab.id is missing"),
         ('ignore = ["note"]', 'decimal = ""', "views.lab.decimal must be a text that is not"),
@@ -120,7 +111,7 @@ def test_a_wrong_federation_is_named(tmp_path, old, new, words):
         ('ignore = ["note"]', 'encoding = "utf-9"', "views.lab.encoding must be one that Python"),
         ('ignore = ["note"]', "na_values = [-999]", "views.lab.na_values must be a list of texts"),
         ('ignore = ["note"]', 'na_values = "-9"', "views.lab.na_values must be a list of texts"),
-        ("[budget]", 'delimiter = ";;"\n[budget]', "people.delimiter must be one character"),
+        ("[results]", 'delimiter = ";;"\n[results]', "people.delimiter must be one character"),
         ("lab.csv", "postgresql://ada:${NO_SUCH_WORD}@db/x#t", "variable NO_SUCH_WORD"),
     ],
 )
@@ -148,7 +139,7 @@ def test_text_is_read_as_the_site_says(tmp_path):
     (tmp_path / "people.csv").write_bytes(b"name|person\nZo\xeb|001\nAda|4\n")
     path, federation = tmp_path / "site.toml", tmp_path / "federation.toml"
     text = SITE.replace('ignore = ["note"]', TEXT_RULES + 'ignore = ["note"]')
-    path.write_text(text.replace("[budget]", 'delimiter = "|"\nencoding = "cp1252"\n[budget]'))
+    path.write_text(text.replace("[results]", 'delimiter = "|"\nencoding = "cp1252"\n[results]'))
     federation.write_text(FEDERATION)
     config, agreed = SiteConfig.read(path), FederationConfig.read(federation)
     lab = read_site_views(config, agreed)["lab"]
@@ -181,7 +172,7 @@ def test_a_password_comes_from_the_environment_and_is_not_shown(tmp_path, monkey
     path.write_text(SITE.replace('id = "person"', 'id = ["postgresql://ada:hunter2@db/ward"]', 1))
     with pytest.raises(SettingError, match=r"views.lab.id must be"):
         SiteConfig.read(path)
-    path.write_text(SITE.replace('"cooperate"', '"postgresql://ada:hunter2@db/ward"'))
+    path.write_text(SITE.replace('["note"]', '"postgresql://ada:hunter2@db/ward"'))
     with pytest.raises(SettingError) as caught:
         SiteConfig.read(path)
     assert "hunter2" not in str(caught.value)
@@ -211,19 +202,60 @@ def test_shared_views_are_at_every_site_unless_told(tmp_path):
         FederationConfig.read(path)
 
 
-def test_a_budget_needs_one_name(tmp_path):
-    path, federation = tmp_path / "site.toml", tmp_path / "federation.toml"
-    path.write_text(SITE + '[views.scan]\nsource = "scan.csv"\nid = "person"\n')
-    text = 'views = ["scan"]\n' + FEDERATION.replace('name = "breast"', "")
-    for name, right in (("lab", True), ("ward", False)):
-        site = f'name = "{name}"\nviews = ["lab", "scan"]\n'
-        federation.write_text(text.replace('name = "lab"', site))
-        given = SiteConfig.read(path)
-        if right:
-            given.check_against(FederationConfig.read(federation), name, path)
-            continue
-        with pytest.raises(SettingError, match=r"sends under several names, got lab, ward"):
-            given.check_against(FederationConfig.read(federation), name, path)
+POLICY = """
+smallest_group = 12
+[budget]
+epsilon = 3
+[without_guarantee.codes]
+people = 1
+[experiments.cooperate]
+people = ["ada@clinic.example"]
+until = 2030-12-31
+"""
+
+
+def test_the_default_policy_is_what_its_file_says(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(DEFAULT_POLICY)
+    assert SitePolicy.read(path) == SitePolicy()
+
+
+def test_a_policy_is_read_beside_the_site(tmp_path):
+    (tmp_path / "site.toml").write_text(SITE)
+    assert SiteConfig.read(tmp_path / "site.toml").policy == SitePolicy()
+    (tmp_path / "policy.toml").write_text(POLICY)
+    policy = SiteConfig.read(tmp_path / "site.toml").policy
+    assert list(policy.experiments) == ["cooperate"]
+    assert policy.experiments["cooperate"].until == date(2030, 12, 31)
+    assert set(policy.spending.allowances) == {"codes"}
+    assert (policy.spending.epsilon, policy.spending.only_guaranteed) == (3.0, True)
+    assert policy.digest != SitePolicy().digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("smallest_group = 12", "smallest_group = 0", "smallest_group must be a whole number from"),
+        ("smallest_group = 12", "smallest = 12", "smallest is no setting"),
+        ("epsilon = 3", "epsilon = inf", "budget.epsilon must be a number above 0"),
+        ("epsilon = 3", "epsilon = 0.5", "budget.per_run must be at most budget.epsilon"),
+        ("guarantee.codes", "guarantee.rows", "without_guarantee.rows must be a type of release"),
+        (
+            "experiments.cooperate",
+            "experiments.steal",
+            "experiments.steal must be one of cooperate",
+        ),
+        ("until = 2030-12-31", "until = 'soon'", "experiments.cooperate.until must be a date"),
+        ("people = 1", "people = -1", "without_guarantee.codes.people must be a whole number"),
+    ],
+)
+def test_a_wrong_policy_is_named(tmp_path, old, new, words):
+    path = tmp_path / "policy.toml"
+    assert old in POLICY
+    path.write_text(POLICY.replace(old, new))
+    with pytest.raises(SettingError, match=words) as caught:
+        SitePolicy.read(path)
+    assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):

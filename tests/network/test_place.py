@@ -10,7 +10,8 @@ import pytest
 from cofill.cooperate import CooperativeReconstruction
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
-from cofill.network._order import RunOrder, Schedule, new_run, schedule_of
+from cofill.network._order import RunOrder, Schedule, new_run
+from cofill.network._policy import PlainRule
 from cofill.network._site_runner import SiteRunner
 from cofill.privacy import (
     BlindedIds,
@@ -35,7 +36,7 @@ from cofill.protocol import (
 )
 from cofill.views import FilledTable, MultiView
 
-from .conftest import run_in_process
+from .conftest import OPEN, run_in_process
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},
@@ -73,6 +74,7 @@ def until(federation, step: int):
 
 def test_places_complete_what_the_estimator_completes(here, whole):
     federation = here()
+    federation.is_reproducible = True
     office = run_all(federation)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
@@ -84,6 +86,7 @@ def test_places_complete_what_the_estimator_completes(here, whole):
 
 def test_a_site_may_hold_two_views(here, whole):
     federation = here(sites={"one": ("a", "b"), "two": ("c",)})
+    federation.is_reproducible = True
     run_all(federation)
     for site, name in (("one", "a"), ("one", "b"), ("two", "c")):
         table = pq.read_table(federation.results(site) / f"{name}.parquet").sort_by("id")
@@ -120,9 +123,11 @@ def test_the_secret_is_common_new_in_each_run_and_not_the_seeds(here):
 
 def test_with_an_intersection_the_result_is_the_same(here, whole):
     federation = here()
+    federation.is_reproducible = True
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": "psi"})
     office, _ = until(federation, 5)
-    resumed = {name: federation.place(name, only_psi=True) for name in "abc"}
+    strict = replace(OPEN, keyed_hashes=False)
+    resumed = {name: federation.place(name, policy=strict) for name in "abc"}
     run_in_process(office, resumed)
     for name in federation.views:
         np.testing.assert_allclose(completed(federation, name), whole.cells[name], rtol=1e-9)
@@ -146,23 +151,22 @@ def test_with_an_intersection_a_site_hears_only_of_people_it_can_name(here):
 
 
 def test_a_site_may_insist_on_the_intersection(here):
-    with pytest.raises(SettingError, match="'a' agrees to alignment 'psi' only"):
-        here().place("a", only_psi=True)
+    with pytest.raises(SettingError, match="order the run with --set alignment=psi"):
+        here().place("a", policy=replace(OPEN, keyed_hashes=False))
 
 
 @pytest.mark.parametrize("alignment", ["hash", "psi"])
 def test_one_protocol_object_gives_the_same_bits_in_both_drivers(here, alignment):
     federation = here()
     federation.order = RunOrder(new_run(), "cooperate", {**FAST, "alignment": alignment})
-    schedule = schedule_of(federation.order, federation.federation)
     # The secret and the noise follow from the seed, so that even the tokens are the same.
-    schedule = replace(schedule, protocol=replace(schedule.protocol, is_reproducible=True))
+    federation.is_reproducible = True
+    schedule = federation.schedule()
     protocol, people = schedule.protocol, federation.views.ids
     data = {n: LocalData(n, {n: view}, people) for n, view in federation.views.items()}
     in_process = Federation({n: protocol.start_site(data[n])[n] for n in data})
     run_protocol(protocol, [in_process])
 
-    federation.schedule = lambda: schedule
     run_all(federation)
     for name in data:
         result = protocol.finish(in_process.sites[name], data[name])
@@ -199,9 +203,12 @@ def test_ledgers_list_exactly_the_releases_in_the_messages(here):
         assert sum(e.bytes for e in ledger) == sum(r.n_bytes for r in releases)
 
 
-def test_a_budget_for_guaranteed_releases_refuses_codes(here):
+def test_a_policy_that_names_receivers_refuses_others(here):
     federation = here()
-    place = federation.place("a", budget={"epsilon": 1.0, "only_guaranteed": True})
+    # Allowed, so that the run begins, and to somebody else, so that the gate refuses it.
+    plain = {**OPEN.without_guarantee, "blinded-ids": PlainRule(people=1, to=("z",))}
+    elsewhere = replace(OPEN, without_guarantee=plain)
+    place = federation.place("a", policy=elsewhere)
     office, _ = until(federation, 3)
     place = SiteRunner(office.schedule, federation.identities["a"], place.config, place.home.path)
     with pytest.raises(SettingError, match="no guarantee and the site's budget"):
@@ -238,6 +245,7 @@ def test_a_damaged_ledger_lets_nothing_out(here):
 )
 def test_a_run_goes_on_from_the_last_step_to_the_same_result(here, whole, step):
     federation = here()
+    federation.is_reproducible = True
     office, places = until(federation, step)
     # One site had ended the next step when everything stopped.
     first = places["b"].act(step, office.messages_for("b"))
@@ -362,8 +370,8 @@ def test_codes_for_people_never_asked_for_change_nothing(here):
 
 def test_what_a_site_does_not_agree_to_is_refused(here):
     federation = here()
-    with pytest.raises(SettingError, match="'a' does not agree to the experiment 'cooperate'"):
-        federation.place("a", agrees=())
+    with pytest.raises(SettingError, match="does not allow the experiment 'cooperate'"):
+        federation.place("a", policy=replace(OPEN, experiments={}))
 
 
 @pytest.mark.parametrize("number", [-1, 99])

@@ -31,6 +31,7 @@ from cofill.cli._methods import methods
 from cofill.cli._options import takes_options
 from cofill.cli._plugins import add_plugins, plugins
 from cofill.cli._report import report, watch
+from cofill.cli._site_policy import site_policy_commands
 from cofill.errors import CofillError, InputError
 from cofill.paths import keep_compiled_programs
 
@@ -99,6 +100,8 @@ for _name, _command in federation_commands.items():
     federation.command(_name)(_guarded(_command))
 site.callback()(_guarded(run_site))
 site.command()(_guarded(keys))
+for _name, _command in site_policy_commands.items():
+    site.command(_name)(_guarded(_command))
 app.add_typer(federation, name="federation")
 app.add_typer(site, name="site")
 app.add_typer(datasets, name="datasets")

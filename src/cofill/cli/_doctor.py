@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from cofill.cli._options import LISTED, Listing, examples
 from cofill.cli._show import console, say
@@ -52,13 +53,29 @@ class Finding:
         return {"what": self.what, "state": self.state, "found": self.detail, "todo": self.todo}
 
 
-@examples("cofill doctor", "cofill doctor --json")
-def doctor(listing: Listing = LISTED) -> None:
+@examples(
+    "cofill doctor",
+    "cofill doctor --json",
+    "cofill doctor --site kits/sites/lab --config site.toml",
+)
+def doctor(
+    site: Annotated[
+        Path | None, Option(help="The kit of a site: look at its installation instead.")
+    ] = None,
+    config: Annotated[Path, Option(help="With --site: its site.toml.")] = Path("site.toml"),
+    listing: Listing = LISTED,
+) -> None:
     """Look at this machine: versions, devices, memory, data, folders, ports, other programs.
 
-    Ends with exit code 1 if something would stop cofill from working.
+    With --site: permissions, policy, pinned keys, ledger, tables and coordinator of a site. Ends
+    with exit code 1 if something would stop cofill from working.
     """
-    lines = list(findings())
+    if site is None:
+        lines = list(findings())
+    else:
+        from cofill.cli._doctor_site import site_findings  # the network package is behind it
+
+        lines = list(site_findings(site, config))
     sound = all(line.state != "problem" for line in lines)
     facts = {"ok": sound, "findings": [line.to_json() for line in lines]}
     listing.print(facts, lambda: _show(lines))

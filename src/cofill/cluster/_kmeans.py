@@ -171,7 +171,28 @@ def received_centers(site: ClusterSite, inbox: Inbox) -> GroupCentres:
 def _add_up(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release sums, counts and sums of squared distances (the last column) of every group."""
     sent = received_centers(site, inbox)
-    return site, [_sum_groups(site, sent.centres, sent.running > 0, sent.round)]
+    _require_round(site, sent)
+    sums = _sum_groups(site, sent.centres, sent.running > 0, sent.round)
+    return replace(site, answered=site.answered + 1), [sums]
+
+
+def _require_round(site: ClusterSite, sent: GroupCentres) -> None:
+    """Raise a `DataError` unless these centres are those of the next round that was agreed on.
+
+    What a round costs was stated for so many starts: each of more would be an answer for nothing.
+    """
+    settings: KMeansSettings = site.settings
+    starts, groups, _ = sent.centres.shape
+    if groups != settings.k or starts > settings.starts:
+        raise DataError(
+            f"site {site.name!r} answers centres of {settings.k} groups for at most "
+            f"{settings.starts} starts, got {groups} groups for {starts}; refused"
+        )
+    if sent.round != site.answered:
+        raise DataError(
+            f"site {site.name!r} answers every round once, and round {site.answered} is next, got "
+            f"{sent.round}; refused"
+        )
 
 
 def _sum_groups(site: ClusterSite, starts: np.ndarray, running: np.ndarray, number: int) -> Release:
@@ -229,6 +250,7 @@ def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
 def _assign(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Give every row its group by the best start; release the groups' final sums."""
     sent = received_centers(site, inbox)
+    _require_round(site, sent)
     centers = sent.centres[sent.best]
     outbox: list[Release] = []
     if site.settings.noise is None:

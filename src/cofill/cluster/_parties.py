@@ -45,7 +45,7 @@ class ClusterSite:
     """A site with its rows, and what it has learned of them. Only releases leave it.
 
     ``rows`` are scaled once the sites have agreed on a scaling. ``memory`` is what a method keeps
-    at the site between its steps.
+    at the site between its steps, ``answered`` the number of rounds it has answered.
     """
 
     name: str
@@ -58,6 +58,7 @@ class ClusterSite:
     labels: Int[np.ndarray, " n"] | None = None
     confidence: Float[np.ndarray, " n"] | None = None
     memory: Any = None
+    answered: int = 0
 
     def rng(self, *purpose: int) -> np.random.Generator:
         """Return random numbers that belong to this site and a purpose."""

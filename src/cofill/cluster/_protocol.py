@@ -36,6 +36,7 @@ from cofill.privacy import Ledger, RunFigures
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     Federation,
     LocalData,
     Membership,
@@ -94,6 +95,16 @@ class ClusterProtocol(AbstractProtocol):
         """Columns, scaling, starting centres, as many rounds as there may be, groups."""
         return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
 
+    @property
+    def demands(self) -> Demands:
+        """Noisy sums of every round, or exact ones that each site's coordinator sees."""
+        settings, noise = self.settings, self.settings.noise
+        rounds = settings.most_rounds
+        if noise is not None and noise.seed is None:
+            return Demands(("columns",), (noise.event(rounds),), rounds=rounds)
+        groups = {"seed_group": settings.seed_group, "min_group": settings.min_group}
+        return Demands(("columns", "group-sums"), groups=groups, rounds=rounds, summed_sites=1)
+
     def may_be_missed(self, number: int) -> bool:
         """Return whether a step is a round, for rounds after the last that moves are left out."""
         return self.steps[number].name == "add up groups"
@@ -124,7 +135,8 @@ class ClusterProtocol(AbstractProtocol):
         if isinstance(party, ClusterCoordinator):
             return {"kinds": party.kinds, "scaling": party.scaling, "state": party.state}
         if isinstance(party, ClusterSite):
-            return {name: getattr(party, name) for name in ("scaling", "labels", "confidence")}
+            kept = ("scaling", "labels", "confidence", "answered")
+            return {name: getattr(party, name) for name in kept}
         return None
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:

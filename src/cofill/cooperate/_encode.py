@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from cofill.cooperate._site import (
     CooperativeSite,
@@ -80,7 +81,8 @@ def _encoder_key(site: CooperativeSite) -> Any:
     settings = site.settings
     widths = settings.widths(site.fitted_scaler.width)
     price = settings.defence.cost_of_leak if _is_opposed(site) else None
-    made_of = (id(site.view), site.name, site.seed, settings.scale, settings.is_faithful)
+    seeds = (site.seed, site.encoder_key)
+    made_of = (id(site.view), site.name, *seeds, settings.scale, settings.is_faithful)
     return (*made_of, widths.encoder, price, encoder_training(site))
 
 
@@ -100,12 +102,24 @@ def _task_and_loss(site: CooperativeSite) -> tuple[Task, Any]:
         recipe(Autoencoder, widths, activation="relu" if is_faithful else "tanh"),
         np.nan_to_num(rows),
         rows,
-        key=jax.random.key(named_seed(site.seed, "encoder", site.name)),
+        key=_first_key(site, "encoder"),
         name=f"autoencoder of {site.name!r}",
     )
     if is_faithful or all(feature.kind is Kind.NUMERIC for feature in site.view.features):
         return task, SquaredError()
     return task, CellLoss(loss_blocks(site.fitted_scaler.blocks))
+
+
+def _first_key(site: CooperativeSite, purpose: str) -> Array:
+    """Return the key of an encoder's first weights.
+
+    Whoever knows these and can have an encoder trained too little knows the encoder, and reads
+    rows off their codes: between organisations they are the site's own secret.
+    """
+    if not site.encoder_key:
+        return jax.random.key(named_seed(site.seed, purpose, site.name))
+    words = hashlib.blake2b(purpose.encode(), key=site.encoder_key, digest_size=8).digest()
+    return jax.random.wrap_key_data(jnp.frombuffer(words, jnp.uint32), impl="threefry2x32")
 
 
 def encoder_training(site: CooperativeSite) -> TrainSettings:
@@ -167,7 +181,7 @@ def opposed_task(
         recipe(OpposedEncoder, widths, outputs, strength=strength),
         filled.astype(np.float32),
         np.hstack([wanted, opposed]).astype(np.float32),
-        key=jax.random.key(named_seed(site.seed, "opposed encoder", site.name)),
+        key=_first_key(site, "opposed encoder"),
         name=f"opposed encoder of {site.name!r}",
     )
     wanted_block = Block("squared", 0, outputs[0])

@@ -33,6 +33,7 @@ from cofill.privacy import RunFigures, digest_of
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     LocalData,
     Membership,
     SiteResult,
@@ -197,6 +198,12 @@ class PrivateProtocol(AbstractProtocol):
     def party_sites(self) -> Mapping[str, str]:
         """The site of each view."""
         return self.members.view_sites
+
+    @property
+    def demands(self) -> Demands:
+        """Words that are uniform to their receivers, and what the choice of penalties tells."""
+        groups = {"min_overlap": self.settings.min_overlap}
+        return Demands(("row-flags", "chosen-penalties"), groups=groups)
 
     @property
     def is_star(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -27,7 +28,15 @@ from cofill.cooperate._settings import CooperativeSettings
 from cofill.cooperate._site import CooperativeSite
 from cofill.errors import SettingError, StoreError
 from cofill.privacy import RunFigures, blind, require_one_of, rows_of
-from cofill.protocol import COORDINATOR, AbstractProtocol, LocalData, Membership, SiteResult, Step
+from cofill.protocol import (
+    COORDINATOR,
+    AbstractProtocol,
+    Demands,
+    LocalData,
+    Membership,
+    SiteResult,
+    Step,
+)
 from cofill.settings import typed_settings, types_of
 from cofill.views import MultiView, View, to_table
 
@@ -52,8 +61,9 @@ class CooperativeProtocol(AbstractProtocol):
         Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
         intersection first).
     is_reproducible
-        Whether secrets and noise keys follow from the seed, for repeatable results in one process.
-        Between organisations they must not: whoever knows the seed could take the noise off.
+        Whether secrets, noise and the encoders' first weights follow from the seed, for repeatable
+        results in one process. Between organisations they must not: whoever knows the seed could
+        take the noise off, or know the encoder.
     """
 
     name = "cooperate"
@@ -120,9 +130,24 @@ class CooperativeProtocol(AbstractProtocol):
         return self.members.view_sites
 
     @property
-    def shows_keyed_hashes(self) -> bool:
-        """Whether a peer that knows an id can test it against everybody's tokens."""
-        return self.alignment == "hash"
+    def demands(self) -> Demands:
+        """Ids under a secret of all sites, and codes of people, by an encoder of the settings."""
+        settings, training = self.settings, self.settings.encoder_training
+        is_hashed, width = self.alignment == "hash", self.settings.defence.width
+        pilot = ("needs",) if settings.defence.pilot else ()
+        ids = ("blinded-ids",) if is_hashed else ("blinded-ids", "encrypted-ids")
+        # A pilot is sent at the usual width: as many numbers as columns, but at least four.
+        share = width if isinstance(width, float) and not pilot else None
+        if share is None and settings.architecture is None and not settings.is_faithful:
+            share = 1.0 if width is None else None
+        return Demands(
+            (*ids, "codes", *pilot),
+            groups={"min_overlap": settings.min_overlap},
+            code_share=math.inf if share is None else share,
+            shows_keyed_hashes=is_hashed,
+            learning_rates={"encoder_training.learning_rate": training.learning_rate},
+            epochs={"encoder_training.epochs": training.epochs},
+        )
 
     def start_site(self, data: LocalData) -> dict[str, CooperativeSite]:
         """Return a party for each view that the site holds."""
@@ -130,8 +155,9 @@ class CooperativeProtocol(AbstractProtocol):
         return {name: self._start_party(name, data) for name in data.views if name in views}
 
     def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
-        secret, noise_key = os.urandom(32), os.urandom(32)
+        secret, noise_key, encoder_key = (os.urandom(32) for _ in range(3))
         if self.is_reproducible:
+            encoder_key = b""
             secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
             noise_key = np.random.default_rng([self.seed, 0xA015E, *name.encode()]).bytes(32)
         return CooperativeSite(
@@ -144,6 +170,7 @@ class CooperativeProtocol(AbstractProtocol):
             people=data.people,
             psi=new_psi_state() if self.alignment == "psi" else None,
             noise_key=noise_key,
+            encoder_key=encoder_key,
         )
 
     def audit_keys(self, party: CooperativeSite) -> dict[str, bytes]:

@@ -130,6 +130,9 @@ class CooperativeSite:
         State of the private set intersection; None where ids are aligned by hashes alone.
     sent_tokens, trained
         By peer, whose codes it has already, and by kind, how many networks were trained.
+    encoder_key
+        Starts the first weights of the encoder and never leaves the site; empty where they may
+        follow from the seed, which everybody knows.
     noise_key, noisy_codes
         Starts the noise on codes and never leaves the site; and every noisy code drawn so far,
         which is sent again when it is asked for again.
@@ -154,6 +157,7 @@ class CooperativeSite:
     notes: tuple[str, ...] = ()
     is_refining: bool = False
     trained: Mapping[str, int] = field(default_factory=dict)
+    encoder_key: bytes = field(default=b"", repr=False)
     noise_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     noisy_codes: Codes | None = None
 

@@ -84,6 +84,11 @@ class RoundSettings:
         least = max(self.min_sites, _LEAST_SUMMED if self.secure else 1)
         return min(max(round(self.participation * sites), least), sites)
 
+    def fewest_summed(self, sites: int) -> int:
+        """Return in how few sites' sum a round can end, of so many sites."""
+        threshold = self.secure_sum.threshold
+        return 2 * self.cohort_size(sites) // 3 + 1 if threshold is None else threshold
+
     def pretraining(self, learner: AbstractLearner) -> tuple[tuple[Phase, int], ...]:
         """Return the phases before the rounds that are trained, and their epochs."""
         pairs = ((phase, self.pretrain.get(phase.name, 0)) for phase in learner.phases[:-1])

@@ -65,8 +65,10 @@ class RowSite:
     """A site that trains: its encoded rows, its optimiser's moments, its control, its scales.
 
     ``notes`` is what its owner should know and nobody else is told. ``secret`` seeds samples and
-    noise where privacy rests on them. ``update`` waits for a secure sum, in which ``member`` is the
-    site's part. ``weights`` is the final common model, once it has been handed out.
+    noise where privacy rests on them, for tests: where it is None they are new every time.
+    ``trained_round`` is the last round that it has trained in. ``update`` waits for a secure sum,
+    in which ``member`` is the site's part. ``weights`` is the final common model, once it has been
+    handed out.
     """
 
     name: str
@@ -79,13 +81,20 @@ class RowSite:
     control: Float[np.ndarray, " P"] | None = None
     notes: tuple[str, ...] = ()
     secret: int | None = field(default=None, repr=False)
+    trained_round: int = -1
     member: Member | None = None
     update: LocalUpdate | None = field(default=None, repr=False)
     weights: Float[np.ndarray, " P"] | None = None
 
     def stream(self, *purpose: int) -> list[int]:
-        """Return the seed of one of the site's random streams: it depends on nobody else."""
-        private = [] if self.secret is None else [self.secret]
+        """Return the seed of one of the site's random streams: it depends on nobody else.
+
+        The seed and the round are common knowledge, and whoever sends a round twice would get the
+        same noise twice, to subtract it: samples and noise of DP-SGD do not follow from them.
+        """
+        private = []
+        if self.design.local.dp is not None:
+            private = [secrets.randbits(128) if self.secret is None else self.secret]
         return [self.design.seed, zlib.crc32(self.name.encode()), *purpose, *private]
 
     def packing(self, update: LocalUpdate) -> Packing:
@@ -186,9 +195,7 @@ def make_coordinator(
 
 def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -> RowSite:
     """Return a site with encoded rows, before the first round."""
-    # The seed is common knowledge: samples and noise of DP-SGD must not follow from it.
-    secret = secrets.randbits(128) if design.local.dp is not None else None
-    return RowSite(name, rows, learner, design, secret=secret)
+    return RowSite(name, rows, learner, design)
 
 
 def same_note(note: str, notes: tuple[str, ...]) -> bool:

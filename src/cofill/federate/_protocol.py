@@ -27,6 +27,7 @@ from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     LocalData,
     Membership,
     SiteResult,
@@ -40,10 +41,9 @@ METHOD = "federated"  # name of the completion method in results
 _TRAINING = ("epochs", "batch", "learning_rate")
 _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise")
 
-# What a party gets again when it is restored: settings, rows and what follows from them. The secret
-# is drawn anew, for whoever reads a state could remove the noise that it seeds.
+# What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
-_MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy")
+_MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy", "run", "least")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,21 @@ class FederatedProtocol(AbstractProtocol):
             return "handing out the model"
         return f"round {current} of {settings.rounds}" if current else "pre-training"
 
+    @property
+    def demands(self) -> Demands:
+        """Summaries of columns, and updates: plain, under masks, or with a site's own noise."""
+        settings, local = self.design.settings, self.design.local
+        rates = {"learning_rate": local.learning_rate}
+        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": rates}
+        plain = ("columns", "column-summary")
+        is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
+        if is_noisy or (settings.site_noise is not None and settings.secure):
+            return Demands(plain, **common)
+        summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
+        update = "masked-vector" if settings.secure else "update"
+        groups = {"batch": local.batch}
+        return Demands((*plain, update), groups=groups, summed_sites=summed, **common)
+
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a step belongs to the rounds or comes after them."""
         return number >= self.first_round
@@ -123,7 +138,8 @@ class FederatedProtocol(AbstractProtocol):
         if self.design.settings.secure:
             # Within one process sites have no identities, and there is nobody to pose as them.
             known = None if data.signing_key is None else dict(data.known_keys)
-            member = Member(data.site, COORDINATOR, data.signing_key, known)
+            member = Member(data.site, COORDINATOR, data.signing_key, known, run=data.run)
+            member = replace(member, least=data.least_summed)
         return {data.site: UnscaledSite(data.site, views, self.design, member)}
 
     def start_coordinator(self) -> SurveyCoordinator:

@@ -68,14 +68,32 @@ def _train(
     models = {}
     for k, (site, inbox) in enumerate(zip(sites, inboxes, strict=True)):
         model = first_of_type(inbox, ModelWeights)
+        if model is not None:
+            _require_round(site, model.round, pretrain=pretrain)
         # In a secure sum a site leaves later: after it has shared its keys.
         if model is not None and (site.design.settings.secure or answers(site, model.round)):
             models[k] = model
     trained = train_locally(sites, models, pretrain=pretrain)
     return [
-        _answer(*trained[k], models[k].round) if k in trained else (site, [])
+        _answer(_after(trained[k][0], models[k].round), trained[k][1], models[k].round)
+        if k in trained
+        else (site, [])
         for k, site in enumerate(sites)
     ]
+
+
+def _require_round(site: RowSite, number: int, *, pretrain: bool) -> None:
+    """Raise a `DataError` unless a round comes after the last one that a site has trained in."""
+    last = site.design.settings.rounds
+    if number <= site.trained_round or number > last or pretrain != (number == 0):
+        raise DataError(
+            f"site {site.name!r} trains in every round once, up to round {last}, and has trained "
+            f"in round {site.trained_round}; it was sent round {number}; refused"
+        )
+
+
+def _after(site: RowSite, number: int) -> RowSite:
+    return replace(site, trained_round=number)
 
 
 def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[RowSite, Outbox]:

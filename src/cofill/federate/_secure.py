@@ -99,9 +99,7 @@ def _leave(site: RowSite) -> RowSite:
     """Return a site that has forgotten the secrets of a sum, though not that it was in it."""
     if site.member is None:
         return site
-    old = site.member
-    member = Member(old.name, old.coordinator, old.identity, old.known, old.entropy, old.round)
-    return replace(site, member=member, update=None)
+    return replace(site, member=site.member.forget_round(), update=None)
 
 
 # --- the coordinator's steps --------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cofill.privacy import Box, MeanDefence, NoisyMean
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
+    Demands,
     Inbox,
     LocalData,
     Membership,
@@ -30,6 +31,8 @@ from cofill.protocol import (
 from cofill.registry import require_settings
 from cofill.views import View
 
+_MOST_ROWS = 10**10  # more than there are people; larger ones do not even fit a float
+_MOST_SCALES = 40  # Laplace noise is further out once in 10^17
 _SETTINGS = ("epsilon", "delta", "noise", "neighbours", "low", "high", "view", "min_sites", "seed")
 
 
@@ -48,7 +51,9 @@ class MeanCoordinator:
     """The coordinator with the sites' noisy means; fewer than ``min_sites`` end the run."""
 
     min_sites: int
+    defence: MeanDefence
     means: tuple[NoisyMean, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def _release(site: MeanSite, inbox: Inbox) -> tuple[MeanSite, Outbox]:
@@ -58,12 +63,33 @@ def _release(site: MeanSite, inbox: Inbox) -> tuple[MeanSite, Outbox]:
 
 
 def _gather(coordinator: MeanCoordinator, inbox: Inbox) -> tuple[MeanCoordinator, Outbox]:
-    means = tuple(release for release in inbox if isinstance(release, NoisyMean))
+    releases = [release for release in inbox if isinstance(release, NoisyMean)]
+    faults = {release.sender: _fault(release, coordinator.defence) for release in releases}
+    means = tuple(release for release in releases if faults[release.sender] is None)
+    notes = tuple(f"site {name!r} {fault}; left out" for name, fault in faults.items() if fault)
     if len(means) < coordinator.min_sites:
         raise DataError(
             f"{len(means)} sites released a mean, and min_sites is {coordinator.min_sites}"
         )
-    return replace(coordinator, means=means), []
+    return replace(coordinator, means=means, notes=notes), []
+
+
+def _fault(release: NoisyMean, defence: MeanDefence) -> str | None:
+    """Return why a claimed mean cannot be one, in words; None when it can."""
+    width, bounds = len(release.mean), defence.bounds
+    # A private number of rows has noise, and may be below 0.
+    if abs(release.rows) > _MOST_ROWS:
+        return "claims a number of rows that nobody has"
+    try:
+        away = np.abs(release.mean - bounds.centre_of(width)) / bounds.unit_of(width)
+    except SettingError:
+        return f"sent a mean of {width} columns, which the bounds are not for"
+    # Not by the scale that it claims. With a private number the noisy one divides the sum.
+    scale = defence.scale_of(release.rows, width) / bounds.unit_of(width)
+    most = 1 + _MOST_SCALES * scale if defence.neighbours == "replace one" else _MOST_ROWS
+    if (away > most).any():
+        return "sent a mean further outside the bounds than its noise can take it"
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +149,11 @@ class MeanProtocol(AbstractProtocol):
         """One party a site where they share the view, else one a view."""
         return super().party_sites if self._is_shared else self.members.view_sites
 
+    @property
+    def demands(self) -> Demands:
+        """One noisy mean; of how many columns is the site's own affair."""
+        return Demands(events=(self.defence.event(1),))
+
     def may_lack_sites(self, number: int) -> bool:
         """Every step goes on without a site that refuses."""
         return True
@@ -140,18 +171,19 @@ class MeanProtocol(AbstractProtocol):
 
     def start_coordinator(self) -> MeanCoordinator:
         """Return a coordinator without means."""
-        return MeanCoordinator(self.min_sites)
+        return MeanCoordinator(self.min_sites, self.defence)
 
     def state_of(self, party: MeanSite | MeanCoordinator) -> Any:
         """Return the released means."""
         if isinstance(party, MeanCoordinator):
-            return party.means
+            return (party.means, party.notes)
         return (party.view.name, party.released)
 
     def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
         """Return the party with its released means."""
         if data is None:
-            return MeanCoordinator(self.min_sites, state)
+            means, notes = state
+            return replace(self.start_coordinator(), means=means, notes=notes)
         view, released = state
         return MeanSite(name, data.views[view], self.defence, released)
 
@@ -184,7 +216,7 @@ class MeanProtocol(AbstractProtocol):
         if self._is_shared and len({len(mean.mean) for mean in means}) == 1 and sum(rows):
             values = np.stack([mean.mean for mean in means])
             overall = np.average(values, axis=0, weights=rows).tolist()
-        return {"sites": by_site, "mean": overall}
+        return {"sites": by_site, "mean": overall, "notes": list(coordinator.notes)}
 
 
 def _chosen_view(view: str | None, members: Membership) -> str | None:

@@ -70,6 +70,10 @@ def private_gradient(
     keys = jax.random.split(loss_key, drawn.shape[0])
     losses, slopes = jax.vmap(slope)(batches_of_one, keys)
     norms = jnp.linalg.norm(slopes, axis=1, keepdims=True)
+    # A row whose gradient is no number is left out: it would show itself through all noise.
+    is_finite = jnp.isfinite(norms)
+    slopes, losses = jnp.where(is_finite, slopes, 0.0), jnp.where(is_finite[:, 0], losses, 0.0)
+    norms = jnp.where(is_finite, norms, 0.0)
     clipped = slopes * jnp.minimum(1.0, dp.clip_norm / jnp.maximum(norms, 1e-30))
     total = jnp.where(drawn[:, None], clipped, 0.0).sum(axis=0)
     noise = dp.noise_multiplier * dp.clip_norm * jax.random.normal(noise_key, total.shape)

@@ -8,22 +8,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cofill.network._account import SiteAccount
     from cofill.network._config import FederationConfig, SiteConfig
     from cofill.network._kits import Kit, make_kits, pin_keys, renew_keys
     from cofill.network._local import LocalResult, run_local, write_local
     from cofill.network._order import RunOrder, new_run, schedule_of
+    from cofill.network._policy import DEFAULT_POLICY, POLICY_FILE, SitePolicy
+    from cofill.network._policy_check import Request, approve_order, explain_order
     from cofill.network._processes import serve
     from cofill.network._session import FederationError, Session, open_session
     from cofill.network._site_tables import read_people, read_site_views
 
 __all__ = [
+    "DEFAULT_POLICY",
+    "POLICY_FILE",
     "FederationConfig",
     "FederationError",
     "Kit",
     "LocalResult",
+    "Request",
     "RunOrder",
     "Session",
+    "SiteAccount",
     "SiteConfig",
+    "SitePolicy",
+    "approve_order",
+    "explain_order",
     "make_kits",
     "new_run",
     "open_session",
@@ -38,10 +48,13 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "_account": ("SiteAccount",),
     "_config": ("FederationConfig", "SiteConfig"),
     "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
     "_local": ("LocalResult", "run_local", "write_local"),
     "_order": ("RunOrder", "new_run", "schedule_of"),
+    "_policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
+    "_policy_check": ("Request", "approve_order", "explain_order"),
     "_processes": ("serve",),
     "_session": ("FederationError", "Session", "open_session"),
     "_site_tables": ("read_people", "read_site_views"),

@@ -19,13 +19,15 @@ from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.lighter.utils import verify_folder_signature_and_get_signers
 
 from cofill.errors import CofillError, DataError, SettingError
 from cofill.network._config import SiteConfig
 from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
-from cofill.network._site_runner import SiteRunner, public_fault
+from cofill.network._policy_check import RefusedOrderError
+from cofill.network._site_runner import SiteRunner, fault_for_others, public_fault
 from cofill.paths import keep_compiled_programs
 from cofill.protocol import PROTOCOLS, PartyFolder
 
@@ -57,7 +59,7 @@ class SiteExecutor(Executor):
             if task_name != TASK:
                 raise SettingError(f"{task_name!r} is no task of cofill; refused")
             if self.runner is None:
-                self.runner = _make_runner(kit, self.order)
+                self.runner = _make_runner(kit, self.order, _signer(kit, fl_ctx))
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
@@ -67,33 +69,34 @@ class SiteExecutor(Executor):
             if kit is not None:
                 _note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
-            reply["fault"] = error.elsewhere if isinstance(error, _OwnFilesError) else why
+            reply["fault"] = fault_for_others(error)
             return reply
         reply["messages"] = dict(messages)
         return reply
 
 
-class _OwnFilesError(DataError):
-    """A fault of this site's own files: told here in full, named elsewhere."""
+def _signer(kit: Kit, fl_ctx: FLContext) -> str:
+    """Return who signed the job, by the federation's certificates; empty if nobody is known to."""
+    # Not what the coordinator says of the submitter: it could say anything.
+    engine: Any = fl_ctx.get_engine()
+    app = engine.get_workspace().get_app_dir(fl_ctx.get_job_id())
+    authority = kit.folder / "startup" / "rootCA.pem"
+    is_sound, signers = verify_folder_signature_and_get_signers(str(app), str(authority))
+    return str(signers[0][0]) if is_sound and len(signers) == 1 else ""
 
-    elsewhere = "it cannot read its views; its own log says why"
 
-
-def _make_runner(kit: Kit, order: RunOrder) -> SiteRunner:
+def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
     keep_compiled_programs()
     path = os.environ.get(SITE_CONFIG)
     if path is None:
         raise SettingError("this site was not started by `cofill site`, so it has no site.toml")
+    config = SiteConfig.read(Path(path))
+    config.check_against(kit.federation, kit.name, Path(path))
     try:
-        config = SiteConfig.read(Path(path))
-        config.check_against(kit.federation, kit.name, Path(path))
-    except CofillError as error:
-        raise _OwnFilesError(str(error)) from None
-    schedule = schedule_of(order, kit.federation)
-    try:
-        return SiteRunner(schedule, kit.identity, config, kit.home)
-    except DataError as error:
-        raise _OwnFilesError(str(error)) from None
+        schedule = schedule_of(order, kit.federation)
+    except SettingError as error:
+        raise RefusedOrderError(str(error)) from None
+    return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
 
 
 def _note_fault(kit: Kit, order: RunOrder, error: BaseException) -> None:

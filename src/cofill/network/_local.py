@@ -24,14 +24,31 @@ from cofill.errors import DataError, SettingError
 from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
+from cofill.network._policy import POLICY_FILE
 from cofill.network._processes import ProcessError, end_tree, free_port, start_party, wait_for_port
 from cofill.network._session import FederationError, Session, open_session
-from cofill.protocol import COORDINATOR, PROTOCOLS, FederationFolder, RunFolder
+from cofill.privacy import release_types
+from cofill.protocol import COORDINATOR, FederationFolder, RunFolder
 from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, write_sql, write_table
 
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
 _START_S = 60.0  # until every process must be there: each imports FLARE and JAX first
+TRIAL_POLICY = """\
+# A trial: every party of this federation is on one machine, in the hands of one person. Between
+# organisations start from the default, `cofill site policy`.
+smallest_group = 1
+participants = 1
+secure_sums = false
+code_share = inf
+keyed_hashes = true
+[training]
+learning_rate = [1e-12, 10.0]
+epochs = 1
+[budget]
+epsilon = 100.0
+per_run = 100.0
+"""
 _FORMS = (".csv", ".parquet", None)  # None: a database
 ReportProgress = Callable[[str, float], None]
 
@@ -188,6 +205,7 @@ def write_local(
         configuration = folder / "site.toml"
         configuration.touch(mode=0o600)  # a source may hold a password
         configuration.write_text(site_toml(sources, people=people))
+        (folder / POLICY_FILE).write_text(trial_policy())
     make_kits(config, out / "kits")
     return federation
 
@@ -226,13 +244,18 @@ def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
         tables[f"views.{name}"] = {"source": view.source, "id": view.id, **image}
     if people:
         tables["people"] = {"source": "people.csv", "id": next(iter(views.values())).id}
-    tables["agrees"] = {"experiments": list(PROTOCOLS.names)}
     tables["results"] = {"folder": "results"}
     # JSON's texts, numbers and lists are also TOML's.
     return "\n".join(
         "\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items()), ""])
         for name, table in tables.items()
     )
+
+
+def trial_policy() -> str:
+    """Return a policy that allows every experiment and every type of release."""
+    plain = (f"[without_guarantee.{kind}]\npeople = 1\n" for kind in release_types())
+    return TRIAL_POLICY + "".join(plain)
 
 
 def _fresh(out: Path) -> None:

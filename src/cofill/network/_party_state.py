@@ -8,6 +8,7 @@ which a step is done.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ class PartyState:
         parts: dict[int, tuple[Any, StoredPart]] = {}
         parties = {name: self._stored(party, parts) for name, party in state["parties"].items()}
         content = encode({**state, "parties": parties}, format=_STATE_FORMAT)
-        write_atomically(self.folder.state, content, private=True)
+        write_atomically(self.folder.state, _with_digest(content), private=True)
         self._written = parts
         self._remove_all_but({part.file for _, part in parts.values()})
 
@@ -75,7 +76,8 @@ class PartyState:
         content = encode(value, format=_PART_FORMAT)
         # Not forced to disk: after a power cut a run that lacks a part must be started anew, and
         # forcing hundreds of megabytes would take longer than the step.
-        write_atomically(self.folder.parts / part.file, content, private=True, sync=False)
+        path = self.folder.parts / part.file
+        write_atomically(path, _with_digest(content), private=True, sync=False)
         return part
 
     def _remove_all_but(self, names: set[str]) -> None:
@@ -88,7 +90,7 @@ class PartyState:
 
     def read(self) -> dict[str, Any]:
         """Return the state as it was kept; a `StoreError` or `KeyError` says that it is damaged."""
-        state = decode(self.folder.state.read_bytes(), format=_STATE_FORMAT)
+        state = decode(_without_digest(self.folder.state.read_bytes()), format=_STATE_FORMAT)
         state["parties"] = {name: self._loaded(party) for name, party in state["parties"].items()}
         return state
 
@@ -100,10 +102,27 @@ class PartyState:
                 raise StoreError(
                     "a file of what was kept between two steps is lost; start a new run"
                 ) from None
-            return decode(content, format=_PART_FORMAT)
+            return decode(_without_digest(content), format=_PART_FORMAT)
         if isinstance(value, dict):
             return {key: self._loaded(item) for key, item in value.items()}
         return tuple(map(self._loaded, value)) if type(value) is tuple else value
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=32).digest()
+
+
+def _with_digest(content: bytes) -> bytes:
+    """Return content with a hash in front: a disk that changes a bit must not change a share."""
+    return _digest(content) + content
+
+
+def _without_digest(stored: bytes) -> bytes:
+    """Return the content of `_with_digest`, or raise a `StoreError` if it was changed."""
+    content = stored[32:]
+    if stored[:32] != _digest(content):
+        raise StoreError("what was kept between two steps is damaged; start a new run")
+    return content
 
 
 def _size(value: Any) -> int:

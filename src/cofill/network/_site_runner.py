@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from cofill.errors import CofillError, DataError, SettingError, StoreError
 from cofill.files import new_folder
+from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
-from cofill.network._site_tables import read_people, read_site_views
-from cofill.privacy import Budget, Gate, MessageAddress, Release, decode_releases, encode_releases
+from cofill.network._policy_check import RefusedOrderError, judge_order
+from cofill.network._site_tables import read_people, read_site_views, require_common_categories
+from cofill.privacy import Gate, MessageAddress, Release, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
@@ -32,15 +34,24 @@ Messages = Mapping[tuple[int, str], bytes]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
 
 
+class RefusedMessageError(DataError):
+    """What another party sent is refused; the sentence is about that, and no row of this site."""
+
+
 class SiteRunner:
     """A site in one run: its parties, its gate, its files.
 
     ``config`` is what the site brings and allows, None for the coordinator's own party; ``home``
-    the folder in which the site keeps its ledger and its runs.
+    the folder in which the site keeps its ledger and its runs; ``submitter`` who signed the order.
     """
 
     def __init__(
-        self, schedule: Schedule, identity: Identity, config: SiteConfig | None, home: Path
+        self,
+        schedule: Schedule,
+        identity: Identity,
+        config: SiteConfig | None,
+        home: Path,
+        submitter: str = "",
     ) -> None:
         self.schedule, self.identity, self.config = schedule, identity, config
         self.protocol = schedule.protocol
@@ -49,7 +60,8 @@ class SiteRunner:
         self.state = PartyState(self.folder)
         self.limit = schedule.federation.limits.message_bytes
         if config is not None:
-            self._require_agreement(config)
+            self.limit = min(self.limit, config.policy.message_bytes)
+            judge_order(schedule, config.policy, self._account(config), self.name, submitter)
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
         self.sent: dict[str, bytes] = {}
@@ -62,20 +74,6 @@ class SiteRunner:
         """The site's name, or the coordinator's."""
         return self.identity.name
 
-    def _require_agreement(self, config: SiteConfig) -> None:
-        """Raise a `SettingError` unless the site agrees to such a run."""
-        order = self.schedule.order
-        if order.experiment not in config.agrees:
-            raise SettingError(
-                f"site {self.name!r} does not agree to the experiment {order.experiment!r} "
-                f"(it agrees to {', '.join(config.agrees) or 'none'})"
-            )
-        if config.only_psi and self.protocol.shows_keyed_hashes:
-            raise SettingError(
-                f"site {self.name!r} agrees to alignment 'psi' only; order the run with "
-                "--set alignment=psi"
-            )
-
     def _start(self) -> None:
         """Make the parties, or take them up where they were kept."""
         run, limits = self.schedule.order.run, self.schedule.federation.limits
@@ -84,13 +82,19 @@ class SiteRunner:
         self.data: LocalData | None = None
         if self.config is not None:
             federation, keys = self.schedule.federation, self.identity.others
+            rule = self.config.policy.experiments[self.schedule.order.experiment]
             self.data = LocalData(
                 self.name,
-                read_site_views(self.config, federation),
+                read_site_views(self.config, federation, rule.columns),
                 read_people(self.config, federation),
                 self.identity.sign,
                 {name: keys[name].sign for name in federation.names if name in keys},
+                run,
+                self.config.policy.participants,
             )
+            plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
+            if "columns" in plain:
+                require_common_categories(self.data.views, rules["columns"].people)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()
@@ -159,7 +163,10 @@ class SiteRunner:
         if number == self.schedule.report:
             outbox = self._report()
         else:
-            arrived = self._open(messages, number)
+            try:
+                arrived = self._open(messages, number)
+            except DataError as error:
+                raise RefusedMessageError(str(error)) from None
             outbox = self._step(number, arrived)
             common = [release for release in arrived if release.sender == COORDINATOR]
             if self.config is not None and common:
@@ -239,7 +246,9 @@ class SiteRunner:
         # Results that exist already were written before a crash, by this very run.
         with (
             tempfile.TemporaryDirectory() as scratch,
-            nullcontext(Path(scratch)) if target.exists() else new_folder(target) as folder,
+            (
+                nullcontext(Path(scratch)) if target.exists() else new_folder(target, private=True)
+            ) as folder,
         ):
             for name, party in self.parties.items():
                 view = config.views.get(name) or next(iter(config.views.values()))
@@ -250,7 +259,10 @@ class SiteRunner:
                 for file_name, text in result.texts.items():
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
-        return figures
+        # A report is a courtesy: a run does not fail because a site may not give one.
+        with self._open_gate() as gate:
+            step = self.schedule.name(self.schedule.report)
+            return [release for release in figures if gate.refusal(release, step) is None]
 
     # --- what leaves --------------------------------------------------------------------------
 
@@ -258,19 +270,35 @@ class SiteRunner:
         """Take every release through this site's gate into the ledger on disk, before it leaves."""
         if not outbox:
             return
-        limits = None
-        if self.config is not None:
-            limits = self.config.budget or self.schedule.federation.budget
-        budgets = {} if limits is None else dict.fromkeys(self.parties, Budget(**limits))
         label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
-        with self.home.open_ledger() as ledger:
-            gate = Gate(ledger, budgets)
+        with self._open_gate() as gate:
             for release in outbox:
-                gate.pass_on(release, label)
+                try:
+                    gate.pass_on(release, label)
+                except SettingError as error:
+                    raise RefusedOrderError(str(error)) from None
         if self.config is not None:
             self.folder.sent.write(number, self.schedule.name(number), outbox)
             for party in self.parties.values():
                 self.folder.sent.keep_keys(self.protocol.audit_keys(party))
+
+    def _account(self, config: SiteConfig) -> SiteAccount:
+        return SiteAccount(config.account_folder, self.home)
+
+    @contextmanager
+    def _open_gate(self) -> Iterator[Gate]:
+        """Give the gate of this site's policy; the coordinator, which has no rows, has no budget.
+
+        What has passed is in the ledger on disk when the block ends.
+        """
+        if self.config is None:
+            with self.home.open_ledger() as ledger:
+                yield Gate(ledger)
+            return
+        budgets = dict.fromkeys(self.parties, self.config.policy.spending)
+        run, homes = self.schedule.order.run, self.protocol.party_sites
+        with self._account(self.config).open() as (ledger, elsewhere):
+            yield Gate(ledger, budgets, is_joint=True, elsewhere=elsewhere, run=run, homes=homes)
 
     def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
         sealed = {}
@@ -323,6 +351,17 @@ class SiteRunner:
         names = self.schedule.federation.names
         paths = {name: self.folder.message(number, self.name, name) for name in names}
         return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def fault_for_others(error: BaseException) -> str:
+    """Return what other parties are told of a site's fault: nothing of its rows and its files.
+
+    Whether a training diverged, or how many of its people lack a view, is told by the site's own
+    log. A fault that said so would answer questions about people without passing the gate.
+    """
+    if isinstance(error, RefusedOrderError | RefusedMessageError):
+        return str(error)
+    return "it could not do its part; its own log says why"
 
 
 def public_fault(error: BaseException) -> str:

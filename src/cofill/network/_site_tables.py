@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import Source, View, read_ids, read_view
+from cofill.views import Kind, Source, View, read_ids, read_view
 
 
-def read_site_views(config: SiteConfig, federation: FederationConfig) -> dict[str, View]:
-    """Return a site's views by name, in the federation's order."""
-    views = {
-        name: read_view(
-            name,
-            source.source,
-            id=source.id,
-            rules=source.rules(federation.id_type),
-            image=source.image,
-        )
-        for name, source in config.views.items()
-    }
+def read_site_views(
+    config: SiteConfig,
+    federation: FederationConfig,
+    columns: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, View]:
+    """Return a site's views by name, in the federation's order.
+
+    ``columns`` are those that may take part, by view; all of a view that is not in it.
+    """
+    views: dict[str, View] = {}
+    for name, source in config.views.items():
+        rules = source.rules(federation.id_type)
+        options = {"id": source.id, "image": source.image}
+        views[name] = read_view(name, source.source, rules=rules, **options)
+        if columns is not None and name in columns:
+            held = views[name].feature_names
+            unknown = sorted(set(columns[name]) - set(held))
+            if unknown:
+                raise DataError(
+                    f"view {name!r} has no column {unknown[0]!r}, which the site's policy names; "
+                    "correct the policy"
+                )
+            left_out = tuple(column for column in held if column not in columns[name])
+            rules = replace(rules, ignore=(*rules.ignore, *left_out))
+            views[name] = read_view(name, source.source, rules=rules, **options)
     # The federation's order, whatever the order in the file.
     order = (*federation.shared, *federation.views)
     return {name: views[name] for name in order if name in views}
+
+
+def require_common_categories(views: Mapping[str, View], fewest: int) -> None:
+    """Raise a `DataError` if some column has a category that fewer people have than may be told of.
+
+    Sites that hold the same views tell each other the categories of their columns: a category of
+    one person is that person's cell.
+    """
+    for view in views.values():
+        for at, feature in enumerate(view.features):
+            if feature.kind is Kind.NUMERIC:
+                continue
+            cells = view.cells[:, at]
+            known = cells[~np.isnan(cells)].astype(int)
+            people = np.bincount(known, minlength=len(feature.categories))
+            rare = int((people < fewest).sum())
+            if rare:
+                raise DataError(
+                    f"column {feature.name!r} of view {view.name!r} has {rare} categories that "
+                    f"fewer than {fewest} people have, and categories would be told to others; "
+                    "join them to others, ignore the column, or leave it out in the policy"
+                )
 
 
 def read_people(config: SiteConfig, federation: FederationConfig) -> np.ndarray | None:

@@ -37,8 +37,8 @@ from cofill.privacy._events import (
     sgd_event,
     training_event,
 )
-from cofill.privacy._gate import Budget, Gate
-from cofill.privacy._ledger import Ledger, LedgerEntry
+from cofill.privacy._gate import Allowance, Budget, Gate
+from cofill.privacy._ledger import Ledger, LedgerEntry, LedgerNote
 from cofill.privacy._masks import FixedPoint
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
@@ -102,6 +102,7 @@ from cofill.privacy._view_releases import (
 )
 
 __all__ = [
+    "Allowance",
     "BlindedIds",
     "BlindedPoints",
     "BlindingPart",
@@ -126,6 +127,7 @@ __all__ = [
     "LaplaceEvent",
     "Ledger",
     "LedgerEntry",
+    "LedgerNote",
     "MaskedRows",
     "MaskedVector",
     "MeanDefence",

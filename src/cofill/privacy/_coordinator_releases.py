@@ -133,6 +133,12 @@ class GroupSums(Release):
         """How many individuals were added up (as released: noise may have changed it)."""
         return max(round(float(self.counts.sum())), 0)
 
+    @property
+    def fewest(self) -> int | None:
+        """Members of the smallest group that is told of."""
+        members = self.counts[(self.counts != 0) | (self.sums != 0).any(axis=1)]
+        return int(members.min()) if len(members) else None
+
     def facts(self) -> dict[str, Any]:
         return {"round": self.round, "groups": len(self.counts)}
 
@@ -152,6 +158,14 @@ class ColumnSummary(Release):
     individuals_in: ClassVar[str] = "rows"
     columns: Mapping[str, Float[np.ndarray, "five features"]] = checked(map_of(of_floats(2)))
     rows: int = checked(is_count)
+
+    @property
+    def fewest(self) -> int | None:
+        """Individuals of the column that the fewest have, of those it tells of."""
+        counts = [
+            int(f[0, at]) for f in self.columns.values() for at in np.flatnonzero(f.any(axis=0))
+        ]
+        return min(counts, default=None)
 
     def facts(self) -> dict[str, Any]:
         counts = [figures[0] for figures in self.columns.values()]

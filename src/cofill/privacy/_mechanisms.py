@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -80,6 +80,15 @@ class NoisyMean(Release):
             "delta": float(self.guarantee.delta),
             "neighbours": self.guarantee.neighbours,
         }
+
+
+class _SumNoise(NamedTuple):
+    """Kind, grid and scale of the noise on a sum; and its scale on a number of rows, or None."""
+
+    noise: NoiseKind
+    step: float
+    scale: float
+    number_scale: float | None
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,10 @@ class MeanDefence:
             event=self.event(width),
         )
 
+    def scale_of(self, rows: int, width: int) -> Float[np.ndarray, " features"]:
+        """Return the noise on each coordinate of the mean of so many rows × features."""
+        return self.bounds.unit_of(width) * self._sum_noise(width).scale / max(rows, 1)
+
     def draws(
         self, rows: np.ndarray, count: int, *, rng: Source = None
     ) -> Float[np.ndarray, "count features"]:
@@ -191,6 +204,20 @@ class MeanDefence:
         """Return noisy means and numbers of rows, the kind of noise, and its scale on the sum."""
         _check_rows(rows)
         width = rows.shape[1]
+        noise, step, scale, number_scale = self._sum_noise(width)
+        coarser = round(step / _STEP)  # a power of two
+        total = (_exact_sum(self.bounds, rows) + coarser // 2) // coarser
+        added = draw_noise(noise, np.full(count * width, scale / step), rng)
+        totals = total + added.reshape(count, width)
+
+        numbers = np.full(count, len(rows))
+        if number_scale is not None:
+            numbers = numbers + draw_noise(noise, np.full(count, number_scale), rng)
+        offsets = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
+        return self.bounds.centre_of(width) + offsets, numbers, noise, scale
+
+    def _sum_noise(self, width: int) -> _SumNoise:
+        """Return the noise on the sum of so many features, and on the number of rows if private."""
         event = self.event(width)
         assert isinstance(event, GaussianEvent | LaplaceEvent)  # noqa: S101
         norm: Norm = 2 if self.noise == "gaussian" else 1
@@ -206,17 +233,8 @@ class MeanDefence:
         weight, joint = _weigh_count(norm, width) if is_private else (math.inf, 1.0)
         noise: NoiseKind = "gaussian" if norm == 2 else "laplace"
         scale = event.noise_multiplier * sensitivity * joint
-        coarser = round(step / _STEP)  # a power of two
-        total = (_exact_sum(self.bounds, rows) + coarser // 2) // coarser
-        added = draw_noise(noise, np.full(count * width, scale / step), rng)
-        totals = total + added.reshape(count, width)
-
-        numbers = np.full(count, len(rows))
-        if is_private:
-            number_scale = np.full(count, event.noise_multiplier * joint / weight)
-            numbers = numbers + draw_noise(noise, number_scale, rng)
-        offsets = self.bounds.unit_of(width) * (totals * step / np.maximum(numbers, 1)[:, None])
-        return self.bounds.centre_of(width) + offsets, numbers, noise, scale
+        number_scale = event.noise_multiplier * joint / weight if is_private else None
+        return _SumNoise(noise, step, scale, number_scale)
 
 
 def _check_rows(rows: np.ndarray) -> None:

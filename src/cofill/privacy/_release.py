@@ -40,15 +40,17 @@ class Release:
     has a ``kind`` (its name in ledgers, audits and messages) and says in ``individuals_in`` which
     field's number or length is how many individuals it tells of, None for nobody; whether it is
     ``personal``, made from people's records, which keys and shares are not; whether it may be
-    ``noised`` and carry an event; whether it is ``secret``, keys and words that would take masks
-    off if they were kept after a run, so that no log keeps it; and which ``parts``, data classes,
-    occur inside its fields.
+    ``noised`` and carry an event; whether it is ``masked``, uniform to whoever receives it, so that
+    it tells nothing alone; whether it is ``secret``, keys and words that would take masks off if
+    they were kept after a run, so that no log keeps it; and which ``parts``, data classes, occur
+    inside its fields.
     """
 
     kind: ClassVar[str]
     individuals_in: ClassVar[str | None]
     personal: ClassVar[bool] = True
     noised: ClassVar[bool] = False
+    masked: ClassVar[bool] = False
     secret: ClassVar[bool] = False
     parts: ClassVar[tuple[type, ...]] = ()
     sender: str
@@ -74,6 +76,11 @@ class Release:
         name = getattr(self, "individuals_in", None)
         counted: Any = 0 if name is None else getattr(self, name)
         return len(counted) if hasattr(counted, "__len__") else counted
+
+    @property
+    def fewest(self) -> int | None:
+        """How many individuals one figure in it tells of, at least; None where that is nobody."""
+        return self.n_individuals or None
 
     @property
     def n_bytes(self) -> int:

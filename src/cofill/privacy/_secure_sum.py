@@ -84,8 +84,9 @@ class Member:
 
     ``identity`` is a 32-byte Ed25519 private key that signs its keys, or None; with the other
     sites' public identities in ``known`` (see `signing_public_key`), keys that are not signed by
-    them are refused. ``entropy`` is where secrets come from: the operating system. Tests give
-    others.
+    them are refused. ``run`` is what the keys are signed for, and ``least`` the fewest sites whose
+    sum may be opened, whatever the coordinator says. ``entropy`` is where secrets come from: the
+    operating system. Tests give others.
     """
 
     name: str
@@ -93,6 +94,8 @@ class Member:
     identity: bytes | None = field(default=None, repr=False)
     known: Mapping[str, bytes] | None = field(default=None, repr=False)
     entropy: Entropy = field(default=secrets.token_bytes, repr=False)
+    run: str = ""
+    least: int = 2
     round: int = -1
     stage: Stage = "idle"
     seal_secret: bytes = field(default=b"", repr=False)
@@ -119,7 +122,25 @@ class Member:
         return kind(sender=self.name, receiver=self.coordinator, round=self.round, **fields)
 
     def _address(self, sender: str, receiver: str) -> MessageAddress:
-        return MessageAddress("secure sum", self.round, sender, receiver)
+        return MessageAddress(f"secure sum {self.run}", self.round, sender, receiver)
+
+    def signed_part(self, keys: PublicKeys) -> bytes:
+        """Return what a site signs of its keys: whose they are, in which run and round."""
+        names = b"cofill keys\0" + self.run.encode() + b"\0" + keys.sender.encode()
+        return names + b"\0%d\0" % keys.round + keys.seal_key + keys.mask_key
+
+    def forget_round(self) -> Member:
+        """Return the site without the secrets of a sum, though not that it was in it."""
+        return replace(
+            self,
+            stage="idle",
+            seal_secret=b"",
+            mask_secret=b"",
+            own_mask=b"",
+            roster=None,
+            own_shares=(0, 0),
+            received={},
+        )
 
 
 def advertise_keys(member: Member, number: int) -> tuple[Member, PublicKeys]:
@@ -153,7 +174,7 @@ def advertise_keys(member: Member, number: int) -> tuple[Member, PublicKeys]:
         mask_key=sealing_public_key(begun.mask_secret),
     )
     if member.identity is not None:
-        keys = replace(keys, signature=sign(member.identity, _signed_part(keys)))
+        keys = replace(keys, signature=sign(member.identity, begun.signed_part(keys)))
     return begun, keys
 
 
@@ -161,6 +182,11 @@ def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]
     """Check who takes part, and send each other site its shares of this site's two secrets."""
     member._require_stage("advertised", roster.round, "share")
     check_roster(roster)
+    if roster.threshold < member.least:
+        raise DataError(
+            f"site {member.name!r} takes part in sums of {member.least} sites or more, and the "
+            f"coordinator's threshold is {roster.threshold}; refused"
+        )
     _check_keys(member, roster)
     names = [keys.sender for keys in roster.keys]
     seeds, mask_keys = (
@@ -298,14 +324,9 @@ def _check_keys(member: Member, roster: Roster) -> None:
     for keys in roster.keys:
         verify_key = member.known.get(keys.sender, b"")
         if keys.sender != member.name and not has_signed(
-            verify_key, keys.signature, _signed_part(keys)
+            verify_key, keys.signature, member.signed_part(keys)
         ):
             raise DataError(
                 f"the keys of site {keys.sender!r} are not signed by an identity that is known of "
                 "it; refused"
             )
-
-
-def _signed_part(keys: PublicKeys) -> bytes:
-    named = b"cofill keys\0" + keys.sender.encode() + b"\0%d\0" % keys.round
-    return named + keys.seal_key + keys.mask_key

@@ -56,6 +56,7 @@ class BlindedPoints(Release):
     """A site's ids as points times the secret numbers of the sites they have passed."""
 
     kind: ClassVar[str] = "blinded-points"
+    masked: ClassVar[bool] = True
     individuals_in: ClassVar[str] = "individuals"
     origin: str = checked(is_text)
     points: bytes = checked(is_bytes, repr=False)
@@ -78,6 +79,11 @@ class RowFlags(Release):
     individuals_in: ClassVar[str] = "flags"
     flags: UInt8[np.ndarray, " ids"] = checked(vector_of("uint8"))
     sizes: tuple[int, ...] = checked(tuple_of(is_count))
+
+    @property
+    def fewest(self) -> int:
+        """One: a flag is about one individual."""
+        return 1
 
     def misfit(self) -> str | None:
         return None if len(self.sizes) == 3 else "three sizes"
@@ -122,6 +128,7 @@ class MaskedRows(_Words):
     """A site's rows under masks that no computing site knows; everybody else's rows are zeros."""
 
     kind: ClassVar[str] = "masked-rows"
+    masked: ClassVar[bool] = True
     individuals_in: ClassVar[str] = "rows"
     rows: int = checked(is_count)
 
@@ -131,6 +138,7 @@ class OpenedShares(_Words):
     """Shares under fresh masks, between the computing sites; a rotated covariance once a task."""
 
     kind: ClassVar[str] = "opened-shares"
+    masked: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,6 +146,7 @@ class ScoreShares(_Words):
     """Shares of a view's errors in cross-validation, for its owner."""
 
     kind: ClassVar[str] = "score-shares"
+    masked: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,6 +174,7 @@ class PaddedCells(_Words):
     """Shares of everybody's predicted cells under pads of their receivers, to the coordinator."""
 
     kind: ClassVar[str] = "padded-cells"
+    masked: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,6 +186,7 @@ class SelectedCells(_Words):
     """
 
     kind: ClassVar[str] = "selected-cells"
+    masked: ClassVar[bool] = True
     individuals_in: ClassVar[str] = "ids"
     part: int = checked(one_of(0, 1))
     ids: Int[np.ndarray, " asked"] = checked(vector_of("int64"))

@@ -49,6 +49,11 @@ class BlindedIds(Release):
     tokens: np.ndarray = checked(is_tokens)
     purpose: str = checked(one_of("present", "ask"))
 
+    @property
+    def fewest(self) -> int:
+        """One: a token is about one individual."""
+        return 1
+
     def facts(self) -> dict[str, Any]:
         return {"purpose": self.purpose}
 
@@ -76,6 +81,11 @@ class EncryptedIds(Release):
     content: bytes = checked(is_bytes)
     answering_ids: bytes = checked(is_bytes, default=b"")
     individuals: int = checked(is_count, default=0)
+
+    @property
+    def fewest(self) -> int:
+        """One: a point is about one individual."""
+        return 1
 
     def facts(self) -> dict[str, Any]:
         return {"purpose": self.purpose}
@@ -118,6 +128,11 @@ class Columns(Release):
         return any(f.categories for f in self._all())
 
     @property
+    def fewest(self) -> None:
+        """Nobody is counted here; a site counts who has a category before it tells of any."""
+        return
+
+    @property
     def n_bytes(self) -> int:
         """Size of the names and categories."""
         words = (word for f in self._all() for word in (f.name, *f.categories))
@@ -158,6 +173,11 @@ class Codes(Release):
     tokens: np.ndarray = checked(is_tokens)
     codes: Float[np.ndarray, "individuals width"] = checked(of_floats(2))
     table: str = checked(is_text, default="")
+
+    @property
+    def fewest(self) -> int:
+        """One: a code is about one individual."""
+        return 1
 
     @property
     def uncovered(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from cofill.protocol._columns import (
     usable_scale,
     views_with_columns,
 )
+from cofill.protocol._demands import Demands
 from cofill.protocol._driver import Federation, check_sender, run_protocol, run_steps
 from cofill.protocol._folders import FederationFolder, PartyFolder, RunFolder
 from cofill.protocol._protocol import (
@@ -31,6 +32,7 @@ __all__ = [
     "PROTOCOLS",
     "AbstractProtocol",
     "Checkpoint",
+    "Demands",
     "Federation",
     "FederationFolder",
     "Inbox",

@@ -24,6 +24,7 @@ _KIT_FORMAT = "cofill.kit"
 _METRICS_FORMAT = "cofill.metrics"
 _RUN_FORMAT = "cofill.run"
 _FAULT_FORMAT = "cofill.fault"
+_APPROVAL_FORMAT = "cofill.approval"
 
 
 def _below(name: str) -> Any:
@@ -116,6 +117,17 @@ class PartyFolder:
     kit = _below("kit.json")
     ledger = _below("ledger.jsonl")
     runs = _below("runs")
+    approvals = _below("approvals")
+
+    def ask_approval(self, run: str, value: Mapping[str, Any]) -> None:
+        """Leave an order where a person of the party finds it, to approve of it or not."""
+        self.approvals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_document(self.approvals / f"{run}.json", _APPROVAL_FORMAT, value, private=True)
+
+    def read_approval(self, run: str) -> dict[str, Any] | None:
+        """Return an order that waits for a person, or has one's approval; None for neither."""
+        path = self.approvals / f"{run}.json"
+        return read_document(path, _APPROVAL_FORMAT) if path.exists() else None
 
     def write_kit(self, value: Mapping[str, Any]) -> None:
         """Write who the party is."""

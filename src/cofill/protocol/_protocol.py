@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from cofill.errors import SettingError
 from cofill.privacy import Release, RunFigures
+from cofill.protocol._demands import Demands
 from cofill.registry import Registry
 from cofill.views import FilledTable, View
 
@@ -153,7 +154,8 @@ class LocalData:
 
     ``people`` are ids of individuals whom it may name although no view of it has them, or None;
     ``signing_key`` and ``known_keys`` its private Ed25519 key and the public ones of the other
-    sites, where they have identities.
+    sites, where they have identities; ``run`` is what it signs for, and ``least_summed`` the fewest
+    sites in a sum that it lets be opened.
     """
 
     site: str
@@ -161,6 +163,8 @@ class LocalData:
     people: np.ndarray | None = None
     signing_key: bytes | None = field(default=None, repr=False)
     known_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    run: str = ""
+    least_summed: int = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,9 +222,9 @@ class AbstractProtocol(ABC):
         return None
 
     @property
-    def shows_keyed_hashes(self) -> bool:
-        """Whether sites tell each other whom they have by keyed hashes of ids."""
-        return False
+    def demands(self) -> Demands:
+        """What a run would have a site send, as far as its settings say."""
+        return Demands()
 
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a run goes on when a site does not answer in a step."""

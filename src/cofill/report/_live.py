@@ -282,13 +282,10 @@ def _read_run(path: Path, snapshot: _Snapshot) -> None:
 
 
 def _read_kit(path: Path, snapshot: _Snapshot) -> None:
-    """Learn the sites' names and the common budget; keys are in another file."""
+    """Learn the sites' names; keys are in another file."""
     federation = _object(path).get("federation") or {}
     for member in federation.get("sites", []):
         snapshot.sites.setdefault(str(member["name"]), "not heard of")
-        if isinstance(federation.get("budget"), dict):
-            views = [str(view) for view in member.get("views", [])]
-            snapshot.add_budgets(dict.fromkeys(views, federation["budget"]))
 
 
 def _release(entry: LedgerEntry) -> dict[str, Any]:

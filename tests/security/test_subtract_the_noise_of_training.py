@@ -1,0 +1,55 @@
+"""A coordinator wants updates without their noise: it repeats a round, or invents rounds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.network.conftest import OPEN, ROUNDS
+from tests.network.test_by_row import drive
+
+from cofill.errors import DataError
+from cofill.privacy import ModelWeights, Update
+from cofill.protocol import COORDINATOR
+
+DP = {"clip_norm": 1.0, "noise_multiplier": 4.0}
+
+
+@pytest.fixture
+def trained(rows_at):
+    """A site before the second round, the step it trains in, and the model it is sent."""
+    settings = {**ROUNDS, "rounds": 2, "local": {"moments": "reset", "dp": DP}}
+    federation = rows_at("federate", settings, OPEN)
+    office = drive(federation, stop=9)
+    (site,) = federation.place("a").parties.values()
+    weights = office.runner.parties[COORDINATOR].weights
+    model = ModelWeights(sender=COORDINATOR, receiver="a", round=2, weights=weights)
+    return site, office.schedule.steps[9], model
+
+
+def change_of(site, step, model) -> np.ndarray:
+    ((_, (update,)),) = step.run([site], [(model,)], print)
+    assert isinstance(update, Update)
+    assert update.event is not None
+    return update.change
+
+
+def test_the_same_round_has_other_noise_every_time(trained):
+    site, step, model = trained
+    first, second = (change_of(site, step, model) for _ in range(2))
+    # With the same noise the difference of two answers would be that of two models, noise gone.
+    assert np.std(first - second) > np.std(first)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 10**6])
+def test_a_round_is_answered_once_and_in_its_order(trained, number):
+    site, step, model = trained
+    assert site.trained_round == 1
+    with pytest.raises(DataError, match=rf"sent round {number}; refused"):
+        step.run([site], [(replace(model, round=number),)], print)
+
+
+def test_a_site_remembers_its_rounds_over_a_restart(rows_at):
+    settings = {**ROUNDS, "rounds": 2, "local": {"moments": "reset", "dp": DP}}
+    federation = rows_at("federate", settings, OPEN)
+    drive(federation, stop=9)
+    assert [p.trained_round for p in federation.place("b").parties.values()] == [1]
