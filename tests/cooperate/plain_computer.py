@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cofill.cooperate._private_learner import PREDICTED_BITS, ask, learn
 from cofill.shares import Computer, Masked, Weighted, from_triangle, spectrum_of
 
 
@@ -86,3 +87,52 @@ def run(computation):
             shares = computation.send(shares)
         except StopIteration as stop:
             return stop.value
+
+
+# --- a whole run in plain arithmetic --------------------------------------------------------------
+
+
+def slots_and_patterns(sites):
+    slots, patterns = {}, None
+    for k, (name, site) in enumerate(sites.items()):
+        placed = site.placed
+        rows = site.view.positions(site.ids)
+        slots[name] = np.empty(len(site.view), int)
+        slots[name][rows[rows >= 0]] = placed.slots[rows >= 0]
+        patterns = np.zeros(placed.plan.slots, int) if patterns is None else patterns
+        patterns[slots[name]] |= 1 << k
+    return slots, patterns, placed.plan
+
+
+def plain_inputs(sites, slots, plan, computer, *, asking):
+    return {
+        f"{name}/{label}": words
+        for name, site in sites.items()
+        for label, words in site.fitted.inputs(
+            site.view, slots[name], plan, computer, asking=asking
+        ).items()
+    }
+
+
+def plain_targets(model, asked):
+    """Return, by view, the targets that a trusted machine predicts for those who were asked for."""
+    least = model.min_overlap
+    slots, patterns, known = slots_and_patterns(model.sites_)
+    machine = PlainComputer(known.weights(patterns, least))
+    inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
+    learned, _ = run(learn(machine, known, inputs, least))
+    slots, patterns, plan = slots_and_patterns(asked)
+    for k, (name, site) in enumerate(asked.items()):
+        is_asked = np.zeros(plan.slots, bool)
+        is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
+        for bits in plan.asked[name]:
+            machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
+    inputs = plain_inputs(asked, slots, plan, machine, asking=True)
+    choices = model.federation_.coordinator.choices
+    predicted = run(ask(machine, plan, inputs, learned, known, choices, least))
+    return {
+        name: machine.decode(predicted[name][site.placed.slots[site.predicted.at]], PREDICTED_BITS)
+        * np.sqrt(plan.slots)
+        for name, site in asked.items()
+        if site.predicted is not None
+    }

@@ -12,16 +12,15 @@ import pytest
 from scipy.stats import kstest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from tests.cooperate.plain_computer import PlainComputer, run
+from tests.cooperate.plain_computer import (
+    plain_targets,
+)
 
 from cofill.codec import decode, encode
 from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_estimator
 from cofill.cooperate._private_learner import (
     GRAM_BITS,
-    PREDICTED_BITS,
     ROTATION_BITS,
-    ask,
-    learn,
 )
 from cofill.errors import DataError, SettingError
 from cofill.privacy import OpenedShares, SelectedCells, encode_releases
@@ -104,53 +103,13 @@ def recorded(protocol, federation, until=None):
 # --- the cells of the ideal -----------------------------------------------------------------------
 
 
-def slots_and_patterns(sites):
-    slots, patterns = {}, None
-    for k, (name, site) in enumerate(sites.items()):
-        placed = site.placed
-        rows = site.view.positions(site.ids)
-        slots[name] = np.empty(len(site.view), int)
-        slots[name][rows[rows >= 0]] = placed.slots[rows >= 0]
-        patterns = np.zeros(placed.plan.slots, int) if patterns is None else patterns
-        patterns[slots[name]] |= 1 << k
-    return slots, patterns, placed.plan
-
-
-def plain_inputs(sites, slots, plan, computer, *, asking):
-    return {
-        f"{name}/{label}": words
-        for name, site in sites.items()
-        for label, words in site.fitted.inputs(
-            site.view, slots[name], plan, computer, asking=asking
-        ).items()
-    }
-
-
 def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
     model, _, asked = fitted
-    slots, patterns, known = slots_and_patterns(model.sites_)
-    machine = PlainComputer(known.weights(patterns, 10))
-    inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
-    learned, _ = run(learn(machine, known, inputs, 10))
-    slots, patterns, plan = slots_and_patterns(asked)
-    for k, (name, site) in enumerate(asked.items()):
-        is_asked = np.zeros(plan.slots, bool)
-        is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
-        for bits in plan.asked[name]:
-            machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
-    inputs = plain_inputs(asked, slots, plan, machine, asking=True)
-    choices = model.federation_.coordinator.choices
-    predicted = run(ask(machine, plan, inputs, learned, known, choices, 10))
-    compared = 0
-    for name, site in asked.items():
-        if site.predicted is None:
-            continue
-        at = site.placed.slots[site.predicted.at]
-        expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
-        # Targets have variance one: the tolerance is in standard deviations.
-        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-4)
-        compared += len(expected)
-    assert compared == 20
+    expected = plain_targets(model, asked)
+    # Targets have variance one: the tolerance is in standard deviations.
+    for name, targets in expected.items():
+        np.testing.assert_allclose(asked[name].predicted.targets, targets, atol=1e-4)
+    assert sum(map(len, expected.values())) == 20
 
 
 def test_nonlinear_and_joint_dependence_is_found(fitted):

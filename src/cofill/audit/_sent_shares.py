@@ -86,8 +86,8 @@ def attack_words(
         parts = [words_by_place(matrices, view, everyone, stage) for matrices in rounds]
         words = np.concatenate([np.empty((everyone, 0), np.uint64), *parts], axis=1)
         if words.shape[1]:
-            found = _attack_rows(_numbers(words), places, view, evidence)
-            leaks += _named(found, view, stage)
+            of_stage = _attack_rows(_numbers(words), places, view, evidence)
+            leaks += _named(of_stage, view, stage)
     return leaks
 
 
@@ -114,8 +114,8 @@ def _attack_rows(
         return ()
     # One attack a matrix, the best informed one: of many, some would succeed by chance.
     settings = replace(evidence.codes, pairs=("all",), decoders=linear_decoders(evidence.codes))
-    found, _ = code_leaks(seen[places[is_whole]], np.nan_to_num(rows[is_whole]), settings)
-    leaks = tuple(leak for leak in found if leak.figure == "R²")
+    decoded, _ = code_leaks(seen[places[is_whole]], np.nan_to_num(rows[is_whole]), settings)
+    leaks = tuple(leak for leak in decoded if leak.figure == "R²")
     has_row = np.zeros(len(seen), bool)
     has_row[places] = True
     if min(has_row.sum(), (~has_row).sum()) < _FEWEST:

@@ -128,9 +128,10 @@ class Targets:
         shared = known.astype(float).T @ known
         squares = np.sqrt(np.maximum((scaled**2).T @ known, 1e-12))
         seen = sums / (squares * squares.T)
-        own = self.correlation / np.sqrt(np.outer(*[np.diag(self.correlation)] * 2))
+        deviation = np.sqrt(np.diag(self.correlation))
+        usual = self.correlation / np.outer(deviation, deviation)
         weight = shared / (shared + _FEW)
-        correlation = weight * seen + (1 - weight) * own
+        correlation = weight * seen + (1 - weight) * usual
         values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
         correlation = (vectors * np.maximum(values, _RIDGE)) @ vectors.T
         scale = np.sqrt(errors / np.diag(correlation))
