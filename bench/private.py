@@ -227,6 +227,7 @@ def main():
     for metric, value in json.loads(done.stdout.splitlines()[-1]).items():
         add(recorder, "in process", metric, f"{people} people", value)
     recorder.note("load_at_end", os.getloadavg()[0])
+    recorder.note("blas_threads", os.environ.get("OMP_NUM_THREADS", "all"))
     if options.out:
         recorder.finish().write(options.out)
 
