@@ -107,11 +107,11 @@ def _attack_rows(
     """Decode a view's rows from what is seen at their places, and guess who has a row at all."""
     is_placed = places >= 0  # of very many people not all are learned from
     rows, places = evidence.rows(view)[is_placed], places[is_placed]
-    is_whole = ~np.isnan(rows).any(axis=1)
-    if is_whole.sum() < _FEWEST:
-        is_whole[:] = True
-    if is_whole.sum() < _FEWEST:
+    if len(rows) < _FEWEST:
         return ()
+    is_whole = np.asarray(~np.isnan(rows).any(axis=1))
+    if is_whole.sum() < _FEWEST:
+        is_whole = np.ones(len(rows), bool)
     # One attack a matrix, the best informed one: of many, some would succeed by chance.
     settings = replace(evidence.codes, pairs=("all",), decoders=linear_decoders(evidence.codes))
     decoded, _ = code_leaks(seen[places[is_whole]], np.nan_to_num(rows[is_whole]), settings)

@@ -135,9 +135,13 @@ class PrivateProtocol(AbstractProtocol):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def steps(self) -> tuple[Step[Any], ...]:
         """The steps of learning, then those of asking."""
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[Step[Any], ...]:
         return (*self._learning, *self._asking)
 
     @property

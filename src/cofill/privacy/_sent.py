@@ -80,10 +80,11 @@ class SentLog:
     def keep_keys(self, keys: Mapping[str, bytes]) -> None:
         """Keep, by name, what finds the owner's people in what was sent."""
         kept = self.keys()
-        if kept | keys == kept:
+        together = {**kept, **keys}
+        if together == kept:
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        content = {name: key.hex() for name, key in (kept | keys).items()}
+        content = {name: key.hex() for name, key in together.items()}
         write_document(self.folder / "secrets.json", _SECRETS, {"secrets": content}, private=True)
 
     def keys(self) -> dict[str, bytes]:
