@@ -55,7 +55,10 @@ def time_wdbc(recorder, quick):
     add(recorder, "flare", "run_s", "wdbc", run)
     add(recorder, "flare", "with_start_s", "wdbc", command)
     add(recorder, "flare", "steps_over_process", "wdbc", steps / seconds)
-    add(recorder, "in process", "largest_difference_sd", "wdbc", largest_difference(views, model))
+    sys.path.insert(0, str(ROOT))
+    from tests.cooperate.test_private import largest_difference
+
+    add(recorder, "in process", "largest_difference_sd", "wdbc", largest_difference(model, views))
 
 
 def time_flare(views, settings):
@@ -80,37 +83,6 @@ def time_flare(views, settings):
         assert outcome["state"] == "finished", outcome["why"]
         times = federation.run_folder("coordinator", order.run).read_times()
     return sum(line["seconds"] for line in times), ended - ordered, ended - started
-
-
-def largest_difference(views, model):
-    """Return the largest difference of a predicted target to that of plain arithmetic."""
-    sys.path.insert(0, str(ROOT))
-    from tests.cooperate.plain_computer import PlainComputer, run
-    from tests.cooperate.test_private import plain_inputs, slots_and_patterns
-
-    from cofill.cooperate._private_learner import PREDICTED_BITS, ask, learn
-
-    least = model.min_overlap
-    slots, patterns, known = slots_and_patterns(model.sites_)
-    machine = PlainComputer(known.weights(patterns, least))
-    inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
-    learned, _ = run(learn(machine, known, inputs, least))
-    asked = model._ask(views)
-    slots, patterns, plan = slots_and_patterns(asked)
-    for k, (name, site) in enumerate(asked.items()):
-        is_asked = np.zeros(plan.slots, bool)
-        is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
-        for bits in plan.asked[name]:
-            machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
-    inputs = plain_inputs(asked, slots, plan, machine, asking=True)
-    choices = model.federation_.coordinator.choices
-    predicted = run(ask(machine, plan, inputs, learned, known, choices, least))
-    largest = 0.0
-    for name, site in asked.items():
-        at = site.placed.slots[site.predicted.at]
-        expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
-        largest = max(largest, float(np.abs(site.predicted.targets - expected).max()))
-    return largest
 
 
 def complete_people(count):

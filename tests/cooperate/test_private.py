@@ -126,12 +126,17 @@ def plain_inputs(sites, slots, plan, computer, *, asking):
     }
 
 
-def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
-    model, _, asked = fitted
+def largest_difference(model, views, asked=None):
+    """Return the largest difference of a predicted target to the trusted machine's.
+
+    Targets have variance one: it is in standard deviations.
+    """
+    least = model.min_overlap
     slots, patterns, known = slots_and_patterns(model.sites_)
-    machine = PlainComputer(known.weights(patterns, 10))
+    machine = PlainComputer(known.weights(patterns, least))
     inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
-    learned, _ = run(learn(machine, known, inputs, 10))
+    learned, _ = run(learn(machine, known, inputs, least))
+    asked = model._ask(views) if asked is None else asked
     slots, patterns, plan = slots_and_patterns(asked)
     for k, (name, site) in enumerate(asked.items()):
         is_asked = np.zeros(plan.slots, bool)
@@ -140,17 +145,20 @@ def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
             machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
     inputs = plain_inputs(asked, slots, plan, machine, asking=True)
     choices = model.federation_.coordinator.choices
-    predicted = run(ask(machine, plan, inputs, learned, known, choices, 10))
-    compared = 0
+    predicted = run(ask(machine, plan, inputs, learned, known, choices, least))
+    differences = []
     for name, site in asked.items():
-        if site.predicted is None:
-            continue
-        at = site.placed.slots[site.predicted.at]
-        expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
-        # Targets have variance one: the tolerance is in standard deviations.
-        np.testing.assert_allclose(site.predicted.targets, expected, atol=1e-4)
-        compared += len(expected)
-    assert compared == 20
+        if site.predicted is not None:
+            at = site.placed.slots[site.predicted.at]
+            expected = machine.decode(predicted[name][at], PREDICTED_BITS) * np.sqrt(plan.slots)
+            differences.append(np.abs(site.predicted.targets - expected))
+    return float(max(d.max() for d in differences))
+
+
+def test_cells_on_shares_are_those_of_a_trusted_machine(fitted):
+    model, views, asked = fitted
+    assert sum(len(s.predicted.at) for s in asked.values() if s.predicted is not None) == 20
+    assert largest_difference(model, views, asked) < 1e-4
 
 
 def test_nonlinear_and_joint_dependence_is_found(fitted):
