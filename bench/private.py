@@ -11,7 +11,7 @@
 - ``people``: 100,000 people, three views of 20 columns each, of which a fifth of the rows is
   missing: learning and completing, with the alignment, in a process of its own.
 - ``alignment``: ids of three sites through all secret exponents, in one process.
-- ``Gram block``: a product of 50 × 400 with 400 × 50 numbers between parties: on shares with a
+- ``Gram block``: a product of 20 × 200 with 200 × 20 numbers between parties: on shares with a
   dealer (here, without a network), by mpyc (three parties, semi-honest, Shamir) and by TenSEAL
   (CKKS: one party's matrix encrypted by columns, the other's plain, and the result stays with the
   first). The last two run in the bench's environment, or in the one whose Python
@@ -212,7 +212,7 @@ def main():
         os.execv(python, [str(python), "-m", "bench.private", *sys.argv[1:]])
     from cofill.metrics import Recorder
 
-    people, ids, rows, columns = (500, 200, 40, 10) if options.quick else (10**5, 10**5, 400, 50)
+    people, ids, rows, columns = (500, 200, 40, 10) if options.quick else (10**5, 10**5, 200, 20)
     settings = {"people": people, "ids": ids, "gram": [rows, columns], "sites": 3}
     recorder = Recorder("bench_private", seeds=[0], settings=settings)
     seconds, error = time_gram(rows, columns)
