@@ -37,9 +37,10 @@ from cofill.privacy._events import (
     sgd_event,
     training_event,
 )
+from cofill.privacy._exact_sums import ExactSums, NumbersAndFlags
 from cofill.privacy._gate import Budget, Gate
 from cofill.privacy._ledger import Ledger, LedgerEntry
-from cofill.privacy._masks import FixedPoint
+from cofill.privacy._masks import FixedPoint, SumCode
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
     NoiseKind,
@@ -117,6 +118,7 @@ __all__ = [
     "DealtWords",
     "EncryptedIds",
     "Event",
+    "ExactSums",
     "FixedPoint",
     "Gate",
     "GaussianEvent",
@@ -138,6 +140,7 @@ __all__ = [
     "Neighbours",
     "NoiseKind",
     "NoisyMean",
+    "NumbersAndFlags",
     "OpenedShares",
     "PadKey",
     "PaddedCells",
@@ -155,6 +158,7 @@ __all__ = [
     "SentStep",
     "SiteNoise",
     "SlotPlan",
+    "SumCode",
     "Survivors",
     "Unit",
     "Update",
