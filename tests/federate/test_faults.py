@@ -31,7 +31,7 @@ FAULTS = {
     "wrong shape": (with_change(lambda c: np.zeros(3, np.float32)), r"of shape \(3,\) for \(2,\)"),
     "wrong axes": (with_change(lambda c: c[:, None]), r"of shape \(2, 1\) for \(2,\)"),
     "wrong type": (with_change(lambda c: c.astype(np.int64)), "type int64, not of real numbers"),
-    "wrong round": (lambda u: [replace(u, round=7)], "answered round 7"),
+    "wrong round": (lambda u: [replace(u, round=7)], "answered another round"),
     "rows below 0": (lambda u: [replace(u, rows=-5)], "says that it has -5 individuals"),
     "no rows": (lambda u: [replace(u, rows=0)], "has no individual that this model"),
     "nothing": (lambda u: [], "did not answer"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.federate._estimator import _Fit
-from cofill.federate._scales import SCALING, _disclosed, _pool, _scales_of, _summary_of
+from cofill.federate._scales import _disclosed, _pool, _scales_of, _summary_of, scaling_steps
 from cofill.protocol import run_steps
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
@@ -68,7 +68,7 @@ def start(held, **more):
 def scaled(held):
     """A federation whose sites have encoded their rows."""
     federation = start(held)
-    run_steps(SCALING, [federation])
+    run_steps(scaling_steps(), [federation])
     return federation
 
 
@@ -101,7 +101,7 @@ def test_what_crosses_is_finite_summaries_and_scales_that_the_network_can_carry(
 
         return replace(step, run=run)
 
-    run_steps([keep(step) for step in SCALING], [federation])
+    run_steps([keep(step) for step in scaling_steps()], [federation])
     kinds = ["columns", "columns", "column-summary", "column-scales"]
     assert [r.kind for r in sent] == [kind for kind in kinds for _ in range(2)]
     summaries, scales = sent[4:6], sent[6:]
@@ -117,10 +117,10 @@ def test_what_crosses_is_finite_summaries_and_scales_that_the_network_can_carry(
 
 def test_a_modality_of_very_few_rows_is_not_told_of():
     lab = View("lab", [1, 2, 3], [[1.0], [2.0], [6.0]])
-    assert _disclosed(lab)[:, 0].tolist() == [3, 3, 14, 1, 6]
-    assert not _disclosed(lab.take([0, 1])).any()
+    assert _disclosed(lab, {})[:, 0].tolist() == [3, 3, 14, 1, 6]
+    assert not _disclosed(lab.take([0, 1]), {}).any()
     image = View("image", [1, 2, 3], np.arange(12.0).reshape(3, 2, 2))
-    told = _disclosed(image)
+    told = _disclosed(image, {})
     assert not told[1:3].any()  # a range is all that images need
     assert (told[3].min(), told[4].max()) == (0.0, 11.0)
 
@@ -128,11 +128,12 @@ def test_a_modality_of_very_few_rows_is_not_told_of():
 def test_constant_and_empty_columns_have_a_scale():
     features = (Feature("same"), Feature("none"), Feature("group", Kind.CATEGORICAL, ("a", "b")))
     cells = np.array([[1e6, np.nan, 0], [1e6, np.nan, 1], [1e6, np.nan, 1.0]])
-    scales = _scales_of([_summary_of(cells)], features, False, "lab")
+    scales = _scales_of(_pool([_summary_of(cells)]), features, False, "lab", {})
     np.testing.assert_array_equal(scales[0], [1e6, 0, 0])
     np.testing.assert_array_equal(scales[1], [1, 1, 1])
     np.testing.assert_array_equal(scales[2] > scales[3], [False, True, True])
-    images = _scales_of([_summary_of(np.full((3, 4), 7.0))], (Feature("p"),) * 4, True, "image")
+    pooled = _pool([_summary_of(np.full((3, 4), 7.0))])
+    images = _scales_of(pooled, (Feature("p"),) * 4, True, "image", {})
     np.testing.assert_array_equal(images[:2], [[7] * 4, [1] * 4])
 
 
@@ -152,7 +153,9 @@ def test_a_column_without_a_scale_is_not_learned_from():
 
 def test_a_modality_that_nobody_has_is_an_error():
     with pytest.raises(DataError, match="'lab' has fewer than 3 rows at every site; leave it out"):
-        _scales_of([_summary_of(np.zeros((0, 2)))], (Feature("a"), Feature("b")), False, "lab")
+        _scales_of(
+            _pool([_summary_of(np.zeros((0, 2)))]), (Feature("a"), Feature("b")), False, "lab", {}
+        )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_a_modality_that_nobody_has_is_an_error():
 )
 def test_an_unsound_summary_is_named(change, words):
     federation = start(held_tables())
-    *before, summarise, agree, encode = SCALING
+    *before, summarise, agree, encode = scaling_steps()
 
     def run(sites, inboxes, report_progress):
         made = summarise.run(sites, inboxes, report_progress)

@@ -255,7 +255,7 @@ def test_ledgers_and_wire_agree(running, first, both, on_shares):
     carried = messages(wire(record))
     common = {"blinding-part", "blinded-ids", "codes", "figures"}
     masks = {"public-keys", "sealed-shares", "masked-vector", "revealed-shares"}
-    secure = {"columns", "column-summary", "figures", *masks}
+    secure = {"columns", "figures", *masks}
     sent = {"columns", "model", "roster", "sealed-shares", "survivors"}
     shares = {"row-flags", "blinded-points", "masked-rows", "chosen-penalties", "figures"}
     dealt = {"slot-plan", "dealt-words", "selected-cells"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,6 +54,9 @@ class RoundSettings:
         its mask, the release carries the event, and sites' budgets are kept by the gate. Without,
         the coordinator adds the noise: it is trusted with the plain updates, which therefore carry
         no guarantee in the ledger. Sites count alike, whatever their rows, and send no figures.
+    bounds
+        Lowest and highest possible value of a view's numbers, or of one column (``"view/column"``),
+        where these are publicly known. Nothing of the range is then asked of the sites.
     """
 
     rounds: int = 40
@@ -64,6 +68,7 @@ class RoundSettings:
     )
     secure: bool | SecureSum = False
     site_noise: SiteNoise | None = None
+    bounds: Mapping[str, tuple[float | int, float | int]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         require_at_least(self, rounds=1, min_sites=1)
@@ -71,8 +76,14 @@ class RoundSettings:
         require_in(self, "[0, 1)", "dropout")
         if any(epochs < 0 for epochs in self.pretrain.values()):
             raise SettingError(f"pretrain must hold epochs of at least 0, got {self.pretrain}")
-        # A copy: callers may change their dictionary later.
+        for name, (low, high) in self.bounds.items():
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise SettingError(
+                    f"bounds of {name!r} must be finite, the lower one first, got {low} and {high}"
+                )
+        # Copies: callers may change their dictionaries later.
         object.__setattr__(self, "pretrain", dict(self.pretrain))
+        object.__setattr__(self, "bounds", dict(self.bounds))
 
     @property
     def secure_sum(self) -> SecureSum:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -24,15 +25,28 @@ from cofill.federate._aggregation import LocalUpdate, Packing, SumState
 from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
 from cofill.federate._rows import Rows
-from cofill.privacy import Columns, Member, Release, Update
+from cofill.federate._survey import Survey
+from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
+from cofill.protocol import views_with_columns
 from cofill.views import Scaler, View
 
 NO_TRAINING_ROWS = "has no individual that this model can learn from"
+SURVEY_NUMBER = 0  # of the survey's sum; rounds, which begin at 0 too, come after it
 
 Kind = TypeVar("Kind", bound=Release)
 
 for _state in (optax.ScaleByAdamState, optax.TraceState, optax.EmptyState):
     storable(_state)  # an optimiser's moments are part of a site's state
+
+
+@dataclass(frozen=True, eq=False)
+class Summand:
+    """What a site adds to a secure sum: values as the code takes them, rows behind it, its cost."""
+
+    values: Any
+    code: SumCode
+    rows: int
+    event: Event | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +63,140 @@ class UnscaledSite:
     member: Member | None = None
     columns: Columns | None = None
 
+    @property
+    def sum_noise(self) -> None:
+        """No noise is on the sums of a survey."""
 
-@dataclass(frozen=True, eq=False)
-class SurveyCoordinator:
-    """The coordinator before it has a model; ``columns`` are those it has agreed on."""
+    def summand(self, sites: int) -> Summand | None:
+        """Return what it adds to the survey of so many sites, once columns are agreed on."""
+        if self.columns is None:
+            return None
+        views = views_with_columns(self.views, self.columns)
+        survey = Survey(self.columns, self.design.settings.bounds)
+        return Summand(survey.describe(views), survey.code(sites), views.n_individuals)
+
+    def without_summand(self) -> UnscaledSite:
+        """Return the site itself: what it adds follows from its views."""
+        return self
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AbstractCoordinator(ABC):
+    """A coordinator of sums: whose messages it takes, and what it notes on the others.
+
+    ``invited`` are the sites that take part, ``sum_state`` is a secure sum that is under way.
+    """
 
     names: tuple[str, ...]
-    view_order: tuple[str, ...]
     design: Design
+    invited: tuple[str, ...] = ()
+    sum_state: SumState | None = field(default=None, repr=False)
+
+    @property
+    @abstractmethod
+    def stage(self) -> str:
+        """What is under way, as notes name it."""
+
+    @property
+    @abstractmethod
+    def sum_number(self) -> int:
+        """The number in the messages of a sum: 0 is the survey, then one for every round."""
+
+    @property
+    @abstractmethod
+    def sum_noise(self) -> SiteNoise | None:
+        """The noise that is on the sum."""
+
+    @property
+    @abstractmethod
+    def sum_length(self) -> int:
+        """Words that a site sends."""
+
+    @abstractmethod
+    def sum_code(self, sites: int) -> SumCode:
+        """Return the encoding of a sum of so many sites."""
+
+    def sound_messages(
+        self,
+        inbox: Iterable[Release],
+        kind: type[Kind],
+        senders: Iterable[str],
+        fault: Callable[[Kind], str | None] | None = None,
+        *,
+        number: int | None = None,
+    ) -> tuple[list[Kind], list[str]]:
+        """Return the sound messages in the order of their senders, and notes on others.
+
+        ``kind`` is the type that is due from ``senders``; ``fault`` returns what else is wrong with
+        a message, in words, or None; ``number`` is the round that messages are of, unless they are
+        of the sum under way.
+        """
+        number = self.sum_number if number is None else number
+        sound: dict[str, Kind] = {}
+        notes = []
+        for release in inbox:
+            where = f"{self.stage}: site {release.sender!r}"
+            if release.sender in sound:
+                notes.append(f"{where} answered twice; the first answer counts")
+                continue
+            if release.sender not in senders:
+                words = "was not invited"
+            elif not isinstance(release, kind):
+                words = f"sent {type(release).kind} where {kind.kind} was due"
+            elif getattr(release, "round", None) != number:
+                words = "answered another round"
+            elif (words := fault(release) if fault else None) is None:
+                sound[release.sender] = release
+                continue
+            notes.append(f"{where} {words}; left out")
+        return [sound[name] for name in sorted(sound)], notes
+
+    def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
+        """Return the invited sites that answered that they have nothing to add."""
+        return set()
+
+    def absence_notes(self, names: Iterable[str], messages: Iterable[Release]) -> list[str]:
+        """Return a note on each site that did not answer."""
+        absent = sorted(set(names) - {message.sender for message in messages})
+        return [f"{self.stage}: site {name!r} did not answer; left out" for name in absent]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SurveyCoordinator(AbstractCoordinator):
+    """The coordinator before it has a model; ``columns`` are those it has agreed on."""
+
+    view_order: tuple[str, ...]
     columns: Columns | None = None
+
+    @property
+    def stage(self) -> str:
+        """The survey of columns."""
+        return "survey"
+
+    @property
+    def sum_number(self) -> int:
+        """The first sum of all."""
+        return SURVEY_NUMBER
+
+    @property
+    def sum_noise(self) -> None:
+        """No noise is on the sums of a survey."""
+
+    @property
+    def survey(self) -> Survey:
+        """What the sites add up."""
+        if self.columns is None:
+            raise DataError("the coordinator has not agreed on columns yet; start again")
+        return Survey(self.columns, self.design.settings.bounds)
+
+    @property
+    def sum_length(self) -> int:
+        """Words that a site sends."""
+        return self.survey.code(len(self.names)).length
+
+    def sum_code(self, sites: int) -> SumCode:
+        """Return the encoding of a sum of so many sites."""
+        return self.survey.code(sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,67 +240,74 @@ class RowSite:
         """Return how it packs an update, as the coordinator reads it."""
         return self.design.packing(self.learner, len(update.change), update.round)
 
+    @property
+    def sum_noise(self) -> SiteNoise | None:
+        """The noise that is on the sums of rounds."""
+        return self.design.settings.site_noise
+
+    def summand(self, sites: int) -> Summand | None:
+        """Return what it adds to the sum of a round of so many sites; None where it trained not."""
+        if self.update is None:
+            return None
+        packing, code = self.packing(self.update), self.design.settings.secure_sum.code(sites)
+        vector, event = packing.pack(self.update), self.update.event
+        if packing.noise is not None:
+            vector, event = packing.noise.protect(vector), packing.noise.event()
+        return Summand(vector, code, self.update.rows, event)
+
+    def without_summand(self) -> RowSite:
+        """Return the site after a sum: its update is forgotten."""
+        return replace(self, update=None)
+
     def with_note(self, note: str) -> RowSite:
         """Return the site with one more note, unless it has the same of another round."""
         return self if same_note(note, self.notes) else replace(self, notes=(*self.notes, note))
 
 
-@dataclass(frozen=True, eq=False)
-class Coordinator:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coordinator(AbstractCoordinator):
     """Holds the common model, chooses sites, adds up; sees no row.
 
-    ``state`` is the strategy's. ``round`` is the next one, 0 for the pre-training, and ``invited``
-    who takes part in it. ``notes`` says which answers were refused or missing; ``curve`` has one
-    entry per round with the sites' figures, weighted by rows. ``sum_state`` is a secure sum that is
-    under way.
+    ``state`` is the strategy's. ``round`` is the next one, 0 for the pre-training. ``notes`` says
+    which answers were refused or missing; ``curve`` has one entry per round with the sites'
+    figures, weighted by rows.
     """
 
-    names: tuple[str, ...]
     learner: AbstractLearner
-    design: Design
     weights: Float[np.ndarray, " P"]
     state: Mapping[str, np.ndarray]
     round: int
-    invited: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     curve: tuple[Mapping[str, float | int], ...] = ()
-    sum_state: SumState | None = field(default=None, repr=False)
 
     @property
     def packing(self) -> Packing:
         """How sites pack what they add to the sum of the round under way."""
         return self.design.packing(self.learner, len(self.weights), self.round)
 
-    def sound_messages(
-        self,
-        inbox: Iterable[Release],
-        kind: type[Kind],
-        senders: Iterable[str],
-        fault: Callable[[Kind], str | None] | None = None,
-    ) -> tuple[list[Kind], list[str]]:
-        """Return the sound messages of a round in the order of their senders, and notes on others.
+    @property
+    def stage(self) -> str:
+        """The round under way, in words."""
+        return f"round {self.round}"
 
-        ``kind`` is the type that is due from ``senders``; ``fault`` returns what else is wrong with
-        a message, in words, or None.
-        """
-        sound: dict[str, Kind] = {}
-        notes = []
-        for release in inbox:
-            where = f"round {self.round}: site {release.sender!r}"
-            if release.sender in sound:
-                notes.append(f"{where} answered twice; the first answer counts")
-                continue
-            if release.sender not in senders:
-                words = "was not invited"
-            elif not isinstance(release, kind):
-                words = f"sent {type(release).kind} where {kind.kind} was due"
-            elif getattr(release, "round", None) != self.round:
-                words = f"answered round {getattr(release, 'round', None)}"
-            elif (words := fault(release) if fault else None) is None:
-                sound[release.sender] = release
-                continue
-            notes.append(f"{where} {words}; left out")
-        return [sound[name] for name in sorted(sound)], notes
+    @property
+    def sum_number(self) -> int:
+        """The number of the round's sum: that of the survey was 0."""
+        return SURVEY_NUMBER + 1 + self.round
+
+    @property
+    def sum_noise(self) -> SiteNoise | None:
+        """The noise that is on the sum."""
+        return self.design.settings.site_noise
+
+    @property
+    def sum_length(self) -> int:
+        """Numbers that a site sends."""
+        return self.packing.length
+
+    def sum_code(self, sites: int) -> SumCode:
+        """Return the encoding of a sum of so many sites."""
+        return self.design.settings.secure_sum.code(sites)
 
     def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
         """Return the invited sites that answered that they have no rows to train on.
@@ -177,12 +323,6 @@ class Coordinator:
             )
         return idle & set(self.invited)
 
-    def absence_notes(self, names: Iterable[str], messages: Iterable[Release]) -> list[str]:
-        """Return a note on each site that did not answer."""
-        absent = sorted(set(names) - {message.sender for message in messages})
-        where = f"round {self.round}: site"
-        return [f"{where} {name!r} did not answer; left out" for name in absent]
-
 
 def make_coordinator(
     names: tuple[str, ...], learner: AbstractLearner, design: Design
@@ -190,7 +330,14 @@ def make_coordinator(
     """Return a coordinator with new weights, before the first round."""
     weights = initial_weights(learner, jax.random.key(design.seed))
     first = 0 if design.pretrains else 1
-    return Coordinator(names, learner, design, weights, design.strategy.init(weights), first)
+    return Coordinator(
+        names=names,
+        learner=learner,
+        design=design,
+        weights=weights,
+        state=design.strategy.init(weights),
+        round=first,
+    )
 
 
 def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -> RowSite:

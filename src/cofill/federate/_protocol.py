@@ -21,7 +21,8 @@ from cofill.federate._learner import complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
-from cofill.federate._scales import SCALING, encode_site
+from cofill.federate._scales import encode_site, scaling_steps
+from cofill.federate._secure import SUMMING
 from cofill.federate._strategies import make_strategy
 from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
@@ -39,7 +40,7 @@ from cofill.settings import typed_settings, types_of
 METHOD = "federated"  # name of the completion method in results
 
 _TRAINING = ("epochs", "batch", "learning_rate")
-_ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise")
+_ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise", "bounds")
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
@@ -88,12 +89,13 @@ class FederatedProtocol(AbstractProtocol):
         """Columns and scales, rounds, the common model."""
         settings, secure = self.design.settings, bool(self.design.settings.secure)
         first = round_steps(pretrain=True, secure=secure) if self.design.pretrains else ()
-        return (*SCALING, *first, *(round_steps(secure=secure) * settings.rounds), *HANDING_OUT)
+        rounds = round_steps(secure=secure) * settings.rounds
+        return (*scaling_steps(secure=secure), *first, *rounds, *HANDING_OUT)
 
     @property
     def first_round(self) -> int:
         """The number of the first step of the first round."""
-        return len(SCALING)
+        return len(scaling_steps(secure=bool(self.design.settings.secure)))
 
     def ends_round(self, number: int) -> bool:
         """Return whether a step is the last one of a round."""
@@ -126,8 +128,8 @@ class FederatedProtocol(AbstractProtocol):
         return Demands((*plain, update), groups=groups, summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:
-        """Return whether a step belongs to the rounds or comes after them."""
-        return number >= self.first_round
+        """Return whether a step belongs to the rounds, comes after them, or is one of a sum."""
+        return number >= self.first_round or self.steps[number] in SUMMING
 
     # --- parties ------------------------------------------------------------------------------
 
@@ -144,7 +146,8 @@ class FederatedProtocol(AbstractProtocol):
 
     def start_coordinator(self) -> SurveyCoordinator:
         """Return a coordinator that knows nobody's columns."""
-        return SurveyCoordinator(self.members.sites, self.members.shared_views, self.design)
+        names, views = self.members.sites, self.members.shared_views
+        return SurveyCoordinator(names=names, invited=names, view_order=views, design=self.design)
 
     def state_of(self, party: Any) -> dict[str, Any]:
         """Return a party's stage and what it has learned."""

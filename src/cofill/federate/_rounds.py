@@ -134,7 +134,11 @@ def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUp
     coordinator.idle_sites(inbox)
     invited = coordinator.invited
     releases, notes = coordinator.sound_messages(
-        inbox, Update, invited, lambda release: _fault(release, coordinator)
+        inbox,
+        Update,
+        invited,
+        lambda release: _fault(release, coordinator),
+        number=coordinator.round,
     )
     updates = [LocalUpdate(r.round, r.change, r.rows, r.extras, r.metrics) for r in releases]
     return updates, [*notes, *coordinator.absence_notes(invited, inbox)]

@@ -1,12 +1,13 @@
 """Before the first round: sites agree on columns and scales, without showing a row.
 
-``describe columns → agree on columns → summarise → agree on scales → encode``: each site sends a
-summary of its columns; the coordinator pools them, makes scales and a first model, and sends the
-scales back; sites encode their rows.
+``describe columns → agree on columns → summarise → agree on scales → encode``: sites sum up what
+scaling needs of their columns (`_survey`), in a secure sum of which only the total is opened; the
+coordinator makes scales and a first model, and sends the scales back; sites encode their rows.
 Images are brought to [0, 1] by their modality's range over all sites, other numbers to mean 0 and
-deviation 1. Summaries hold what scaling needs and no more, and nothing of a modality of which a
-site has very few rows: of one row the mean is the row. They carry no noise, so a site whose budget
-is ``only_guaranteed`` sends none.
+deviation 1. Without secure sums each site sends a summary of its columns in the clear, its lowest
+and highest values among it. Either holds what scaling needs and no more, and nothing of a modality
+of which a site has very few rows: of one row the mean is the row. There is no noise on it, so a
+site whose budget is ``only_guaranteed`` sends none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from cofill.federate._parties import (
     make_site,
 )
 from cofill.federate._rows import Shape, encode_rows
+from cofill.federate._secure import SUMMING, join_survey, open_sum
+from cofill.federate._survey import FEWEST_ROWS, Bounds, Pooled, range_of, require_bounded
 from cofill.privacy import Columns, ColumnScales, ColumnSummary
 from cofill.protocol import (
     COORDINATOR,
@@ -45,8 +48,6 @@ from cofill.protocol import (
 )
 from cofill.views import Feature, Kind, Scaler, View
 
-_FEWEST = 3  # rows of a modality below which a site sends nothing about it
-
 Summary = Float[np.ndarray, "5 features"]
 """Count, mean, squared deviations, lowest and highest of each column's known cells."""
 
@@ -59,14 +60,19 @@ Scales = Float[np.ndarray, "4 features"]
 
 def _summarise(site: UnscaledSite, inbox: Inbox) -> tuple[UnscaledSite, Outbox]:
     columns = agreed_columns(inbox)
-    views = views_with_columns(site.views, columns)
+    views, settings = views_with_columns(site.views, columns), site.design.settings
+    for view in views.values():
+        require_bounded(site.name, view, settings.bounds)
+    site = replace(site, columns=columns)
+    if settings.secure:
+        return join_survey(site)
     summary = ColumnSummary(
         sender=site.name,
         receiver=COORDINATOR,
-        columns={name: _disclosed(view) for name, view in views.items()},
+        columns={name: _disclosed(view, settings.bounds) for name, view in views.items()},
         rows=views.n_individuals,
     )
-    return replace(site, columns=columns), [summary]
+    return site, [summary]
 
 
 def _encode(site: UnscaledSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
@@ -117,17 +123,21 @@ def _agree_on_columns(
 
 
 def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
-    columns, names, design = coordinator.columns, coordinator.names, coordinator.design
-    if columns is None:
-        raise DataError("the coordinator has not agreed on columns yet; start again")
-    summaries = _sound_summaries(columns, names, inbox)
-    scales = {}
-    for name, features in columns.features.items():
-        parts = [summary.columns[name] for summary in summaries]
-        scales[name] = _scales_of(parts, features, name in columns.shapes, name)
+    survey, names, design = coordinator.survey, coordinator.names, coordinator.design
+    columns, bounds, notes = survey.columns, survey.bounds, []
+    if design.settings.secure:
+        total, _, notes = open_sum(coordinator, inbox)
+        pooled = survey.pool(total)
+    else:
+        summaries = _sound_summaries(columns, names, inbox)
+        pooled = {name: _pool([s.columns[name] for s in summaries]) for name in columns.features}
+    scales = {
+        name: _scales_of(pooled[name], features, name in columns.shapes, name, bounds)
+        for name, features in columns.features.items()
+    }
     learner = design.make_learner(_row_shape(columns, _make_scalers(columns, scales)))
     releases = [ColumnScales(sender=COORDINATOR, receiver=name, columns=scales) for name in names]
-    return make_coordinator(names, learner, design), releases
+    return replace(make_coordinator(names, learner, design), notes=tuple(notes)), releases
 
 
 def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> list[ColumnSummary]:
@@ -151,26 +161,29 @@ def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> li
     return [summaries[name] for name in sorted(summaries)]
 
 
-SCALING: tuple[Step[Any], ...] = (
-    DESCRIBE_COLUMNS,
-    Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
-    Step("summarise", one_by_one(_summarise)),
-    Step("agree on scales", one_by_one(_agree_on_scales), "coordinator"),
-    Step("encode", one_by_one(_encode)),
-)
-"""The steps before the first round."""
+def scaling_steps(*, secure: bool = False) -> tuple[Step[Any], ...]:
+    """Return the steps before the first round."""
+    return (
+        DESCRIBE_COLUMNS,
+        Step("agree on columns", one_by_one(_agree_on_columns), "coordinator"),
+        Step("summarise", one_by_one(_summarise)),
+        *(SUMMING if secure else ()),
+        Step("agree on scales", one_by_one(_agree_on_scales), "coordinator"),
+        Step("encode", one_by_one(_encode)),
+    )
 
 
 # --- summaries and scales -----------------------------------------------------------------------
 
 
-def _disclosed(view: View) -> Summary:
+def _disclosed(view: View, bounds: Bounds) -> Summary:
     """Return the summary of a modality that a site sends: only what scaling needs."""
-    summary = _summary_of(view.cells if len(view) >= _FEWEST else view.cells[:0])
+    summary = _summary_of(view.cells if len(view) >= FEWEST_ROWS else view.cells[:0])
     numeric = np.array([f.kind is Kind.NUMERIC for f in view.features])
     summary[1:, ~numeric] = 0.0
     if view.image_shape is not None:  # brought to a range
         summary[1:3] = 0.0
+    summary[3:, [range_of(bounds, view.name, f.name) is not None for f in view.features]] = 0.0
     return summary
 
 
@@ -186,8 +199,8 @@ def _summary_of(cells: np.ndarray) -> Summary:
     return np.stack([count, mean, squares, *ends]).astype(np.float64)
 
 
-def _pool(parts: Sequence[Summary]) -> Summary:
-    """Return count, mean, variance, lowest and highest of all sites' rows from their summaries."""
+def _pool(parts: Sequence[Summary]) -> Pooled:
+    """Return the figures of all sites' rows from their summaries."""
     counts, means, squares, lows, highs = np.stack(parts, axis=1)
     mean, variance = pool_moments(counts, counts * means, squares)
     low = np.where(counts > 0, lows, np.inf).min(axis=0)
@@ -196,12 +209,14 @@ def _pool(parts: Sequence[Summary]) -> Summary:
 
 
 def _scales_of(
-    parts: Sequence[Summary], features: Sequence[Feature], image: bool, name: str
+    pooled: Pooled, features: Sequence[Feature], image: bool, name: str, bounds: Bounds
 ) -> Scales:
     """Return the scales of a modality; a range of 1 to 0 where there is none."""
-    count, mean, variance, low, high = _pool(parts)
+    count, mean, variance, low, high = pooled.copy()
     if not count.any():
-        raise DataError(f"{name!r} has fewer than {_FEWEST} rows at every site; leave it out")
+        raise DataError(f"{name!r} has fewer than {FEWEST_ROWS} rows at every site; leave it out")
+    for k, feature in enumerate(features):
+        low[k], high[k] = range_of(bounds, name, feature.name) or (low[k], high[k])
     if image:
         lowest, highest = low.min(), high.max()
         span = highest - lowest if highest > lowest else 1.0

@@ -1,10 +1,11 @@
-"""A round whose answers are added up under masks: the steps of `cofill.privacy`'s secure sum.
+"""Answers that are added up under masks: the steps of `cofill.privacy`'s secure sum.
 
-``invite → train → roll → share → deliver → mask → survivors → reveal → aggregate``. A site trains
-first and joins the sum with keys of this round when it has something sound to add. One that leaves
-after that is survived as long as a threshold of sites stays; with fewer the round fails with a
-`DataError` and every party is as it was. The coordinator learns who was in the sum, the sum, and
-the sites' numbers of rows, which are public here.
+``invite → train → roll → share → deliver → mask → survivors → reveal → aggregate`` is a round; the
+survey of columns before the first one is such a sum too, with number 0. A site trains first and
+joins the sum with keys of this round when it has something sound to add. One that leaves after that
+is survived as long as a threshold of sites stays; with fewer the round fails with a `DataError` and
+every party is as it was. The coordinator learns who was in the sum, the sum, and the sites' numbers
+of rows, which are public here.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, SumState
 from cofill.federate._local_updates import answers
-from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, join_notes
+from cofill.federate._parties import (
+    NO_TRAINING_ROWS,
+    SURVEY_NUMBER,
+    AbstractCoordinator,
+    Coordinator,
+    RowSite,
+    SurveyCoordinator,
+    UnscaledSite,
+    join_notes,
+)
 from cofill.privacy import (
     MaskedVector,
     Member,
@@ -39,6 +47,8 @@ from cofill.privacy import (
 from cofill.protocol import Inbox, Outbox, Step, first_of_type, one_by_one
 
 Result = TypeVar("Result")
+Site = TypeVar("Site", UnscaledSite, RowSite)
+Summer = TypeVar("Summer", SurveyCoordinator, Coordinator)
 
 
 # --- the sites' steps ---------------------------------------------------------------------------
@@ -57,11 +67,18 @@ def join_sum(site: RowSite, update: LocalUpdate) -> tuple[RowSite, Outbox]:
     fault = secure_sum.fault(site.packing(update).pack(update))
     if fault is not None:
         return site.with_note(f"round {update.round}: site {site.name!r}: {fault}; not sent"), []
-    member, keys = advertise_keys(site.member or Member(site.name), update.round)
+    number = SURVEY_NUMBER + 1 + update.round
+    member, keys = advertise_keys(site.member or Member(site.name), number)
     return replace(site, member=member, update=update), [keys]
 
 
-def _share(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
+def join_survey(site: UnscaledSite) -> tuple[UnscaledSite, Outbox]:
+    """Return a site that takes part in the survey of columns, and its keys."""
+    member, keys = advertise_keys(site.member or Member(site.name), SURVEY_NUMBER)
+    return replace(site, member=member), [keys]
+
+
+def _share(site: Site, inbox: Inbox) -> tuple[Site, Outbox]:
     roster = first_of_type(inbox, Roster)
     if roster is None or site.member is None:
         return _leave(site), []
@@ -69,24 +86,29 @@ def _share(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     return replace(site, member=member), [shares]
 
 
-def _mask(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
-    boxes, update, member = first_of_type(inbox, SealedShares), site.update, site.member
+def _mask(site: Site, inbox: Inbox) -> tuple[Site, Outbox]:
+    boxes, member = first_of_type(inbox, SealedShares), site.member
     roster = None if member is None else member.roster
-    if boxes is None or update is None or member is None or roster is None:
+    if boxes is None or member is None or roster is None or not _stays(site):
         return _leave(site), []
-    if not answers(site, update.round):  # drop-outs are being tried
+    summand = site.summand(len(roster.keys))
+    if summand is None:
         return _leave(site), []
-    packing = site.packing(update)
-    vector, event = packing.pack(update), update.event
-    if packing.noise is not None:
-        vector, event = packing.noise.protect(vector), packing.noise.event()
-    code = site.design.settings.secure_sum.code(len(roster.keys))
-    member, masked = mask_vector(member, boxes, vector, code, rows=update.rows, event=event)
-    return replace(site, member=member, update=None), [masked]
+    member, masked = mask_vector(
+        member, boxes, summand.values, summand.code, rows=summand.rows, event=summand.event
+    )
+    return replace(site.without_summand(), member=member), [masked]
 
 
-def _reveal(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
-    survivors, noise = first_of_type(inbox, Survivors), site.design.settings.site_noise
+def _stays(site: Site) -> bool:
+    """Return whether a site stays in a sum, when drop-outs are being tried."""
+    if not isinstance(site, RowSite) or site.update is None:
+        return True
+    return answers(site, site.update.round)
+
+
+def _reveal(site: Site, inbox: Inbox) -> tuple[Site, Outbox]:
+    survivors, noise = first_of_type(inbox, Survivors), site.sum_noise
     # The noise of fewer sites would not be what the release says it is.
     enough = survivors is not None and (noise is None or len(survivors.names) >= noise.sites)
     if survivors is None or site.member is None or not enough:
@@ -95,21 +117,21 @@ def _reveal(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     return _leave(replace(site, member=member)), [shares]
 
 
-def _leave(site: RowSite) -> RowSite:
+def _leave(site: Site) -> Site:
     """Return a site that has forgotten the secrets of a sum, though not that it was in it."""
     if site.member is None:
         return site
-    return replace(site, member=site.member.forget_round(), update=None)
+    return replace(site.without_summand(), member=site.member.forget_round())
 
 
 # --- the coordinator's steps --------------------------------------------------------------------
 
 
-def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+def _roll(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
     idle = coordinator.idle_sites(inbox)
     joining = [release for release in inbox if release.sender not in idle]
     keys, notes = coordinator.sound_messages(joining, PublicKeys, coordinator.invited)
-    where = f"round {coordinator.round}: site"
+    where = f"{coordinator.stage}: site"
     notes += [f"{where} {name!r} {NO_TRAINING_ROWS}; left out" for name in sorted(idle)]
     notes += coordinator.absence_notes(coordinator.invited, inbox)
     threshold = _threshold(coordinator, len(keys), notes)
@@ -117,23 +139,22 @@ def _roll(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     return replace(coordinator, sum_state=SumState(rosters[0], notes=tuple(notes))), rosters
 
 
-def _threshold(coordinator: Coordinator, joined: int, notes: Sequence[str]) -> int | None:
+def _threshold(coordinator: AbstractCoordinator, joined: int, notes: Sequence[str]) -> int | None:
     """Return how many sites must stay: as set, and so many that their noise suffices."""
-    settings = coordinator.design.settings
-    threshold, noise = settings.secure_sum.threshold, settings.site_noise
+    threshold, noise = coordinator.design.settings.secure_sum.threshold, coordinator.sum_noise
     if noise is None:
         return threshold
     threshold = min(2 * joined // 3 + 1, joined) if threshold is None else threshold
     threshold = max(threshold, noise.sites)
     if threshold > joined:
         raise DataError(
-            f"round {coordinator.round}: no secure sum: the noise of {noise.sites} sites is "
+            f"{coordinator.stage}: no secure sum: the noise of {noise.sites} sites is "
             f"counted on, and {joined} joined{join_notes(notes)}"
         )
     return threshold
 
 
-def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+def _deliver(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
     state = _sum_state(coordinator)
     names = {keys.sender for keys in state.roster.keys}
     sealed, notes = coordinator.sound_messages(inbox, SealedShares, names)
@@ -144,9 +165,9 @@ def _deliver(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbo
     return replace(coordinator, sum_state=state), boxes
 
 
-def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+def _name_survivors(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
     state = _sum_state(coordinator)
-    names, length = {shares.sender for shares in state.sealed}, (coordinator.packing.length,)
+    names, length = {shares.sender for shares in state.sealed}, (coordinator.sum_length,)
 
     def fault(vector: MaskedVector) -> str | None:
         shape = vector.words.shape
@@ -159,13 +180,13 @@ def _name_survivors(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator
     return replace(coordinator, sum_state=state), survivors
 
 
-def open_sum(coordinator: Coordinator, inbox: Inbox) -> tuple[np.ndarray, int, list[str]]:
-    """Return the sum of a round, of how many sites it is, and the notes."""
+def open_sum(coordinator: AbstractCoordinator, inbox: Inbox) -> tuple[Any, int, list[str]]:
+    """Return the sum that the sites made, of how many sites it is, and the notes."""
     state = _sum_state(coordinator)
     names = {vector.sender for vector in state.masked}
     revealed, notes = coordinator.sound_messages(inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
-    code = coordinator.design.settings.secure_sum.code(len(state.roster.keys))
+    code = coordinator.sum_code(len(state.roster.keys))
     parts = state.roster, state.sealed, state.masked, revealed, code
     total = _attempt(coordinator, notes, lambda: unmask_sum(*parts))
     return total, len(state.masked), notes
@@ -179,22 +200,22 @@ SUMMING: tuple[Step[Any], ...] = (
     Step("survivors", one_by_one(_name_survivors), "coordinator"),
     Step("reveal", one_by_one(_reveal)),
 )
-"""The steps of a secure sum between training and aggregation."""
+"""The steps of a secure sum, between sites' keys and what is made of the sum."""
 
 
-def _sum_state(coordinator: Coordinator) -> SumState:
+def _sum_state(coordinator: AbstractCoordinator) -> SumState:
     if coordinator.sum_state is None:
-        raise DataError(f"round {coordinator.round}: no secure sum is under way; start a new round")
+        raise DataError(f"{coordinator.stage}: no secure sum is under way; start a new round")
     return coordinator.sum_state
 
 
 def _attempt(
-    coordinator: Coordinator, notes: Sequence[str], function: Callable[[], Result]
+    coordinator: AbstractCoordinator, notes: Sequence[str], function: Callable[[], Result]
 ) -> Result:
     """Return the function's result; where it fails, say which sites are missing."""
     try:
         return function()
     except DataError as error:
         raise DataError(
-            f"round {coordinator.round}: no secure sum: {error}{join_notes(notes)}"
+            f"{coordinator.stage}: no secure sum: {error}{join_notes(notes)}"
         ) from error

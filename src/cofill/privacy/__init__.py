@@ -37,9 +37,10 @@ from cofill.privacy._events import (
     sgd_event,
     training_event,
 )
+from cofill.privacy._exact_sums import ExactSums, NumbersAndFlags
 from cofill.privacy._gate import Allowance, Budget, Gate
 from cofill.privacy._ledger import Ledger, LedgerEntry, LedgerNote
-from cofill.privacy._masks import FixedPoint
+from cofill.privacy._masks import FixedPoint, SumCode
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
     NoiseKind,
@@ -118,6 +119,7 @@ __all__ = [
     "DealtWords",
     "EncryptedIds",
     "Event",
+    "ExactSums",
     "FixedPoint",
     "Gate",
     "GaussianEvent",
@@ -140,6 +142,7 @@ __all__ = [
     "Neighbours",
     "NoiseKind",
     "NoisyMean",
+    "NumbersAndFlags",
     "OpenedShares",
     "PadKey",
     "PaddedCells",
@@ -157,6 +160,7 @@ __all__ = [
     "SentStep",
     "SiteNoise",
     "SlotPlan",
+    "SumCode",
     "Survivors",
     "Unit",
     "Update",

@@ -11,6 +11,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float, UInt64
@@ -88,6 +89,23 @@ def open_shares(shares: Mapping[int, int], threshold: int) -> bytes:
     if value >= 2**256:
         raise DataError("shares do not fit together: they are not of one secret")
     return value.to_bytes(32, "big")
+
+
+class SumCode(Protocol):
+    """How values are written as words whose sum, modulo 2^64, is read as the sum of the values."""
+
+    @property
+    def sites(self) -> int:
+        """How many vectors may be added up."""
+        ...
+
+    def encode(self, values: Any, /) -> UInt64[np.ndarray, " size"]:
+        """Return one site's values as words."""
+        ...
+
+    def decode(self, words: UInt64[np.ndarray, " size"], /) -> Any:
+        """Return the sum of all sites' values."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.privacy._coordinator_releases import (
@@ -20,7 +20,7 @@ from cofill.privacy._coordinator_releases import (
     SealedShares,
     Survivors,
 )
-from cofill.privacy._masks import FixedPoint, commit, expand_seed, open_shares, pair_mask
+from cofill.privacy._masks import SumCode, commit, expand_seed, open_shares, pair_mask
 from cofill.privacy._sealing import sealing_public_key
 from cofill.privacy._secure_sum import check_enough, check_roster
 
@@ -79,9 +79,9 @@ def unmask_sum(
     sealed: Sequence[SealedShares],
     masked: Sequence[MaskedVector],
     revealed: Sequence[RevealedShares],
-    code: FixedPoint,
-) -> Float[np.ndarray, " size"]:
-    """Return the sum of the vectors that arrived, and nothing else that they hold.
+    code: SumCode,
+) -> Any:
+    """Return the sum of the vectors that arrived as the code reads it, and nothing else of them.
 
     ``roster`` and ``sealed`` say who had which keys and who shared (with commitments), ``masked``
     are the vectors as `name_survivors` had them, ``revealed`` what at least a threshold of those

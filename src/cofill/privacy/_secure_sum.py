@@ -48,8 +48,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
 from cofill.errors import DataError, SettingError
 from cofill.privacy._checks import require_whole
 from cofill.privacy._coordinator_releases import (
@@ -61,7 +59,7 @@ from cofill.privacy._coordinator_releases import (
     Survivors,
 )
 from cofill.privacy._events import Event
-from cofill.privacy._masks import Entropy, FixedPoint, commit, expand_seed, pair_mask, share_secret
+from cofill.privacy._masks import Entropy, SumCode, commit, expand_seed, pair_mask, share_secret
 from cofill.privacy._sealing import (
     MessageAddress,
     has_signed,
@@ -213,16 +211,17 @@ def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]
 def mask_vector(
     member: Member,
     delivered: SealedShares,
-    vector: np.ndarray,
-    code: FixedPoint,
+    vector: Any,
+    code: SumCode,
     *,
     rows: int = 0,
     event: Event | None = None,
 ) -> tuple[Member, MaskedVector]:
     """Open the boxes from the other sites and send the vector under all masks.
 
-    ``delivered`` has the boxes of every site whose shares the coordinator has; ``rows`` is how many
-    individuals the vector was made from, ``event`` its cost where it has noise.
+    ``delivered`` has the boxes of every site whose shares the coordinator has; ``vector`` is what
+    the code takes, ``rows`` how many individuals it was made from, ``event`` its cost where it has
+    noise.
     """
     member._require_stage("shared", delivered.round, "mask")
     roster = member.roster
@@ -308,8 +307,8 @@ def check_enough(sites: int, roster: Roster, action: str) -> None:
     """Raise a `DataError` if fewer sites than the threshold have done something."""
     if sites < roster.threshold:
         raise DataError(
-            f"round {roster.round}: at least {roster.threshold} of {len(roster.keys)} sites must "
-            f"{action}, got {sites}; start a new round"
+            f"at least {roster.threshold} of {len(roster.keys)} sites must {action}, got {sites}; "
+            "start a new round"
         )
 
 
