@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from tests.network.conftest import FAST, MultiView, row_sites
+from tests.network.conftest import FAST, MultiView, row_sites, run_in_process
 
 from cofill.errors import SettingError
 from cofill.network._account import SiteAccount
@@ -201,3 +201,13 @@ def test_the_policy_is_explained_in_words(rows_at, here):
     lines = explain_order(SitePolicy(), Request(federation.schedule()))
     assert lines[-1] == "the site takes part"
     assert any("ε = 0.5" in line for line in lines)
+
+
+def test_a_whole_run_on_shares_passes_the_default_policy(here):
+    federation = here()
+    federation.order = RunOrder(new_run(), "private", {"features": 2, "min_overlap": 10})
+    places = {n: federation.place(n, policy=SitePolicy()) for n in federation.federation.names}
+    office = federation.office()
+    run_in_process(office, places)
+    assert all(figures["reconstructed_rows"] > 0 for figures in office.metrics.values())
+    assert set(office.metrics) == set("abc")
