@@ -22,7 +22,12 @@ HELD = by_row(VIEWS, 3, key=0)
 def fitted(tmp_path_factory):
     """Three sites of 20 people who learn their own noise by heart, and what they sent."""
     model = FederatedCompletion(
-        rounds=4, epochs=30, batch=4, learning_rate=1e-2, network={"width": 16, "blocks": 1}
+        rounds=4,
+        secure=False,
+        epochs=30,
+        batch=4,
+        learning_rate=1e-2,
+        network={"width": 16, "blocks": 1},
     )
     model.sent = SentLog(tmp_path_factory.mktemp("run") / "sent", last_rounds=2)
     model.fit_sites(HELD)

@@ -130,7 +130,7 @@ def test_a_site_takes_an_order_that_names_an_installed_strategy_and_refuses_othe
     from cofill.network._order import RunOrder, new_run
     from cofill.protocol import Membership
 
-    settings = {"strategy": "momentum", "rounds": 2}
+    settings = {"strategy": "momentum", "rounds": 2, "secure": False}
     assert python(installed, ORDER, settings, tmp_path) > 2
     members = Membership({"a": ("lab",), "b": ("lab",)}, shared_views=("lab",))
     with pytest.raises(SettingError, match="there is no strategy 'momentum'"):

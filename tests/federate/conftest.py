@@ -107,7 +107,7 @@ def spring_federation(rows=None, *, local=PLAIN, rounds=2, strategy=None, seed=0
         some_sites() if rows is None else rows,
         Spring(),
         local=local,
-        settings=RoundSettings(rounds=rounds, **settings),
+        settings=RoundSettings(**{"rounds": rounds, "secure": False, **settings}),
         strategy=strategy,
         seed=seed,
         budgets=budgets,

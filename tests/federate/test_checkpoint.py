@@ -32,7 +32,7 @@ def held_views(seed=0):
 
 
 def estimator(rounds=4, ways=None, **more):
-    settings = RoundSettings(rounds=rounds, **(ways or {}))
+    settings = RoundSettings(**{"rounds": rounds, "secure": False, **(ways or {})})
     return FederatedCompletion(
         **{"network": {"width": 4, "blocks": 0}, "settings": settings, "local": ADAM, **more}
     )

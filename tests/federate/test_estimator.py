@@ -10,12 +10,14 @@ from sklearn.base import clone
 from cofill.errors import DataError, SettingError
 from cofill.federate import (
     FederatedCompletion,
+    FederatedProtocol,
     LocalSettings,
     RoundSettings,
     fit_sites_many,
 )
 from cofill.federate._rows import encode_rows
 from cofill.privacy import Budget
+from cofill.protocol import Membership
 from cofill.views import MultiView, View, by_row
 
 SMALL = {"width": 6, "blocks": 0}
@@ -23,7 +25,9 @@ SMALL = {"width": 6, "blocks": 0}
 
 def quick(**more) -> FederatedCompletion:
     """A model that learns next to nothing, in no time."""
-    return FederatedCompletion(**{"rounds": 2, "batch": 16, "network": SMALL, **more})
+    return FederatedCompletion(
+        **{"rounds": 2, "secure": False, "batch": 16, "network": SMALL, **more}
+    )
 
 
 def three(n=60, seed=0) -> tuple[MultiView, MultiView]:
@@ -264,9 +268,22 @@ def test_secure_sums_through_the_estimator():
     _, holes = three()
     held = by_row(holes, 3, key=0)
     plain = quick().fit_sites(held)
-    secure = quick(settings=RoundSettings(rounds=2, secure=True)).fit_sites(held)
+    secure = FederatedCompletion(rounds=2, batch=16, network=SMALL).fit_sites(held)
     np.testing.assert_allclose(secure.weights_, plain.weights_, rtol=1e-5, atol=1e-6)
-    assert "update" not in {e.kind for e in secure.ledger_}
+    assert not {"update", "column-summary"} & {e.kind for e in secure.ledger_}
+
+
+def test_secure_sums_are_the_default_and_two_sites_must_do_without_in_words():
+    _, holes = three()
+    default = FederatedCompletion(rounds=1, network=SMALL)
+    with pytest.raises(SettingError, match=r"at least 3 sites, got 2.*set secure to false to show"):
+        default.fit_sites(by_row(holes, 2, key=0))
+    two = quick(rounds=1, sites=2).fit(holes)
+    assert "update" in {e.kind for e in two.ledger_}
+    default.fit(holes)  # one site has nobody to hide from
+    members = Membership(dict.fromkeys("ab", ("a",)), ("a",))
+    with pytest.raises(SettingError, match="at least 3 sites, got 2"):
+        FederatedProtocol.from_settings({"rounds": 1}, members)
 
 
 def test_a_budget_that_wants_guarantees_stops_the_survey():

@@ -32,7 +32,7 @@ def test_a_thousand_sites_run_in_bounded_memory(toy):
         held,
         learner,
         local=LocalSettings(batch=8, moments="reset"),
-        settings=RoundSettings(rounds=40, participation=0.05),
+        settings=RoundSettings(rounds=40, participation=0.05, secure=False),
     )
     taken = []
 

@@ -65,7 +65,7 @@ def test_one_site_with_all_rows_is_plain_training(toy):
         {"all": held},
         TWO,
         local=LocalSettings(batch=64, learning_rate=0.05),
-        settings=RoundSettings(rounds=5),
+        settings=RoundSettings(rounds=5, secure=False),
     )
     toy.run_rounds([made])
     # By hand: one step an epoch over all rows with several modalities, Adam, a cosine.

@@ -61,7 +61,7 @@ def held_tables() -> dict[str, MultiView]:
 
 def start(held, **more):
     """A federation before its first step."""
-    estimator = FederatedCompletion(network={"width": 2, "blocks": 0}, **more)
+    estimator = FederatedCompletion(network={"width": 2, "blocks": 0}, secure=False, **more)
     return _Fit(estimator, held).federation
 
 

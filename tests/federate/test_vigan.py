@@ -87,7 +87,7 @@ def test_pre_training_leaves_other_parts_as_they_were(toy):
             held,
             MODEL,
             local=LocalSettings(batch=8, learning_rate=0.01),
-            settings=RoundSettings(rounds=1, pretrain=epochs),
+            settings=RoundSettings(rounds=1, pretrain=epochs, secure=False),
         )
         before = make_unravel(MODEL)(jnp.asarray(made.coordinator.weights))
         toy.run_rounds([made], until=0)

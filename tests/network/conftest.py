@@ -154,6 +154,7 @@ def _identities(names: tuple[str, ...]) -> dict[str, Identity]:
 
 ROUNDS = {
     "rounds": 3,
+    "secure": False,
     "batch": 8,
     "network": {"width": 8, "blocks": 1},
     "local": {"moments": "keep"},

@@ -126,7 +126,7 @@ def _one_strategy(
                 momentum=0.0 if plain else 0.9,
                 moments="reset",
             ),
-            settings=RoundSettings(rounds=data.rounds),
+            settings=RoundSettings(rounds=data.rounds, secure=False),
             strategy=strategy,
             seed=seed,
         )

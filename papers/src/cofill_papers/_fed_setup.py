@@ -77,7 +77,10 @@ def estimator_of(method: str, data: FedData, seed: int) -> FederatedCompletion:
         )
         network = {"fine": 0 if data.small else 16, "width": 64, "blocks": 3}
         return FederatedCompletion(
-            network=network, local=local, settings=RoundSettings(rounds=data.rounds), seed=seed
+            network=network,
+            local=local,
+            settings=RoundSettings(rounds=data.rounds, secure=False),
+            seed=seed,
         )
     pretrain = {"autoencoder": 5, "cycle": 2} if data.small else {"autoencoder": 20, "cycle": 5}
     return FederatedCompletion(
@@ -88,7 +91,7 @@ def estimator_of(method: str, data: FedData, seed: int) -> FederatedCompletion:
             first_moment=0.5,
             moments="reset",
         ),
-        settings=RoundSettings(rounds=data.rounds, pretrain=pretrain),
+        settings=RoundSettings(rounds=data.rounds, pretrain=pretrain, secure=False),
         strategy="fedavg",
         seed=seed,
     )

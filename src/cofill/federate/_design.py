@@ -46,8 +46,9 @@ class RoundSettings:
     pretrain
         Epochs of each phase before the rounds, by the phase's name; 0 leaves it out.
     secure
-        True, or settings of a `SecureSum`: the coordinator sees the sum of the sites' updates and
-        no site's own.
+        True, or settings of a `SecureSum`: the coordinator sees sums over the sites, of what scales
+        columns and of updates, and no site's own. It takes three sites or more; False shows the
+        coordinator every site's summaries and updates.
     site_noise
         Clips each site's update and puts noise on the sum, so that the common model hides whether
         a site took part with its data. With ``secure`` every site adds its part of the noise under
@@ -66,7 +67,7 @@ class RoundSettings:
     pretrain: Mapping[str, int] = field(
         default_factory=lambda: {"autoencoder": 20, "cycle": 5}, hash=False
     )
-    secure: bool | SecureSum = False
+    secure: bool | SecureSum = True
     site_noise: SiteNoise | None = None
     bounds: Mapping[str, tuple[float | int, float | int]] = field(default_factory=dict, hash=False)
 
@@ -114,7 +115,8 @@ class RoundSettings:
         if self.secure and sites < _LEAST_SUMMED:
             raise SettingError(
                 f"secure sums must have at least {_LEAST_SUMMED} sites, got {sites}: of fewer, the "
-                "sum tells a site what another one sent"
+                "sum tells a site what another one sent; set secure to false to show the "
+                "coordinator every site's own update"
             )
         noise = self.site_noise
         if self.secure and noise is not None and noise.sites > self.cohort_size(sites):

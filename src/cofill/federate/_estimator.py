@@ -8,7 +8,7 @@ modalities), ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,6 +47,10 @@ class FederatedCompletion(AbstractCompleter):
         the sites' own views.
     rounds
         How often the sites' models are averaged.
+    secure
+        Whether only sums over the sites are opened, which takes three sites or more; see
+        `RoundSettings`. One site alone has nobody to hide from. For research in one process
+        ``False`` saves the time of the masks: the model is the same but for rounding.
     epochs, batch, learning_rate
         Of a site between two rounds; None for what suits the model.
     strategy
@@ -56,9 +60,9 @@ class FederatedCompletion(AbstractCompleter):
         Fields of the model's learner: ``width``, ``blocks``, ``fine``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
     local, settings
-        All settings of training and rounds, for those who want to set more (who takes part, secure
-        sums, noise that hides a site or, in ``local``, a row); they take the place of the separate
-        ones.
+        All settings of training and rounds, for those who want to set more (who takes part, public
+        bounds, noise that hides a site or, in ``local``, a row); they take the place of the
+        separate ones.
     budget
         What each site may spend on privacy over all its releases; None for no limit. The gate ends
         a fit that would go beyond.
@@ -96,6 +100,7 @@ class FederatedCompletion(AbstractCompleter):
     model: str | type[AbstractLearner] = "best"
     sites: int = 1
     rounds: int = 40
+    secure: bool = True
     epochs: int = 1
     batch: int | None = None
     learning_rate: float | int | None = None
@@ -140,13 +145,15 @@ class FederatedCompletion(AbstractCompleter):
 
     def protocol(self, members: Membership) -> FederatedProtocol:
         """Return the protocol that these parameters describe."""
-        return FederatedProtocol(members, self._design())
+        return FederatedProtocol(members, self._design(len(members.sites)))
 
-    def _design(self) -> Design:
+    def _design(self, sites: int) -> Design:
         model, strategy = find_model(self.model), make_strategy(self.strategy)
         training = {name: getattr(self, name) for name in ("epochs", "batch", "learning_rate")}
         local = self.local or suitable_training(model, strategy, **training)
-        settings = self.settings or RoundSettings(rounds=self.rounds)
+        settings = self.settings or RoundSettings(rounds=self.rounds, secure=self.secure)
+        if sites == 1:
+            settings = replace(settings, secure=False)
         return Design(model, dict(self.network or {}), local, settings, strategy, self.seed)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:

@@ -63,7 +63,7 @@ class FederatedProtocol(AbstractProtocol):
     Examples
     --------
     >>> members = Membership({"lab": ("blood",), "ward": ("blood",)}, ("blood",))
-    >>> protocol = FederatedProtocol.from_settings({"rounds": 1}, members)
+    >>> protocol = FederatedProtocol.from_settings({"rounds": 1, "secure": False}, members)
     >>> [step.name for step in protocol.steps][4:]
     ['encode', 'invite', 'train', 'aggregate', 'hand out the model', 'take the model']
     """
