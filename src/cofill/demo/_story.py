@@ -217,6 +217,7 @@ def _complete_hospitals(
         separate=True,
         evaluate=True,
         compare=("cooperative", "mean", "knn"),
+        repeats=2,
         intervals=0.9,
         seed=seed,
     )
