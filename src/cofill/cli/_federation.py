@@ -41,7 +41,7 @@ KitOption = Annotated[Path, Option("--kit", help="The kit of this participant.")
 PersonKit = Annotated[Path, Option("--kit", help="The kit of a person who may submit.")]
 RunName = Annotated[str, Argument(help="Name of a run.")]
 Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait for the result.")]
-EXPERIMENTS = "What to run: cooperate, private, federate, cluster or mean."
+EXPERIMENTS = "What to run: private, cooperate (by codes), federate, cluster or mean."
 
 
 @examples("cofill coordinator --kit kits/coordinator --watch 8080")
@@ -150,7 +150,7 @@ def init(
         typer.echo("give each participant its own kit by a safe way; sites should make own keys")
 
 
-@examples("cofill federation run cooperate --kit kits/people/ada --set method=masked")
+@examples("cofill federation run private --kit kits/people/ada --set features=100")
 def run_experiment(
     experiment: Annotated[str, Argument(help=EXPERIMENTS)],
     kit: PersonKit,
@@ -247,7 +247,7 @@ def ledger(kit: KitOption, listing: Listing = LISTED) -> None:
 )
 def local(
     out: Annotated[Path, Option(help="Folder for the whole federation.")] = Path("federation"),
-    experiment: Annotated[str, Option(help=EXPERIMENTS)] = "cooperate",
+    experiment: Annotated[str, Option(help=EXPERIMENTS)] = "private",
     sites: Annotated[int, Option(help="How many sites: a view or other people each.")] = 3,
     data: Annotated[
         str | None,

@@ -284,7 +284,7 @@ def local_federation(
 def run_local(
     out: Path,
     *,
-    experiment: str = "cooperate",
+    experiment: str = "private",
     sites: int = 3,
     data: str | None = None,
     missing: float = 0.3,
