@@ -263,7 +263,7 @@ def test_folders_that_are_no_run_are_refused(tmp_path):
 def test_a_real_federation_is_audited_whole(tmp_path):
     from cofill.network import run_local
 
-    run_local(tmp_path / "trial", sites=3)
+    run_local(tmp_path / "trial", experiment="cooperate", sites=3)
     audit = audit_run(tmp_path / "trial")
     assert {r.kind for r in audit.releases} >= {"codes", "blinded-ids", "figures"}
     assert audit.duration_s < 120

@@ -439,7 +439,8 @@ def test_a_job_that_brings_code_is_refused(running, first, tmp_path):
 @pytest.mark.full
 def test_the_local_command_runs_a_federation_and_leaves_no_process(tmp_path):
     words = ["federation", "local", "--sites", "3", "--out", str(tmp_path / "out"), "--json"]
-    words += ["--set", "fusion={hidden=[],folds=3}", "--set", "encoder_training={epochs=30}"]
+    words += ["--experiment", "cooperate", "--set", "fusion={hidden=[],folds=3}"]
+    words += ["--set", "encoder_training={epochs=30}"]
     done = subprocess.run(
         [sys.executable, "-c", "from cofill.cli import main; main()", *words],
         capture_output=True,
@@ -462,7 +463,9 @@ def test_the_local_command_runs_a_federation_and_leaves_no_process(tmp_path):
 @pytest.mark.full
 def test_csv_parquet_and_a_database_complete_what_one_process_completes(tmp_path, postgres):
     settings = {"fusion": {"hidden": [], "folds": 3}, "encoder_training": {"epochs": 30}}
-    done = run_local(tmp_path / "out", settings=settings, database=postgres.url())
+    done = run_local(
+        tmp_path / "out", experiment="cooperate", settings=settings, database=postgres.url()
+    )
     assert done.database == "PostgreSQL"
     forms = [p.suffix for n in done.results for p in (tmp_path / "out" / "sites" / n).glob("*.*")]
     assert {".csv", ".parquet"} <= set(forms)
