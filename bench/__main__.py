@@ -22,6 +22,7 @@ ENTRIES = (
     "cooperate",
     "attack",
     "federate",
+    "secure",
     "network",
     "private",
     "predict",

@@ -88,7 +88,8 @@ def test_what_is_attacked_is_what_was_sent(run, tmp_path):
 
 
 def test_updates_of_a_federated_completion_are_attacked_as_they_were_sent(run, tmp_path):
-    settings = {"sites": 3, "rounds": 2, "batch": 8, "network": {"width": 8, "blocks": 1}}
+    network = {"width": 8, "blocks": 1}
+    settings = {"sites": 3, "secure": False, "rounds": 2, "batch": 8, "network": network}
     sources = {name: str(run / f"{name}.csv") for name in ("clinic", "lab")}
     id_name = people()["lab"].id_name
     out = CompletionFolder(tmp_path / "completed")

@@ -1,4 +1,4 @@
-"""Updates as they were sent: attacked at both ends, by the run's own network."""
+"""Updates and common models as they were sent: attacked at both ends, by the run's own network."""
 
 from dataclasses import replace
 
@@ -92,3 +92,64 @@ def test_rows_are_encoded_anew_as_the_run_did_without_training(fitted):
         trained = model.federation_.sites[name]
         np.testing.assert_array_equal(site.rows.cells, trained.rows.cells)
         assert site.learner == trained.learner
+
+
+# --- common models ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory):
+    """Sites whose updates are summed securely, with nothing to learn but each person's noise."""
+    noise = MultiView.from_arrays({"a": RNG.normal(size=(60, 4)), "b": RNG.normal(size=(60, 4))})
+    held = by_row(noise.take(np.arange(60) < 15), 3, key=0)
+    model = FederatedCompletion(
+        rounds=6, epochs=40, batch=4, learning_rate=1e-2, network={"width": 32, "blocks": 1}
+    )
+    model.sent = SentLog(tmp_path_factory.mktemp("run") / "sent", last_rounds=3)
+    model.fit_sites(held)
+    strangers = noise.take(np.arange(60) >= 15)
+    sites = model.federation_.sites
+    return model, read_evidence([model.sent], row_sites=sites, strangers=strangers)
+
+
+def models_audit(model, evidence):
+    entries = [replace(e, chain="") for e in model.ledger_ if e.kind == "model"]
+    (release,) = audit_ledger(Ledger(entries), evidence).releases
+    return release
+
+
+def test_people_that_the_sum_learned_by_heart_are_told_from_strangers(summed):
+    release = models_audit(*summed)
+    changed, last = (leak for leak in release.leaks if leak.figure == "AUC")
+    assert "what rounds 4, 5, 6 changed" in changed.name
+    assert (last.sizes["members"], last.sizes["strangers"]) == (15, 45)
+    assert last.attack > 0.8
+    assert last.excludes_floor()
+    assert last.control < 0.7  # a model that nobody has trained
+    assert release.individuals == 15
+    assert release.individual in ("considerable", "near-total")
+
+
+def test_models_that_do_not_change_tell_nothing_by_their_changes(summed):
+    model, evidence = summed
+    models = [r for r in evidence.sent if r.kind == "model"]
+    sent = tuple(replace(m, weights=models[0].weights) for m in models)
+    changed, _ = (
+        leak
+        for leak in models_audit(model, replace(evidence, sent=sent)).leaks
+        if leak.figure == "AUC"
+    )
+    assert changed.attack == 0.5
+
+
+def test_without_strangers_rows_or_models_the_reason_is_said(summed, fitted):
+    model, evidence = summed
+    for changes, reason in (
+        ({"strangers": None}, "people whom no site trained on"),
+        ({"row_sites": {}}, "rows that sites trained on, are needed"),
+        ({"sent": ()}, "models of two rounds"),
+    ):
+        release = models_audit(model, replace(evidence, **changes))
+        assert release.individual == "not attacked"
+        assert reason in release.reason
+    assert "what it tells of people, they tell" in models_audit(*fitted).reason

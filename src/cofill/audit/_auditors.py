@@ -83,6 +83,7 @@ for _kind, _function in {
     "blinded-ids": "_sent_codes:audit_blinded_ids",
     "column-summary": "_sent_sums:audit_column_summary",
     "update": "_sent_updates:audit_sent_updates",
+    "model": "_sent_updates:audit_sent_models",
     "noisy-mean": "_sent_sums:audit_noisy_mean",
     "group-sums": "_sent_sums:audit_group_sums",
     "masked-rows": "_sent_shares:audit_masked_rows",
@@ -96,8 +97,8 @@ for _kind, _words, _reason in (
     (
         "masked-vector",
         "a vector under masks",
-        "alone it looks random to fewer sites than the threshold; the sum, which is opened, is "
-        "attacked by cofill audit update",
+        "alone it looks random to fewer sites than the threshold; the sum, which is opened, is in "
+        "the common model, which is attacked",
     ),
     (
         "encrypted-ids",
@@ -112,14 +113,10 @@ for _kind, _words, _reason in (
         "their number; not attacked",
     ),
     (
-        "model",
-        "the common model",
-        "made from the sites' updates and from nothing else: what it tells of people, they tell",
-    ),
-    (
         "column-scales",
         "how columns are scaled",
-        "made from the sites' summaries and from nothing else: what it tells of people, they tell",
+        "made from the sites' summaries, or from sums over all sites' rows, of which one person "
+        "moves each by about one over their number",
     ),
     (
         "group-centres",

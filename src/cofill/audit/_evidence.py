@@ -16,7 +16,7 @@ from cofill.audit._codes import CodeAuditSettings, CodeRelease
 from cofill.federate import FederatedProtocol, RowSite
 from cofill.privacy import Codes, Release, SentLog, blind, rows_of
 from cofill.protocol import Federation, LocalData, run_protocol
-from cofill.views import Scaler, View
+from cofill.views import MultiView, Scaler, View
 
 NOT_KEPT = (
     "the run kept no values of what it sent, only the ledger; run it again to have them attacked"
@@ -37,6 +37,9 @@ class Evidence:
         different people, by site and view.
     row_sites
         Such sites with their rows as the common model sees them, and that model's network.
+    strangers
+        Rows of people like theirs whom no site has trained on, to tell from them who was trained
+        on.
     missing
         By view or site, why its rows could not be read.
     codes
@@ -50,6 +53,7 @@ class Evidence:
     views: Mapping[str, View] = field(default_factory=dict)
     held: Mapping[str, Mapping[str, View]] = field(default_factory=dict)
     row_sites: Mapping[str, RowSite] = field(default_factory=dict)
+    strangers: MultiView | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     codes: CodeAuditSettings = field(default_factory=CodeAuditSettings)
     attribute: tuple[str, str] | None = None

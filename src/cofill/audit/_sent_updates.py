@@ -1,11 +1,12 @@
-"""Attacks on the updates that a site has sent, which ask whose rows were behind them.
+"""Attacks on updates and common models as they were sent, which ask whose rows were behind them.
 
-The attack is on the run's own network and loss, on the updates of the last rounds, with the common
-model that each of them changed. Rows are not searched for: each try would train a whole round, with
-derivatives through every step of it, and a thousand tries take many minutes for one site.
+The attack is by the run's own network and loss, on the updates of the last rounds, with the common
+model that each of them changed; or, where only sums were opened, on the models of these rounds.
+Rows are not searched for: each try would train a whole round, with derivatives through every step
+of it, and a thousand tries take many minutes for one site.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from cofill.attack import Leak, membership_leaks
 from cofill.audit._auditors import describe_entries, describe_guarantee
 from cofill.audit._evidence import Evidence
 from cofill.audit._release import AuditedRelease
-from cofill.federate import AbstractLearner, Batch, RowSite, make_unravel
+from cofill.federate import AbstractLearner, Batch, Rows, initial_weights, make_unravel
 from cofill.privacy import LedgerEntry, ModelWeights, Update
 
 _STRANGERS = 300  # enough for a false positive rate of 1 % to be three people
@@ -25,6 +26,10 @@ _RATE = 0.01
 _THREAT = (
     "a coordinator who has a person's whole record compares its loss under the common model before "
     "a site's update and after it, over several rounds, and says whether the person is the site's"
+)
+_MODEL_THREAT = (
+    "a site, or the coordinator, who has a person's whole record takes its loss under the common "
+    "models of several rounds, and says whether some site trained on the person"
 )
 
 
@@ -48,9 +53,14 @@ def audit_sent_updates(
     if not rounds or sender not in evidence.row_sites or len(evidence.row_sites) < 2:
         return AuditedRelease(**facts, reason=_why_not(sender, releases, evidence))
     numbers = ", ".join(str(update.round) for update, _ in rounds)
+    learner = evidence.row_sites[sender].learner
+    cells = {n: _learned_cells(site.rows, learner) for n, site in evidence.row_sites.items()}
+    members = cells.pop(sender)
     return AuditedRelease(
         **facts,
-        leaks=_membership(sender, rounds, evidence.row_sites),
+        leaks=_membership(
+            learner, rounds, *_labelled(members, np.concatenate(list(cells.values())))
+        ),
         notes=(
             f"the attack is on the updates of rounds {numbers} as they were sent, by the run's own "
             "network and loss",
@@ -66,17 +76,75 @@ def _why_not(sender: str, releases: Sequence[Update], evidence: Evidence) -> str
     return evidence.why_not(sender)
 
 
+def audit_sent_models(
+    entries: Sequence[LedgerEntry], releases: Sequence[ModelWeights], evidence: Evidence
+) -> AuditedRelease:
+    """Tell people whom the sites trained on from strangers by the common models of several rounds.
+
+    Where sites' updates are summed securely this is all that anybody sees of them: the difference
+    of two models is the mean of the updates between.
+    """
+    facts = describe_entries(entries, "the common model")
+    models = {model.round: model for model in releases if len(model.weights)}
+    sites = evidence.row_sites
+    if len(models) < 2 or not sites or evidence.strangers is None:
+        return AuditedRelease(**facts, reason=_why_no_models(len(models), evidence))
+    site = next(iter(sites.values()))
+    members = np.concatenate([_learned_cells(s.rows, s.learner) for s in sites.values()])
+    strangers = _learned_cells(site.encode(evidence.strangers), site.learner)
+    if not (len(members) and len(strangers)):
+        reason = "nobody in the sites' rows, or among strangers, has what the model learns from"
+        return AuditedRelease(**facts, reason=reason)
+    cells, is_member = _labelled(members, strangers)
+    untrained = initial_weights(site.learner, jax.random.key(site.design.seed))
+    rounds = sorted(models)
+    weights = [untrained, *(models[number].weights for number in rounds)]
+    losses = _log_losses(site.learner, weights, cells)
+    # The model before training is known from the settings: with it, one guesses without a release.
+    control, first, last = -losses[0], losses[1], losses[-1]
+    numbers = ", ".join(map(str, rounds[:-1]))
+    leaks = []
+    for scores, words in (
+        (first - last, f"what rounds {numbers} changed in the common model"),
+        (-last, "the last common model"),
+    ):
+        leaks += membership_leaks(
+            scores[None],
+            is_member[None],
+            control=control[None],
+            name=f"membership, by {words}",
+            threat=_MODEL_THREAT,
+            rates=(_RATE,),
+        )
+    note = "the attacks are on the models as they were sent, by the run's own network and loss"
+    facts["individuals"] = len(members)
+    return AuditedRelease(**facts, leaks=tuple(leaks), notes=(note,))
+
+
+def _why_no_models(models: int, evidence: Evidence) -> str:
+    if evidence.releases("update"):
+        return (
+            "made from the sites' updates and from nothing else: what it tells of people, they tell"
+        )
+    if models < 2 or not evidence.row_sites:
+        return "models of two rounds, and the rows that sites trained on, are needed to attack them"
+    return (
+        "rows of people whom no site trained on (strangers) are needed, to tell from them whoever "
+        "was trained on"
+    )
+
+
 def _membership(
-    sender: str, rounds: Sequence[tuple[Update, ModelWeights]], sites: Mapping[str, RowSite]
+    learner: AbstractLearner,
+    rounds: Sequence[tuple[Update, ModelWeights]],
+    cells: Float[np.ndarray, "people size"],
+    is_member: Bool[np.ndarray, " people"],
 ) -> tuple[Leak, ...]:
-    cells, is_member = _people(sender, sites)
-    learner = sites[sender].learner
+    """Return what a site's updates tell of who is its own."""
     scores, control = np.zeros(len(cells)), np.zeros(len(cells))
     for update, model in rounds:
-        before = _losses(learner, model.weights, cells)
-        after = _losses(learner, model.weights + update.change, cells)
-        if min(before.min(), after.min()) > 0:  # a game's losses can be negative
-            before, after = np.log(before), np.log(after)
+        weights = model.weights, model.weights + update.change
+        before, after = _log_losses(learner, weights, cells)
         scores += before - after
         control -= before
     return membership_leaks(
@@ -89,31 +157,30 @@ def _membership(
     )
 
 
-def _people(
-    sender: str, sites: Mapping[str, RowSite]
+def _labelled(
+    members: Float[np.ndarray, "members size"], strangers: Float[np.ndarray, "strangers size"]
 ) -> tuple[Float[np.ndarray, "people size"], Bool[np.ndarray, " people"]]:
-    """Return rows that the site learns from, then some that other sites learn from."""
-    rows = {name: site.rows.cells[_learned_rows(site)] for name, site in sites.items()}
-    other_rows = np.concatenate([cells for name, cells in rows.items() if name != sender])
-    order = np.random.default_rng([0, 0x5EE]).permutation(len(other_rows))
-    strangers = other_rows[np.sort(order[:_STRANGERS])]
-    members = rows[sender]
-    people = np.concatenate([members, strangers])
+    """Return members, then some of the strangers, and who is which."""
+    order = np.random.default_rng([0, 0x5EE]).permutation(len(strangers))
+    people = np.concatenate([members, strangers[np.sort(order[:_STRANGERS])]])
     return people, np.arange(len(people)) < len(members)
 
 
-def _learned_rows(site: RowSite) -> np.ndarray:
-    """Return the positions of the rows in the first stream of a round's training."""
-    phase = site.learner.phases[-1]
-    return phase.rows(site.rows)[phase.streams[0]]
+def _learned_cells(rows: Rows, learner: AbstractLearner) -> Float[np.ndarray, "people size"]:
+    """Return the rows in the first stream of a round's training."""
+    phase = learner.phases[-1]
+    return rows.cells[phase.rows(rows)[phase.streams[0]]]
 
 
-def _losses(
-    learner: AbstractLearner, weights: np.ndarray, cells: Float[np.ndarray, "people size"]
-) -> Float[np.ndarray, " people"]:
-    """Return everybody's loss."""
-    losses: Any = _each_loss(learner, jnp.asarray(weights), jnp.asarray(cells))
-    return np.asarray(losses, np.float64)
+def _log_losses(
+    learner: AbstractLearner,
+    weights: Sequence[np.ndarray],
+    cells: Float[np.ndarray, "people size"],
+) -> Float[np.ndarray, "models people"]:
+    """Return everybody's loss under each model, as a logarithm unless some loss is not above 0."""
+    each: list[Any] = [_each_loss(learner, jnp.asarray(w), jnp.asarray(cells)) for w in weights]
+    losses = np.asarray(each, np.float64)
+    return np.log(losses) if losses.min() > 0 else losses  # a game's losses can be negative
 
 
 @jax.jit(static_argnums=(0,))

@@ -33,6 +33,7 @@ class Clinics:
     ledger: Ledger
     sent: SentLog
     sites: Mapping[str, RowSite]
+    strangers: MultiView
 
     @property
     def purity(self) -> float:
@@ -98,7 +99,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     recorder.add("federated", "purity", "kmeans", [purity])
     record = recorder.finish()
     record.write(folder / "clinics.json")
-    return Clinics(record, groups, model.ledger_, model.sent, model.federation_.sites)
+    return Clinics(record, groups, model.ledger_, model.sent, model.federation_.sites, strangers)
 
 
 def _write_images(

@@ -251,7 +251,7 @@ def _audit_releases(out: Path, images: Clinics, report_progress: Progress) -> Au
     shares = audit_run(out / "completed", codes=_ATTACK, progress=_span(report_progress, 0.0, 0.6))
     updates = audit_ledger(
         images.ledger,
-        read_evidence([images.sent], row_sites=images.sites),
+        read_evidence([images.sent], row_sites=images.sites, strangers=images.strangers),
         title="Ten clinics",
         progress=_span(report_progress, 0.6, 1.0),
     )

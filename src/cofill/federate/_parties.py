@@ -24,11 +24,11 @@ from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, Packing, SumState
 from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
-from cofill.federate._rows import Rows
+from cofill.federate._rows import Rows, encode_rows
 from cofill.federate._survey import Survey
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
 from cofill.protocol import views_with_columns
-from cofill.views import Scaler, View
+from cofill.views import MultiView, Scaler, View
 
 NO_TRAINING_ROWS = "has no individual that this model can learn from"
 SURVEY_NUMBER = 0  # of the survey's sum; rounds, which begin at 0 too, come after it
@@ -235,6 +235,10 @@ class RowSite:
         if self.design.local.dp is not None:
             private = [secrets.randbits(128) if self.secret is None else self.secret]
         return [self.design.seed, zlib.crc32(self.name.encode()), *purpose, *private]
+
+    def encode(self, views: MultiView) -> Rows:
+        """Return individuals' rows as the common model sees them."""
+        return encode_rows(views, self.scalers, self.learner.shape)
 
     def packing(self, update: LocalUpdate) -> Packing:
         """Return how it packs an update, as the coordinator reads it."""
