@@ -146,7 +146,7 @@ def test_every_strategy_makes_the_model_that_one_process_makes(rows_here, strate
 
 @pytest.mark.full
 def test_pre_training_and_private_steps_run_over_places(rows_here):
-    settings = {"rounds": 2, "batch": 8, "model": "best", "network": {"width": 8, "blocks": 1}}
+    settings = {**ROUNDS, "rounds": 2, "model": "best"}
     dp = {"clip_norm": 1.0, "noise_multiplier": 1.0}
     federation = rows_here(settings={**settings, "local": {"dp": dp}})
     drive(federation, stop=9)
@@ -190,7 +190,7 @@ def test_rounds_go_on_from_the_last_step_to_the_same_result(rows_here, fitted, s
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("step", range(8, 16))
+@pytest.mark.parametrize("step", range(2, 21))
 def test_a_secure_round_goes_on_from_the_last_step_to_the_same_result(rows_here, step):
     federation = rows_here(settings={**ROUNDS, "secure": True})
     drive(federation, stop=step)
