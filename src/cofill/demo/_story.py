@@ -88,6 +88,9 @@ CHAPTERS = (
             "Everything that the three hospitals sent each other, and that the ten clinics sent "
             "their coordinator, attacked as a receiver could. Beyond the completed cells, which "
             "are what was asked for, nothing about a patient should be seen.",
+            "The clinics' sums carry no noise, though: an attack on their common model sometimes "
+            "tells a little better than by chance whose images it was trained on, more with some "
+            "seeds than with others. Only noise for a stated ε rules that out.",
         ),
     ),
     Chapter(

@@ -38,8 +38,8 @@ FEWEST_ROWS = 3  # of a modality, below which a site tells nothing of it
 _LARGEST = 2.0**100  # absolute value of a cell; squares of many of them fit the digits
 _UNIT = 2**256  # of a sum: squares of deviations down to 2^-128 count
 _IMAGE_ENDS = np.array([0.0, *(2.0**k for k in range(-32, 33))])  # where a range may end
-# Deviations. Narrower ranges would cut off amounts that are predicted well (of WDBC's areas, some
-# lie 11 away); between 2 and 10 the error of credit, of few rounds, differs by 0.3 %.
+# Deviations. Narrower ranges would cut off what heavy tails hold: the largest concavity error of
+# WDBC lies 12 away, and amounts of credit up to 73.
 _REACH = 10.0
 
 
