@@ -158,7 +158,7 @@ def test_strategies_and_models_of_installed_packages_are_named_in_orders(monkeyp
         point = EntryPoint("theirs", f"cofill.federate:{target}", registry.group)
         monkeypatch.setitem(registry._plugins, "theirs", point)
     settings = {"model": "theirs", "strategy": {"name": "theirs", "by_rows": False}}
-    members = Membership({"a": ("x",), "b": ("x",)}, ("x",))
+    members = Membership({"a": ("x",), "b": ("x",), "c": ("x",)}, ("x",))
     design = FederatedProtocol.from_settings(settings, members).design
     assert design.strategy == FedAvg(by_rows=False)
     assert design.model is CompletionNet

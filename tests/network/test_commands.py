@@ -145,7 +145,7 @@ def test_a_site_makes_its_own_keys_and_others_pin_them(kits, tmp_path, capsys):
         ),
         (
             ["federation", "local", "--set", "speed=3", "--out", "OUT"],
-            "cooperate has no setting 'speed'",
+            "private has no setting 'speed'",
         ),
     ],
 )

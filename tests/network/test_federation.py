@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from cofill.cli._app import run
 from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.errors import CofillError, SettingError
 from cofill.nets import FusionSettings, TrainSettings
@@ -316,24 +317,19 @@ def test_a_kit_of_another_federation_is_refused(running, tmp_path):
         raise AssertionError("a stranger came in")
 
 
-def test_commands_show_runs_and_ledgers(running, first):
+def test_commands_show_runs_and_ledgers(running, first, capsys):
     federation, _ = running
     kit, site = str(federation.person().folder), str(federation.kit("a"))
-    code = "from cofill.cli import main; main()"
-
-    def said(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", code, "federation", *words], capture_output=True, text=True
-        )
-
-    shown = json.loads(said("results", first[0].run, "--kit", kit, "--json").stdout)
-    assert shown["metrics"] == first[1]["metrics"]
-    ledger = said("ledger", "--kit", site)
-    assert "codes to b" in ledger.stdout
-    assert "unchanged" in ledger.stdout
-    twice = said("ledger", "--kit", kit)
-    assert (twice.returncode, twice.stderr.count("\n")) == (2, 1)
-    assert "must be the kit of a site" in twice.stderr
+    assert run(["federation", "results", first[0].run, "--kit", kit, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"] == first[1]["metrics"]
+    assert run(["federation", "ledger", "--kit", site]) == 0
+    ledger = capsys.readouterr().out
+    assert "codes to b" in ledger
+    assert "unchanged" in ledger
+    assert run(["federation", "ledger", "--kit", kit]) == 2
+    refusal = capsys.readouterr().err
+    assert refusal.count("\n") == 1
+    assert "must be the kit of a site" in refusal
 
 
 # --- the long ones ----------------------------------------------------------------------------
