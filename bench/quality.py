@@ -27,7 +27,8 @@ def demo() -> str:
 def crs_errors() -> str:
     """Return the error over all views by method, for every data set of reconstruction."""
     names = {"equal": "equal weights", "mwm": "paper's method, ours", "crossed": "`mask_folds=5`",
-             "best": "`best`, only codes", "central": "pooled networks",
+             "best": "`best`, only codes", "private": "`private`, shares",
+             "central": "pooled networks",
              "knn": "pooled k-NN", "iterative": "pooled iterative"}  # fmt: skip
     rows = [
         [data, str(len(read_record(data).seeds))]
