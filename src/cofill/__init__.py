@@ -4,8 +4,9 @@ Names are imported when they are used, so that ``import cofill`` costs nothing: 
 scikit-learn are loaded by the first fit.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.attack import (
@@ -130,13 +131,4 @@ _EXPORTS = {
     ),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'cofill' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)

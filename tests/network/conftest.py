@@ -58,17 +58,21 @@ def marked_views(n: int = 90, names: str = "abc") -> MultiView:
     return MultiView(views)
 
 
-def run_in_process(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner]) -> None:
-    """Run all steps over sites in this process: the network driver without a network."""
-    schedule = coordinator.schedule
-    while coordinator.next <= schedule.report:
-        for name in schedule.actors(coordinator.next):
+def advance(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner], *, stop: int) -> None:
+    """Run the steps before a number over sites in this process."""
+    while coordinator.next < stop:
+        for name in coordinator.schedule.actors(coordinator.next):
             if name == COORDINATOR:
                 coordinator.act()
             else:
                 messages = coordinator.messages_for(name)
                 coordinator.receive(name, runners[name].act(coordinator.next, messages))
         coordinator.advance()
+
+
+def run_in_process(coordinator: RunCoordinator, runners: Mapping[str, SiteRunner]) -> None:
+    """Run all steps over sites in this process: the network driver without a network."""
+    advance(coordinator, runners, stop=coordinator.schedule.report + 1)
     coordinator.end()
 
 

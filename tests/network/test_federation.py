@@ -172,10 +172,13 @@ def test_sites_complete_what_one_process_completes(running, first, whole):
     order, outcome = first
     assert (outcome["state"], outcome["why"]) == ("finished", "")
     for name in federation.federation.names:
-        # Cells vary by thousands; over the network every site draws its encoder's first weights.
-        away = np.abs(results(federation, order, name) - whole.cells[name])
-        assert (away > 0).any()
-        assert away.mean() < 300
+        # Over the network every site draws its encoder's first weights: as near as two runs are.
+        written, expected = results(federation, order, name), whole.cells[name]
+        observed = ~np.isnan(whole.source.aligned(name))
+        np.testing.assert_array_equal(written[observed], expected[observed])
+        away = np.abs(written - expected).mean(axis=0, where=~observed)
+        assert (away > 0).all()
+        assert (away < 0.4 * expected.std(axis=0)).all(), away / expected.std(axis=0)
         counts = whole.counts(name)
         # Whoever signed the order, by the federation's certificates.
         notes = Ledger.load(federation.party(name).ledger).notes

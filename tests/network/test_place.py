@@ -36,7 +36,7 @@ from cofill.protocol import (
 )
 from cofill.views import FilledTable, MultiView
 
-from .conftest import OPEN, run_in_process
+from .conftest import OPEN, advance, run_in_process
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},
@@ -530,13 +530,7 @@ def test_a_coordinators_steps_run_at_the_coordinator_and_resume(here, stop):
     federation.schedule = lambda: Schedule(federation.order, protocol, federation.federation)
     office = federation.office()
     places = {name: federation.place(name) for name in "abc"}
-    while office.next < stop:
-        for name in office.schedule.actors(office.next):
-            if name == COORDINATOR:
-                office.act()
-            else:
-                office.receive(name, places[name].act(office.next, office.messages_for(name)))
-        office.advance()
+    advance(office, places, stop=stop)
     resumed = federation.office()
     run_in_process(resumed, {name: federation.place(name) for name in "abc"})
     expected = 2 * np.mean([len(view) for view in federation.views.values()])

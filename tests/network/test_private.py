@@ -18,7 +18,7 @@ from cofill.privacy import Ledger, MessageAddress, decode_releases, encode_relea
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, RunFolder, run_protocol
 from cofill.views import FilledTable, MultiView, View
 
-from .conftest import CANARY, marked_views, run_in_process
+from .conftest import CANARY, advance, marked_views, run_in_process
 from .test_audit import run_and_gather
 
 SMALL = {"features": 6, "min_overlap": 10}
@@ -41,17 +41,6 @@ def repeatable(federation):
 
 def places_of(federation) -> dict:
     return {name: federation.place(name) for name in federation.federation.names}
-
-
-def advance(office, places, *, stop: int) -> None:
-    """Run up to a step."""
-    while office.next < stop:
-        for name in office.schedule.actors(office.next):
-            if name == COORDINATOR:
-                office.act()
-            else:
-                office.receive(name, places[name].act(office.next, office.messages_for(name)))
-        office.advance()
 
 
 def step_named(federation, name: str, occurrence: int = 0) -> int:

@@ -26,8 +26,9 @@
     _command       `cofill reproduce`
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill_papers._base import AbstractExperiment
@@ -54,19 +55,14 @@ __all__ = [
 
 # Imported when asked for: the command is loaded with every call of `cofill`.
 _EXPORTS = {
-    "_behaviour": ("behaviour",),
-    "_base": ("AbstractExperiment",),
-    "_catalogue": ("experiments", "find_experiment"),
-    "_comparison": ("paired_test", "paper_forest"),
-    "_experiment": ("run_experiment",),
-    "_join": ("joined",),
-    "_tables": ("table",),
-    "_write": ("page",),
+    "._behaviour": ("behaviour",),
+    "._base": ("AbstractExperiment",),
+    "._catalogue": ("experiments", "find_experiment"),
+    "._comparison": ("paired_test", "paper_forest"),
+    "._experiment": ("run_experiment",),
+    "._join": ("joined",),
+    "._tables": ("table",),
+    "._write": ("page",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(f"cofill_papers.{module}"), name)
-    raise AttributeError(f"module 'cofill_papers' has no attribute {name!r}")
+__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)

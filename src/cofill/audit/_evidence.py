@@ -18,6 +18,7 @@ from cofill.privacy import Codes, Release, SentLog, blind, rows_of
 from cofill.protocol import Federation, LocalData, run_protocol
 from cofill.views import MultiView, Scaler, View
 
+FEWEST = 20  # people, below which a leak cannot be told from chance
 NOT_KEPT = (
     "the run kept no values of what it sent, only the ledger; run it again to have them attacked"
 )

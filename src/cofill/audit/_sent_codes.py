@@ -15,11 +15,9 @@ from cofill.audit._codes import (
     linkage_leaks,
     with_words,
 )
-from cofill.audit._evidence import Evidence
+from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease, anonymity
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind
-
-_FEWEST = 20  # people, below which a leak cannot be told from chance
 
 
 def audit_sent_codes(
@@ -36,12 +34,12 @@ def audit_sent_codes(
         return AuditedRelease(**facts, reason=evidence.why_not(view))
     is_whole = ~np.isnan(release.rows).any(axis=1)
     notes = _notes(releases, release, facts["individuals"])
-    if is_whole.sum() < _FEWEST:
+    if is_whole.sum() < FEWEST:
         is_whole = np.ones(len(release.rows), bool)
         notes.append("rows with empty cells are attacked as if the cells were average")
     elif not is_whole.all():
         notes.append(f"{int((~is_whole).sum())} rows with empty cells are not attacked")
-    if is_whole.sum() < _FEWEST:
+    if is_whole.sum() < FEWEST:
         return AuditedRelease(
             **facts, reason=f"{int(is_whole.sum())} people are too few to tell a leak from chance"
         )
@@ -86,7 +84,7 @@ def _attack_without_pairs(
     codes: np.ndarray, rows: np.ndarray, evidence: Evidence
 ) -> tuple[Leak, ...]:
     """Attack without pairs: a fifth of the people are the public, the others are attacked."""
-    if 0 not in evidence.codes.pairs or len(rows) < 5 * _FEWEST:
+    if 0 not in evidence.codes.pairs or len(rows) < 5 * FEWEST:
         return ()
     order = np.random.default_rng(evidence.codes.decoders.seed).permutation(len(rows))
     public, attacked = order[: len(rows) // 5], order[len(rows) // 5 :]
@@ -102,7 +100,7 @@ def _most_shared(view: str, ids: np.ndarray, evidence: Evidence) -> tuple[str, n
         for name, other in evidence.views.items()
         if name != view and other.ids.dtype.kind == ids.dtype.kind
     ]
-    enough = [item for item in shared if len(item[1]) >= 2 * _FEWEST]
+    enough = [item for item in shared if len(item[1]) >= 2 * FEWEST]
     return max(enough, key=lambda item: len(item[1]), default=None)
 
 
@@ -142,7 +140,7 @@ def _infer_attribute(ids: np.ndarray, codes: np.ndarray, evidence: Evidence) -> 
     common = np.intersect1d(ids, view.ids)
     values = view.cells[view.positions(common), at]
     is_known = ~np.isnan(values)
-    if is_known.sum() < 2 * _FEWEST:
+    if is_known.sum() < 2 * FEWEST:
         return ()
     is_class = bool(view.features[at].categories) or len(np.unique(values[is_known])) == 2
     return infer_attribute(
@@ -166,7 +164,7 @@ def _link(view: str, ids: np.ndarray, codes: np.ndarray, evidence: Evidence) -> 
         return ()  # the audit of the other one's codes has linked them
     release = evidence.code_release(other)
     common = np.intersect1d(ids, [] if release is None else release.ids)
-    if release is None or len(common) < 2 * _FEWEST:
+    if release is None or len(common) < 2 * FEWEST:
         return ()
     leaks = linkage_leaks(
         codes[_positions(ids, common)],

@@ -17,12 +17,11 @@ from jaxtyping import Float, Int, UInt64
 from cofill.attack import Leak, infer_attribute, share_leak
 from cofill.audit._auditors import describe_entries
 from cofill.audit._codes import code_leaks, linear_decoders, with_words
-from cofill.audit._evidence import Evidence
+from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease
 from cofill.privacy import BlindedPoints, LedgerEntry
 from cofill.shares import multiply_points, points_of, split_points
 
-_FEWEST = 20  # people, below which a leak cannot be told from chance
 _MOST_GUESSES = 2_000  # ids, of which none is confirmed or all are
 _ASKED = "asked"
 
@@ -111,10 +110,10 @@ def _attack_rows(
     """Decode a view's rows from what is seen at their places, and guess who has a row at all."""
     is_placed = places >= 0  # of very many people not all are learned from
     rows, places = evidence.rows(view)[is_placed], places[is_placed]
-    if len(rows) < _FEWEST:
+    if len(rows) < FEWEST:
         return ()
     is_whole = np.asarray(~np.isnan(rows).any(axis=1))
-    if is_whole.sum() < _FEWEST:
+    if is_whole.sum() < FEWEST:
         is_whole = np.ones(len(rows), bool)
     # One attack a matrix, the best informed one: of many, some would succeed by chance.
     settings = replace(evidence.codes, pairs=("all",), decoders=linear_decoders(evidence.codes))
@@ -122,7 +121,7 @@ def _attack_rows(
     leaks = tuple(leak for leak in decoded if leak.figure == "R²")
     has_row = np.zeros(len(seen), bool)
     has_row[places] = True
-    if min(has_row.sum(), (~has_row).sum()) < _FEWEST:
+    if min(has_row.sum(), (~has_row).sum()) < FEWEST:
         return leaks
     decoders = settings.decoders
     return leaks + infer_attribute(seen, has_row, name="has a row", settings=decoders)

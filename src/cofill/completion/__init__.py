@@ -4,8 +4,9 @@ Names are imported when they are used: a process that runs a protocol needs the 
 not the estimators' interface with scikit-learn behind it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.completion._apply import ApplyJob, run_apply
@@ -62,13 +63,13 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "_apply": (
+    "._apply": (
         "ApplyJob",
         "run_apply",
     ),
-    "_check": ("check_tables",),
-    "_completed": ("Completed",),
-    "_completer": (
+    "._check": ("check_tables",),
+    "._completed": ("Completed",),
+    "._completer": (
         "AbstractCompleter",
         "Progress",
         "merged",
@@ -76,41 +77,32 @@ _EXPORTS = {
         "require_rows",
         "silent",
     ),
-    "_evaluate": ("evaluate",),
-    "_folder": (
+    "._evaluate": ("evaluate",),
+    "._folder": (
         "RULES",
         "CompletionFolder",
         "completed_folder",
         "read_records",
     ),
-    "_intervals": (
+    "._intervals": (
         "conformal_radius",
         "with_intervals",
     ),
-    "_job": (
+    "._job": (
         "CompletionJob",
         "run_completion",
     ),
-    "_registry": (
+    "._registry": (
         "METHODS",
         "load_model",
         "make",
         "methods",
     ),
-    "_result": ("CompletionResult",),
-    "_rubin": (
+    "._result": ("CompletionResult",),
+    "._rubin": (
         "Pooled",
         "rubin",
     ),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(f"cofill.completion.{module}"), name)
-    raise AttributeError(f"module 'cofill.completion' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)

@@ -4,8 +4,9 @@ Names are imported when they are used: a run on shares needs no networks, and ev
 starts a process of its own.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.cooperate._defence import CodeDefence
@@ -46,10 +47,10 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "_defence": ("CodeDefence",),
-    "_encode": ("encode_rows",),
-    "_estimator": ("CooperativeReconstruction", "fit_many"),
-    "_masks": (
+    "._defence": ("CodeDefence",),
+    "._encode": ("encode_rows",),
+    "._estimator": ("CooperativeReconstruction", "fit_many"),
+    "._masks": (
         "MaskStatistics",
         "equal_masks",
         "masks_by_gradient",
@@ -57,20 +58,11 @@ _EXPORTS = {
         "masks_for_patterns",
         "masks_in_closed_form",
     ),
-    "_private_estimator": ("PrivateCompletion",),
-    "_private_protocol": ("PrivateProtocol",),
-    "_protocol": ("CooperativeProtocol",),
-    "_settings": ("ARCHITECTURES", "Architecture", "CooperativeSettings"),
-    "_site": ("CooperativeSite",),
+    "._private_estimator": ("PrivateCompletion",),
+    "._private_protocol": ("PrivateProtocol",),
+    "._protocol": ("CooperativeProtocol",),
+    "._settings": ("ARCHITECTURES", "Architecture", "CooperativeSettings"),
+    "._site": ("CooperativeSite",),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(f"cofill.cooperate.{module}"), name)
-    raise AttributeError(f"module 'cofill.cooperate' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)

@@ -4,8 +4,9 @@ Names are imported when they are used, so that a command that only reads a kit d
 the methods, the databases and the engine.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.network._account import SiteAccount
@@ -48,25 +49,16 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "_account": ("SiteAccount",),
-    "_config": ("FederationConfig", "SiteConfig"),
-    "_kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
-    "_local": ("LocalResult", "run_local", "write_local"),
-    "_order": ("RunOrder", "new_run", "schedule_of"),
-    "_policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
-    "_policy_check": ("Request", "approve_order", "explain_order"),
-    "_processes": ("serve",),
-    "_session": ("FederationError", "Session", "open_session"),
-    "_site_tables": ("read_people", "read_site_views"),
+    "._account": ("SiteAccount",),
+    "._config": ("FederationConfig", "SiteConfig"),
+    "._kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
+    "._local": ("LocalResult", "run_local", "write_local"),
+    "._order": ("RunOrder", "new_run", "schedule_of"),
+    "._policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
+    "._policy_check": ("Request", "approve_order", "explain_order"),
+    "._processes": ("serve",),
+    "._session": ("FederationError", "Session", "open_session"),
+    "._site_tables": ("read_people", "read_site_views"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _EXPORTS.items():
-        if name in names:
-            return getattr(import_module(f"cofill.network.{module}"), name)
-    raise AttributeError(f"module 'cofill.network' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
