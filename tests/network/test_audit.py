@@ -57,7 +57,8 @@ def test_codes_are_attacked_as_they_were_sent(here, tmp_path):
     assert verdicts(folder, "codes") == {"near-total"}
     rng = np.random.default_rng(0)
     change_sent(folder, "codes", lambda r: replace(r, codes=rng.normal(size=r.codes.shape)))
-    assert verdicts(folder, "codes") == {"none seen"}
+    # One of some twenty attacks on noise may seem to gain a little: their intervals are of 95 %.
+    assert verdicts(folder, "codes") <= {"none seen", "small"}
 
 
 def test_updates_are_attacked_as_they_were_sent(rows_here, tmp_path):
