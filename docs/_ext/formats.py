@@ -24,7 +24,7 @@ def packages() -> str:
     lines = ["| package | contents |", "| --- | --- |"]
     for layer in layers:
         for name in (word.strip() for word in layer.split("|")):
-            if name not in NOT_PUBLIC and not name.startswith("_"):
+            if name not in NOT_PUBLIC:
                 contents = _first_sentence(import_module(f"cofill.{name}"))
                 lines.append(f"| {{doc}}`{name}` | {contents} |")
     return "\n".join(lines)

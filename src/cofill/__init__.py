@@ -6,7 +6,7 @@ scikit-learn are loaded by the first fit.
 
 from typing import TYPE_CHECKING
 
-from cofill._lazy import lazy_names
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.attack import (

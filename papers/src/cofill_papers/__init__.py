@@ -28,7 +28,7 @@
 
 from typing import TYPE_CHECKING
 
-from cofill._lazy import lazy_names
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill_papers._base import AbstractExperiment

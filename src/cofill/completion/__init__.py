@@ -6,7 +6,7 @@ not the estimators' interface with scikit-learn behind it.
 
 from typing import TYPE_CHECKING
 
-from cofill._lazy import lazy_names
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.completion._apply import ApplyJob, run_apply

@@ -6,7 +6,7 @@ starts a process of its own.
 
 from typing import TYPE_CHECKING
 
-from cofill._lazy import lazy_names
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.cooperate._defence import CodeDefence

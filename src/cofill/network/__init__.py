@@ -6,7 +6,7 @@ the methods, the databases and the engine.
 
 from typing import TYPE_CHECKING
 
-from cofill._lazy import lazy_names
+from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.network._account import SiteAccount
