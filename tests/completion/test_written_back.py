@@ -512,9 +512,12 @@ def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, d
     folder = tmp_path_factory.mktemp("t")
     try:
         written, result = complete(folder, content, delimiter=delimiter)
-    except DataError as error:  # a column of free texts that look like numbers, but not all
+        again, _ = complete(folder, written, out="again", delimiter=delimiter)
+    # A column of free texts of which many, or after holes were filled many, look like numbers.
+    except DataError as error:
         assert "holds text in" in str(error) or "comma may be" in str(error)  # noqa: PT017
         return
+    assert again == written
     after = parsed(written, delimiter)
     assert list(after) == list(columns)
     for name, cells in columns.items():
@@ -524,8 +527,6 @@ def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, d
             assert now == before or (is_feature and is_missing)
     if result.completed.source.is_complete:
         assert written == content
-    again, _ = complete(folder, written, out="again", delimiter=delimiter)
-    assert again == written
 
 
 @settings(deadline=None)
