@@ -256,9 +256,9 @@ class _Decoder:
         if "number" in tree:
             return self.arrays[tree["number"]][()]
         if "device" in tree:
-            import jax.numpy as jnp
+            import jax
 
-            return jnp.asarray(self.arrays[tree["device"]])
+            return jax.device_put(self.arrays[tree["device"]])
         return self._object(tree, depth)
 
     def _object(self, tree: Mapping[str, Any], depth: int) -> Any:

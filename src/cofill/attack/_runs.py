@@ -173,8 +173,8 @@ def train_classifiers(
     if targets is not None:
         inputs = inputs._replace(targets=np.asarray(targets, np.float32))
     count, features = records.shape[1:]
-    rows = jnp.asarray(records, jnp.float32)
-    inputs = jax.tree.map(jnp.asarray, inputs)
+    rows = jax.device_put(np.asarray(records, np.float32))
+    inputs = jax.device_put(inputs)
     groups = _groups(inputs)
     batch = min(settings.batch, count)
     steps = count // batch

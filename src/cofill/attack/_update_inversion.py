@@ -139,7 +139,7 @@ def simulate_update(
     >>> simulate_update(network, np.ones((1, 4, 3)), LocalRound()).shape
     (17,)
     """
-    return np.asarray(_mean_change(local, network, jnp.asarray(rows, jnp.float32)))
+    return np.asarray(_mean_change(local, network, jax.device_put(np.asarray(rows, np.float32))))
 
 
 def first_layer_row(
@@ -284,8 +284,8 @@ def _guess_rows(
     candidates, costs = _search(
         local,
         network,
-        jnp.asarray(observed, jnp.float32),
-        jnp.asarray(starts, jnp.float32),
+        np.asarray(observed, np.float32),
+        np.asarray(starts, np.float32),
         settings.steps,
         float(settings.learning_rate),
     )

@@ -66,7 +66,7 @@ def start_memory(
     """Return what a site knows before the first round of so many restarts of so many weights."""
     moments = jax.vmap(_ADAM.init)(jnp.zeros((restarts, size)))
     shares = jnp.zeros((restarts, sum(plan.heads)))
-    return SiteMemory(jnp.asarray(rows, jnp.float32), near, shares, moments)
+    return SiteMemory(jax.device_put(np.asarray(rows, np.float32)), near, shares, moments)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -137,7 +137,7 @@ def probabilities(
     plan: DeepPlan, theta: Float[np.ndarray | Array, " size"], rows: Float[np.ndarray, "n columns"]
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n code"]]:
     """Return the probability of each group for each row, and the rows' codes."""
-    theta = jnp.asarray(theta)
+    theta = jax.device_put(theta)
     blocks: list[tuple[np.ndarray, np.ndarray]] = []
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         part = np.asarray(rows[start : start + _ROWS_AT_ONCE], np.float32)

@@ -103,13 +103,13 @@ class AbstractLearner(ABC):
         """
         if not len(rows):
             return rows.cells
-        parts, theta = [], jnp.asarray(weights)
+        parts, theta = [], jax.device_put(weights)
         # Few compiled shapes, whatever numbers of rows are asked for.
         size = min(round_up(len(rows)), _MOST_ROWS)
         for start in range(0, len(rows), size):
             tables = [table[start : start + size] for table in (rows.cells, rows.present)]
             padding = ((0, size - len(tables[0])), (0, 0))
-            padded = (jnp.asarray(np.pad(table, padding)) for table in tables)
+            padded = (np.pad(table, padding) for table in tables)
             parts.append(np.asarray(_fill(self, part, theta, *padded))[: len(tables[0])])
         return np.concatenate(parts)
 
@@ -140,7 +140,12 @@ def figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
 
 def initial_weights(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:
     """Return a learner's new parameters as one vector."""
-    return np.asarray(ravel_pytree(learner.init(key))[0])
+    return np.asarray(_initial(learner, key))
+
+
+@jax.jit(static_argnums=0)
+def _initial(learner: AbstractLearner, key: Array) -> Array:
+    return ravel_pytree(learner.init(key))[0]
 
 
 @jax.jit(static_argnums=(0, 1))

@@ -202,7 +202,7 @@ def train_sites(
     size = round_up(max(len(w.rows) for w in work))  # more rows are no more work
     planned = np.arange(steps) < np.array([w.plan.steps for w in work])[:, None]
     plans = [w.plan.positions for w in work]
-    fresh = settings.make_optimizer().init(jnp.asarray(work[0].weights))
+    fresh = settings.make_optimizer().init(work[0].weights)
     moments = [fresh if w.moments is None else w.moments for w in work]
     controls: list[Any] = [w.control for w in work]
     sites = {
@@ -232,7 +232,7 @@ def train_sites(
 def _stack_tables(tables: tuple[Rows, ...], size: int) -> dict[str, Array]:
     """Return the rows of sites as one batch on the device, cached for the next round's sites."""
     return {
-        name: jnp.asarray(_stack([getattr(rows, name) for rows in tables], size, 0))
+        name: jax.device_put(_stack([getattr(rows, name) for rows in tables], size, 0))
         for name in ("cells", "known", "present")
     }
 

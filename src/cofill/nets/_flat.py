@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from cofill.errors import SettingError
@@ -30,7 +31,7 @@ class Form:
         """Number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    def build(self, theta: Float[Array, " size"]) -> PyTree:
+    def build(self, theta: Float[Array | np.ndarray, " size"]) -> PyTree:
         """Return the network whose parameters are theta."""
         ends = list(accumulate((math.prod(shape) for shape in self.shapes), initial=0))
         parameters = (

@@ -139,7 +139,7 @@ class MLP(AbstractNetwork):
         shapes = [(widths[i + 1], widths[i]) for i in range(layers)]
         if residual:
             shapes, ends = [*shapes, (widths[-1], widths[0])], [*ends, "linear"]
-        weights = _initial(key, shapes, ends)
+        weights = _initial(key, tuple(shapes), tuple(ends))
         self.weights = tuple(weights[:layers])
         self.biases = tuple(jnp.zeros(width) for width in widths[1:])
         self.skip = weights[layers] if residual else None
@@ -326,8 +326,9 @@ def _drop(hidden: Array, keys: Array, layer: int, share: float) -> Array:
     return jnp.where(jax.vmap(keep, out_axes=1)(keys), hidden / (1 - share), 0.0)
 
 
+@jax.jit(static_argnums=(1, 2))
 def _initial(
-    key: PRNGKey, shapes: Sequence[tuple[int, int]], ends: Sequence[str]
+    key: PRNGKey, shapes: tuple[tuple[int, int], ...], ends: tuple[str, ...]
 ) -> list[Float[Array, "outputs inputs"]]:
     # One draw for all layers: each further one costs half a second of compilation on a CPU.
     sizes = [outputs * inputs for outputs, inputs in shapes]

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 
@@ -62,12 +61,17 @@ class Trained:
     def networks(self) -> list[PyTree]:
         """The trained networks."""
         pairs = zip(self.forms, self.parameters, strict=True)
-        return [form.build(jnp.asarray(theta)) for form, theta in pairs]
+        # Sliced by NumPy: JAX would compile a program for every shape of a layer.
+        return [jax.tree.map(_on_device, form.build(theta)) for form, theta in pairs]
 
     @property
     def final_loss(self) -> Float[np.ndarray, " tasks"]:
         """Training loss of each network's last epoch."""
         return self.train_loss[np.arange(len(self.forms)), self.epochs_used - 1]
+
+
+def _on_device(leaf: Any) -> Any:
+    return jax.device_put(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def train(
