@@ -1,14 +1,14 @@
 """Images and a second modality of them: one place and ten sites, beside a plain U-Net in PyTorch.
 
     python -m bench images [--quick]
-    python -m bench.images --inside --set things --network shift=0 --local learning_rate=2e-3
+    python -m bench.images --inside --set things_blurred --change 'network={"shift": 0}'
 
 Sets: digits of 16 × 16 (USPS) and of 28 × 28 (MNIST), 6,000 pairs with their edges, and made-up
 things in grey and in colour (`bench.pictures`). Figures are dB on test pictures, from the first
 modality to the second and back. cofill trains one network for both ways with its defaults, repeats
 as one batch; the U-Net is one network for each way and trains as long as cofill did in one place
-for one repeat, programs compiled or not, with a cosine of its steps over that time. Secure sums are
-off: they change the model by rounding only, and are no work of the device.
+for one repeat, the compiling of programs included, with a cosine of its steps over that time.
+Secure sums are off: they change the model by rounding only, and are no work of the device.
 
 Settings are chosen with ``--inside``, which trains on five of six training pictures, judges by the
 others and reads no test picture.
@@ -20,6 +20,7 @@ import argparse
 import json
 import math
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -159,14 +160,14 @@ def fit_unet(train, test, seed, seconds, width=32, batch=64):
     return (*scores, time.perf_counter() - start, passes)
 
 
-def compare(name, seeds, *, quick, inside, settings):
+def compare(name, seeds, *, quick, inside, changes):
     """Return rows per seed of one place, ten sites and the U-Net, and the curve of one place."""
     train, test = split_pairs(name, *((300, 100) if quick else (PAIRS, TESTS)), inside=inside)
     rounds = {"rounds": 2} if quick else {}
-    one, models = fit_cofill(train, test, 1, seeds, **rounds, **settings)
+    one, models = fit_cofill(train, test, 1, seeds, **rounds, **changes)
     curve = [entry["held_out"] for entry in models[0].curve_]
     print(f"{name}, one place: {np.round(np.mean(one, axis=0), 2)}", flush=True)
-    ten, _ = fit_cofill(train, test, SITES, seeds, **rounds, **settings)
+    ten, _ = fit_cofill(train, test, SITES, seeds, **rounds, **changes)
     print(f"{name}, ten sites: {np.round(np.mean(ten, axis=0), 2)}", flush=True)
     unet = [fit_unet(train, test, seed, one[0][2]) for seed in seeds]
     print(f"{name}, U-Net: {np.round(np.mean(unet, axis=0), 2)}", flush=True)
@@ -185,11 +186,14 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", choices=tuple(SETS), action="append", dest="sets")
     parser.add_argument("--inside", action="store_true", help="judge by training pictures")
+    parser.add_argument("--change", action="append", default=[], metavar="NAME=JSON")
     options = parser.parse_args()
     keep_compiled_programs()
     device = jax.devices()[0]
     seeds = list(range(1 if options.quick else options.seeds))
+    changes = read_values(options.change)
     settings = {"pairs": PAIRS, "tests": TESTS, "sites": SITES, "unet": {"width": 32, "batch": 64}}
+    settings |= {"inside": options.inside, "changes": changes, "torch": version("torch")}
     recorder = Recorder(
         "bench_images",
         seeds=seeds,
@@ -200,7 +204,7 @@ def main():
     behind = []
     for name in sets:
         results, curve = compare(
-            name, seeds, quick=options.quick, inside=options.inside, settings={}
+            name, seeds, quick=options.quick, inside=options.inside, changes=changes
         )
         recorder.note(f"held_out_{name}", curve)
         for method, values in results.items():
@@ -213,9 +217,9 @@ def main():
                 gap = float(means[better][k] - means[worse][k])
                 if gap < -MARGIN:
                     behind.append(f"{name} {way}: {better} {gap:+.2f} dB beside {worse}")
+        if options.out:  # after every set: a run that is cut off keeps what it has
+            recorder.finish().write(options.out)
     print(f"behind in {len(behind)} comparisons", *behind, sep="\n  ", flush=True)
-    if options.out:
-        recorder.finish().write(options.out)
 
 
 if __name__ == "__main__":

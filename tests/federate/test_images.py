@@ -241,3 +241,56 @@ def test_nobody_trains_after_the_end(secure, monkeypatch):
     assert [entry["round"] for entry in model.curve_] == [1, 2, 3, 4, 5, 6]
     assert model.federation_.coordinator.best_round == 0
     assert model.complete(views.hide({"negative": np.arange(120) < 3})).views.is_complete
+
+
+@pytest.mark.parametrize(("size", "patch"), [((6, 5), 1), ((7, 9), 2)])
+def test_a_copy_of_an_image_is_learnt_to_the_pixel(size, patch):
+    image = pictures(200, *size)
+    views = MultiView.from_arrays({"image": image, "copy": image})
+    model = FederatedCompletion(
+        rounds=30, batch=8, network={"width": 4, "blocks": 0, "patch": patch, "shift": 0}
+    ).fit(views)
+    new = pictures(50, *size, seed=1)
+    both = MultiView.from_arrays({"image": new, "copy": new})
+    completed = model.complete(both.hide({"copy": np.ones(50, bool)}))
+    error = np.mean((completed.cells["copy"] - new.reshape(50, -1)) ** 2)
+    # Pixels are independent: a network that pooled them away would have their variance.
+    assert error < 0.03 * new.var()
+
+
+def test_skewed_sites_and_one_with_a_single_modality_get_images():
+    image = pictures(90, 5, 7)
+    views = MultiView.from_arrays({"image": image, "negative": 255 - image})
+    labels = np.arange(90) % 3
+    held = by_row(views, 4, key=0, labels=labels, alpha=0.3, min_rows=6)
+    (first, alone), *others = held.items()
+    held = {first: MultiView([alone["image"]]), **dict(others)}
+    model = FederatedCompletion(rounds=2, network=SMALL).fit_sites(held)
+    assert any(f"site {first!r} has no individual that this model" in n for n in model.notes_)
+    completed = model.complete_sites(held)[first].views["negative"]
+    assert completed.image_shape == (5, 7)
+    assert len(completed) == alone.n_individuals
+    assert not np.isnan(completed.cells).any()
+
+
+def test_images_are_moved_by_a_share_of_their_side():
+    for side, most in ((8, 0), (16, 1), (28, 2), (64, 4)):
+        shape = Shape(("a", "b"), (side**2, side**2), image=(side, side), bounded=True)
+        ones = jnp.ones((1, 2 * side**2))
+        batch = Batch(ones, ones, jnp.ones((1, 2)), jnp.ones(1))
+        lost = [
+            int(side - CompletionNet(shape)._moved(batch, jax.random.key(k)).known[0, :side].sum())
+            for k in range(12)
+        ]
+        # A row is lost as a whole where the image moved down; else as many as it moved sideways.
+        assert max(n for n in lost if n < side) == most
+
+
+def test_a_site_is_asked_for_what_both_kinds_of_rows_would_take():
+    members = Membership(dict.fromkeys("abcd", ("a", "b")), ("a", "b"))
+    demands = FederatedProtocol.from_settings({}, members).demands
+    assert demands.groups == {"batch": 8}
+    assert set(demands.learning_rates.values()) == {3e-3, 4e-3}
+    many = Membership(dict.fromkeys("abcdefghij", ("a", "b")), ("a", "b"))
+    assert FederatedProtocol.from_settings({}, many).demands.groups == {"batch": 4}
+    assert FederatedProtocol.from_settings({"batch": 16}, many).demands.groups == {"batch": 16}

@@ -257,8 +257,8 @@ def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
     strategy = make_strategy(settings.get("strategy", "fedavg"))
     training = {name: settings[name] for name in _TRAINING if name in settings}
     local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
-    rounds = {name: settings[name] for name in _ROUNDS if name in settings}
-    rounds = {"rounds": ROUNDS[effort], **rounds}
+    rounds: dict[str, Any] = {"rounds": ROUNDS[effort]}
+    rounds |= {name: settings[name] for name in _ROUNDS if name in settings}
     suitable = suitable_training(model, strategy, sites, **training)
     for_tables, for_images = (replace(each, **local) for each in suitable)
     network = with_effort(model, settings.get("network"), effort)
