@@ -52,7 +52,7 @@ class AbstractStrategy(ABC):
 
 @dataclass(frozen=True)
 class FedAvg(AbstractStrategy):
-    """The mean of the sites' weights, with a momentum from round to round (FedAvgM).
+    """The mean of the sites' weights; for images with a momentum over rounds (FedAvgM).
 
     Parameters
     ----------
