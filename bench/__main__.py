@@ -22,6 +22,7 @@ ENTRIES = (
     "cooperate",
     "attack",
     "federate",
+    "images",
     "secure",
     "network",
     "private",

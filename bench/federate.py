@@ -38,8 +38,8 @@ from cofill.views import MultiView, View
 
 SITES, PEOPLE = 10, 150
 SMALL = {
-    "tables": {"size": 10, "side": None, "width": 16, "blocks": 1},
-    "digits": {"size": 64, "side": 8, "width": 32, "blocks": 1},
+    "tables": {"size": 10, "side": None, "width": 16, "blocks": 1, "patch": 1},
+    "digits": {"size": 64, "side": 8, "width": 32, "blocks": 1, "patch": 2},
 }
 
 
@@ -53,10 +53,10 @@ def site_rows(number, people, size, only=0.5):
     return Rows((rng.random((people, 2 * size)) * known).astype(np.float32), known, present)
 
 
-def learner_of(size, side, width, blocks):
+def learner_of(size, side, width, blocks, patch):
     image = None if side is None else (side, side)
     shape = Shape(("image", "edge"), (size, size), image, bounded=True)
-    return CompletionNet(shape, width=width, blocks=blocks)
+    return CompletionNet(shape, width=width, blocks=blocks, patch=patch, shift=0)
 
 
 def site_views(number, people, size, side):
@@ -73,7 +73,7 @@ def site_views(number, people, size, side):
 
 def fit_cofill(sites, people, case, local, settings, on_round):
     held = {f"site {k}": site_views(k, people, case["size"], case["side"]) for k in range(sites)}
-    network = {"width": case["width"], "blocks": case["blocks"]}
+    network = {name: case[name] for name in ("width", "blocks", "patch")} | {"shift": 0}
     model = FederatedCompletion(network=network, local=local, settings=settings)
     model.fit_sites(held, on_round=on_round)
 
@@ -214,7 +214,7 @@ def main():
         flush=True,
     )
     people = 600 if quick else 6000
-    big = {"size": 784, "side": 28, "width": 64, "blocks": 3}
+    big = {"size": 784, "side": 28, "width": 64, "blocks": 3, "patch": 4}
     paper = time_cofill(big, LocalSettings(batch=32, moments="reset"), 3, people)
     print(f"28 × 28, {people:,} individuals a site: {paper[-1]:.1f} s a round", flush=True)
     recorder.note("ratio", ratios)

@@ -11,7 +11,7 @@ incomplete, _ = cofill.drop_rows(training, 0.3, key=0)
 clinics = cofill.by_row(incomplete, 10, key=0)  # different people at each clinic
 
 model = cofill.FederatedCompletion(
-    rounds=6, batch=8, learning_rate=3e-3, network={"fine": 0, "width": 64, "blocks": 2}
+    rounds=6, batch=8, epochs=2, network={"patch": 2, "width": 64, "blocks": 2, "shift": 1}
 )
 model.fit_sites(clinics)
 

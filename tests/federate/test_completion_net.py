@@ -92,10 +92,9 @@ def test_patterns_show_some_and_hide_some(count, patterns):
         assert any((way == 1 - np.eye(count)[k]).all() for way in ways)
 
 
-@pytest.mark.parametrize("fine", [0, 2])
-def test_bounded_outputs_stay_in_the_range_of_images(fine):
+def test_bounded_outputs_stay_in_the_range_of_images():
     shape = Shape(("x", "y"), (16, 16), image=(4, 4), bounded=True)
-    net = CompletionNet(shape, width=2, blocks=0, fine=fine)
+    net = CompletionNet(shape, width=2, blocks=0)
     cells = jnp.asarray(np.random.default_rng(0).uniform(size=(3, 32)), jnp.float32)
 
     @jax.jit

@@ -260,7 +260,7 @@ def test_scikit_learns_manners():
 def test_a_strategy_with_controls_gets_plain_steps_by_itself():
     _, holes = three()
     model = quick(strategy="scaffold", rounds=1).fit(holes)
-    local = next(iter(model.federation_.sites.values())).design.local
+    local = next(iter(model.federation_.sites.values())).local
     assert (local.optimizer, local.momentum, local.moments) == ("sgd", 0.0, "reset")
 
 

@@ -240,7 +240,7 @@ def test_other_shapes_are_refused_with_the_way_out():
     for shape in (Shape(("x", "y"), (3, 4)), Shape(("x", "y", "z"), (3, 3, 3))):
         with pytest.raises(SettingError, match=r"two modalities of one size.*use model 'best'"):
             VIGAN(shape)
-    with pytest.raises(SettingError, match="'published' is for images"):
+    with pytest.raises(SettingError, match="'published' is for grey images"):
         make_networks(SHAPE, "published")
     with pytest.raises(SettingError, match="architecture must be 'small' or 'published'"):
         make_networks(SHAPE, "huge")

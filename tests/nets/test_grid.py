@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from cofill.errors import SettingError
-from cofill.nets import DetailNet, GridNet, Layout, layout_of
-from cofill.nets._grid import _convolved, gather_neighbours
+from cofill.nets import GridNet, Layout, gather_neighbours, layout_of
 
 
 def conv(layer, grids, deep):
@@ -27,12 +26,11 @@ def some(*shape, seed=0):
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 4, 3), (1, 1, 1, 2), (3, 2, 7, 1)])
-def test_nine_products_are_a_convolution(shape):
+def test_a_product_of_neighbours_is_a_convolution(shape):
     deep = shape[-1]
     layer = {"w": some(9 * deep, 4), "b": some(4, seed=1)}
     grids = some(*shape, seed=2)
     expected = conv(layer, grids, deep)
-    np.testing.assert_allclose(jax.jit(_convolved)(layer, grids), expected, atol=1e-5)
     near = jax.jit(gather_neighbours)(grids)
     assert near.shape == (*shape[:3], 9 * deep)
     np.testing.assert_allclose(near @ layer["w"] + layer["b"], expected, atol=1e-5)
@@ -75,34 +73,6 @@ def test_numbers_of_parameters(grid, skip):
     block = taps * width * width + width + width * width + width
     head = taps * (width + inside * skip) * out + out
     assert count(jax.eval_shape(net.init, jax.random.key(0))) == stem + blocks * block + head
-
-
-def test_a_detail_networks_shape_parameters_and_reach():
-    net = DetailNet(8, 6, 3, 2, fine=4, patch=2, width=5, blocks=1)
-    params = jax.jit(net.init)(jax.random.key(0))
-    deep = 4 * 2 * 2
-    sizes = {
-        "first": 9 * 3 * 4 + 4,
-        "second": 9 * 4 * 4 + 4,
-        "down": deep * 5 + 5,
-        "up": 5 * deep + deep,
-        "third": 9 * 8 * 4 + 4,
-        "head": 9 * (4 + 3) * 2 + 2,
-        "block0": 9 * 5 * 5 + 5 + 5 * 5 + 5,
-    }
-    assert {name: count(part) for name, part in params.items()} == sizes
-    output = jax.jit(net)(params, some(3, 8, 6, 3))
-    assert output.shape == (3, 8, 6, 2)
-    # Full size by hand: convolutions around the coarse grid, which is cut off here.
-    flat = {**params, "up": jax.tree.map(jnp.zeros_like, params["up"])}
-    grids = some(2, 8, 6, 3, seed=4)
-    relu = jax.nn.relu
-    fine = relu(conv(params["first"], grids, 3))
-    fine = relu(conv(params["second"], fine, 4))
-    both = jnp.concatenate([fine, jnp.zeros_like(fine)], axis=-1)
-    fine = relu(conv(params["third"], both, 8))
-    expected = conv(params["head"], jnp.concatenate([fine, grids], axis=-1), 7)
-    np.testing.assert_allclose(jax.jit(net)(flat, grids), expected, atol=1e-5)
 
 
 @given(
@@ -151,8 +121,6 @@ def test_bad_settings_are_named():
         (lambda: GridNet((2, 2), 0, 3), "depth_in must be at least 1, got 0"),
         (lambda: GridNet((2, 2), 3, 3, blocks=-1), "blocks must be at least 0, got -1"),
         (lambda: GridNet((0, 2), 3, 3), "grid must have at least one row and column"),
-        (lambda: DetailNet(8, 8, 2, 1, fine=0), "fine must be at least 1, got 0"),
-        (lambda: DetailNet(8, 9, 2, 1, patch=4), "patch must divide 8 and 9, got 4"),
     ):
         with pytest.raises(SettingError, match=words):
             make()

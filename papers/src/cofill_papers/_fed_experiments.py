@@ -115,9 +115,10 @@ def _one_strategy(
 ) -> dict[str, Any]:
     """Train by one strategy where each site has few classes and works long alone."""
     plain = strategy == "scaffold"
+    rule = {"name": strategy} | ({"momentum": 0.0} if strategy in ("fedavg", "fedprox") else {})
     estimators = [
         FederatedCompletion(
-            network={"width": 64, "blocks": 2},
+            network={"patch": 2 if data.small else 4, "width": 64, "blocks": 2, "shift": 0},
             local=LocalSettings(
                 epochs=5,
                 batch=16,
@@ -127,7 +128,7 @@ def _one_strategy(
                 moments="reset",
             ),
             settings=RoundSettings(rounds=data.rounds, secure=False),
-            strategy=strategy,
+            strategy=rule,
             seed=seed,
         )
         for seed in seeds

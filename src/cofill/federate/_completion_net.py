@@ -4,11 +4,27 @@ Its input is the whole row with zeros for what is missing, and a flag for each m
 present; its output is the whole row. It is trained on individuals with several modalities: some of
 these are hidden, in every way that can happen, and the error of the hidden ones is the loss.
 Individuals with a single modality train it by a cycle: what is predicted from it must predict it.
-Any number of modalities, any pattern, one model; skip connections keep detail (`cofill.nets`).
+Any number of modalities, any pattern, one model.
+
+Images of one size go through a U-Net, in which each modality brings its channels. No setting of it
+comes from a named data set:
+
+- Its width and the cells of its largest grid follow from the effort, which follows from the device
+  where nobody names it; a larger image is cut into squares of pixels, one cell each, so that work
+  stays within what the effort allows. Cells hold all their pixels: nothing is pooled away.
+- Rounds follow from the effort, and end when rows that sites hold out find no better model.
+- Ten sites take as many steps in a pass as one place does: a step has about 40 rows, all sites
+  together. Their mean has a momentum.
+- Images are moved by a fourteenth of their side at most while the network learns.
+
+The constants in these rules were chosen by rows held out of training rows, one seed each, on
+made-up things beside their edges, beside a blurred copy and in colour, and on digits of 8 × 8
+pixels. No test row of any set was looked at for them, and no row of MNIST or USPS.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +34,21 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
+from cofill.errors import SettingError
+from cofill.federate._effort import require_effort
 from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, squared_error
 from cofill.federate._rows import Shape
-from cofill.nets import DetailNet, GridNet, layout_of, require_at_least
+from cofill.nets import GridNet, UNet, gather_squares, require_at_least, spread_squares
 
+_WIDTHS = {"quick": 32, "normal": 32, "thorough": 48}  # channels of a cell of the largest grid
+_MOST_CELLS = {"quick": 14, "normal": 64, "thorough": 128}  # on a side of the largest grid
+_ALL_SITES_BATCH, _LEAST_BATCH = 40, 2  # rows of images in a step, at all sites and at one
+# Of made-up things of 28 pixels, edges tell the picture at 24.2 dB with a shift of 2, 23.2 without
+# (the blur 33.0 and 32.8); of digits of 8 pixels at 29.5 dB with a shift of 2, 31.7 without.
+_SIDES_PER_SHIFT = 14
 _ALL_PATTERNS = 4  # modalities up to which every way of hiding some is tried
 
 
@@ -36,9 +61,16 @@ class CompletionNet(AbstractLearner):
     shape
         Of the rows.
     width, blocks
-        Of the residual network.
-    fine
-        Channels at full size, for images; 0 for none: much less work, and less detail.
+        Of the network: channels at full size for images, units for other rows; residual blocks,
+        which are those of the smallest size for images. None for what the effort says.
+    patch
+        Pixels on a side of the squares that images are cut into, one cell of the network's largest
+        grid each: 1 for full size, more for less work. None for what the effort says.
+    effort
+        How large a network of images is: ``"quick"``, ``"normal"`` or ``"thorough"``.
+    shift
+        By how many pixels images are moved at most while the network learns, against learning them
+        by heart; 0 where a pixel's place matters by itself. None for a fourteenth of their side.
     cycle
         Weight of the cycle loss of individuals with a single modality.
 
@@ -53,13 +85,20 @@ class CompletionNet(AbstractLearner):
     training: ClassVar[Mapping[str, Any]] = {"batch": 8, "learning_rate": 3e-3}
 
     shape: Shape
-    width: int = 64
-    blocks: int = 3
-    fine: int = 0
+    width: int | None = None
+    blocks: int | None = None
+    patch: int | None = None
+    effort: str = "normal"
+    shift: int | None = None
     cycle: float | int = 0.0
 
     def __post_init__(self) -> None:
-        require_at_least(self, width=1, blocks=0, fine=0, cycle=0)
+        require_effort(self.effort)
+        require_at_least(self, cycle=0)
+        for name, least in (("width", 1), ("blocks", 0), ("patch", 1), ("shift", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SettingError(f"{name} must be at least {least} or None, got {value}")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -69,17 +108,51 @@ class CompletionNet(AbstractLearner):
 
     @cached_property
     def _net(self) -> Any:
-        count, image = self.shape.count, self.shape.image
-        if image is None:
-            size = self.shape.size
-            return GridNet((1, 1), size + count, size, self.width, self.blocks)
-        layout = layout_of(image, image[0] * image[1])
-        if self.fine:
-            return DetailNet(
-                *image, 2 * count, count, self.fine, layout.patch, self.width, self.blocks
-            )
-        deep = layout.depth * count
-        return GridNet(layout.grid, deep + count, deep, self.width, self.blocks)
+        shape, count = self.shape, self.shape.count
+        blocks = (3 if shape.image is None else 2) if self.blocks is None else self.blocks
+        if shape.image is None:
+            return GridNet((1, 1), shape.size + count, shape.size, self.width or 64, blocks)
+        deep = sum(shape.channels) * self._side**2
+        width = self.width or _WIDTHS[self.effort]
+        return UNet(*self._grid, deep + count, deep, width, blocks)
+
+    @property
+    def _side(self) -> int:
+        """Pixels on the side of a cell of the largest grid."""
+        assert self.shape.image is not None  # noqa: S101
+        return self.patch or math.ceil(max(self.shape.image) / _MOST_CELLS[self.effort])
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of the largest grid of images."""
+        high, wide = self.shape.image or (1, 1)
+        return math.ceil(high / self._side), math.ceil(wide / self._side)
+
+    @classmethod
+    def image_training(cls, sites: int) -> Mapping[str, Any]:
+        """Return what suits a U-Net, at so many sites."""
+        return {
+            "batch": max(_LEAST_BATCH, _ALL_SITES_BATCH // sites),
+            "learning_rate": 4e-3,
+            "second_moment": 0.99,
+            "weight_decay": 0.1,
+            "moments": "keep",
+            "warm_up": True,
+        }
+
+    @property
+    def momentum(self) -> float:
+        """Much for images: small batches are noisy, which shortens a site's own steps.
+
+        Ten sites with 500 pairs each, beside one place with 23.15 dB: 21.98 dB without, 22.69 with
+        0.5, 22.94 with 0.8.
+        """
+        return 0.0 if self.shape.image is None else 0.8
+
+    @property
+    def held_out(self) -> float:
+        """Some rows of images, of which there are many; none of others."""
+        return 0.0 if self.shape.image is None else 0.05
 
     def init(self, key: Array) -> Any:
         """Return new parameters."""
@@ -91,35 +164,32 @@ class CompletionNet(AbstractLearner):
         return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 
     def _raw(self, params: Any, cells: Array, present: Array) -> Array:
-        image, count = self.shape.image, self.shape.count
-        if image is None:
+        shape, n = self.shape, len(cells)
+        if shape.image is None:
             inputs = jnp.concatenate([cells, present], axis=1)[:, None, None]
-            return self._net(params, inputs).reshape(len(cells), -1)
-        high, wide = image
-        if self.fine:
-            pixels = cells.reshape(-1, count, high, wide).transpose(0, 2, 3, 1)
-            flags = jnp.broadcast_to(present[:, None, None], pixels.shape)
-            output = self._net(params, jnp.concatenate([pixels, flags], axis=-1))
-            return output.transpose(0, 3, 1, 2).reshape(len(cells), -1)
-        layout = layout_of(image, high * wide)
-        grids = [layout.to_grids(cells[:, c]) for c in self.shape.slices.values()]
-        flags = jnp.broadcast_to(present[:, None, None], (len(cells), *layout.grid, count))
-        output = self._net(params, jnp.concatenate([*grids, flags], axis=-1))
-        return jnp.concatenate(
-            [layout.to_rows(g) for g in jnp.split(output, count, axis=-1)], axis=1
-        )
+            return self._net(params, inputs).reshape(n, -1)
+        (high, wide), side = shape.image, self._side
+        modalities = zip(shape.slices.values(), shape.channels, strict=True)
+        parts = [cells[:, c].reshape(n, high, wide, channels) for c, channels in modalities]
+        missing = ((0, -high % side), (0, -wide % side))
+        images = jnp.pad(jnp.concatenate(parts, axis=-1), ((0, 0), *missing, (0, 0)), mode="edge")
+        flags = jnp.broadcast_to(present[:, None, None], (n, *self._grid, shape.count))
+        inputs = jnp.concatenate([gather_squares(images, side), flags], axis=-1)
+        output = spread_squares(self._net(params, inputs), side)[:, :high, :wide]
+        parts = jnp.split(output, np.cumsum(shape.channels)[:-1], axis=-1)
+        return jnp.concatenate([part.reshape(n, -1) for part in parts], axis=1)
 
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
-        batch = batches["several"]
-        total = jnp.zeros(())
+        batch = self._moved(batches["several"], jax.random.fold_in(key, 1))
         patterns = self._draw_patterns(batch, key)
-        for shown in patterns:
-            predicted = self._raw(params, batch.cells * shown[:, self.shape.owner], shown)
-            # A row that shows nothing in this pattern predicts nothing.
-            scored = (batch.present - shown) * (shown.sum(axis=1, keepdims=True) > 0)
-            total += squared_error(predicted, batch, scored, self.shape)
-        total /= len(patterns)
+        # All patterns are one batch, which an accelerator works off in fewer and larger parts.
+        shown = jnp.concatenate(patterns)
+        batch = jax.tree.map(lambda table: jnp.concatenate([table] * len(patterns)), batch)
+        predicted = self._raw(params, batch.cells * shown[:, self.shape.owner], shown)
+        # A row that shows nothing in a pattern predicts nothing.
+        scored = (batch.present - shown) * (shown.sum(axis=1, keepdims=True) > 0)
+        total = squared_error(predicted, batch, scored, self.shape) / len(patterns)
         figures = {"error": total}
         if self.cycle:
             cycle_loss = jnp.zeros(())
@@ -132,6 +202,35 @@ class CompletionNet(AbstractLearner):
             total += self.cycle * cycle_loss / self.shape.count
             figures["cycle"] = cycle_loss / self.shape.count
         return total, figures
+
+    def _moved(self, batch: Batch, key: Array) -> Batch:
+        """Return a batch whose images are moved by a few pixels, all alike.
+
+        Pixels that come in at a side repeat the last ones, and are not known: nothing is learnt
+        from them.
+        """
+        shape = self.shape
+        image = shape.image
+        if image is None:
+            return batch
+        wanted = min(image) // _SIDES_PER_SHIFT if self.shift is None else self.shift
+        most = min(wanted, min(image) - 1)
+        if not most:
+            return batch
+        down, right = jax.random.randint(key, (2,), 0, 2 * most + 1)
+
+        def move(table: Array, mode: str) -> Array:
+            parts = []
+            for columns, channels in zip(shape.slices.values(), shape.channels, strict=True):
+                images = table[:, columns].reshape(-1, *image, channels)
+                sides = ((0, 0), (most, most), (most, most), (0, 0))
+                wider = jnp.pad(images, sides, mode=mode)
+                moved = lax.dynamic_slice(wider, (0, down, right, 0), images.shape)
+                parts.append(moved.reshape(len(table), -1))
+            return jnp.concatenate(parts, axis=1)
+
+        cells, known = move(batch.cells, "edge"), move(batch.known, "constant")
+        return batch._replace(cells=cells, known=known)
 
     def _draw_patterns(self, batch: Batch, key: Array) -> list[Float[Array, "n count"]]:
         """Return which modalities each row shows, in one or two ways."""

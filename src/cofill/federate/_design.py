@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cofill.errors import SettingError
@@ -132,17 +132,32 @@ def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
 
 
 def suitable_training(
-    model: type[AbstractLearner], strategy: AbstractStrategy, **changes: Any
-) -> LocalSettings:
-    """Return settings of local training that suit a model and a strategy.
+    model: type[AbstractLearner], strategy: AbstractStrategy, sites: int, **changes: Any
+) -> tuple[LocalSettings, LocalSettings]:
+    """Return settings of local training that suit a model and a strategy, and those for images.
 
     ``changes`` are fields that users set; those that are None stay as they suit.
     """
-    fields_of_model: dict[str, Any] = {"moments": "reset", **model.training}
-    local = LocalSettings(**fields_of_model)
-    if strategy.controls:
-        local = replace(local, optimizer="sgd", learning_rate=0.05, momentum=0.0)
-    return replace(local, **{name: v for name, v in changes.items() if v is not None})
+    changes = {name: value for name, value in changes.items() if value is not None}
+
+    def suit(training: Mapping[str, Any]) -> LocalSettings:
+        fields_of_model: dict[str, Any] = {"moments": "reset", **training}
+        local = LocalSettings(**fields_of_model)
+        if strategy.controls:
+            plain = {"learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
+            local = replace(local, optimizer="sgd", **plain)
+        return replace(local, **changes)
+
+    return suit(model.training), suit(model.image_training(sites))
+
+
+def with_effort(
+    model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
+) -> dict[str, Any]:
+    """Return fields of a learner, with an effort where the model knows efforts."""
+    kind: Any = model  # a data class, which its type does not say
+    knows_efforts = any(known.name == "effort" for known in fields(kind))
+    return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +167,7 @@ class Design:
     ``model`` is the learner's class, ``network`` its further fields beside its shape, ``local`` how
     a site trains, ``settings`` how sites and coordinator work together, ``strategy`` how the
     coordinator combines updates, ``seed`` that of everything drawn, except where privacy rests on
-    it.
+    it, ``image_local`` how a site trains where rows are images, if that differs.
     """
 
     model: type[AbstractLearner]
@@ -161,6 +176,7 @@ class Design:
     settings: RoundSettings
     strategy: AbstractStrategy
     seed: int = 0
+    image_local: LocalSettings | None = None
 
     def __post_init__(self) -> None:
         local, strategy = self.local, self.strategy
@@ -184,8 +200,19 @@ class Design:
             raise SettingError(
                 f"pretrain: there is no phase {unknown!r}; there is {', '.join(phases)}"
             )
-        proximal = strategy.proximal or local.proximal
-        object.__setattr__(self, "local", replace(local, proximal=proximal))
+        for name in ("local", "image_local"):
+            plain = getattr(self, name) or local
+            proximal = strategy.proximal or plain.proximal
+            object.__setattr__(self, name, replace(plain, proximal=proximal))
+
+    @property
+    def locals(self) -> tuple[LocalSettings, LocalSettings]:
+        """How a site trains, on rows of tables and on images."""
+        return self.local, self.image_local or self.local
+
+    def local_for(self, learner: AbstractLearner) -> LocalSettings:
+        """Return how a site trains a learner."""
+        return self.locals[learner.shape.image is not None]
 
     @property
     def pretrains(self) -> bool:

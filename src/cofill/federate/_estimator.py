@@ -17,10 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import DataError, SettingError
-from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
+from cofill.federate._design import (
+    Design,
+    RoundSettings,
+    find_model,
+    suitable_training,
+    with_effort,
+)
+from cofill.federate._effort import ROUNDS, default_effort, require_effort
 from cofill.federate._learner import AbstractLearner, complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
+from cofill.federate._rounds import final_weights
 from cofill.federate._strategies import AbstractStrategy, make_strategy
 from cofill.privacy import Budget, Ledger
 from cofill.protocol import (
@@ -45,8 +53,12 @@ class FederatedCompletion(AbstractCompleter):
     sites
         How many sites `fit` deals the individuals of one `MultiView` out to. `fit_sites` takes
         the sites' own views.
+    effort
+        ``"quick"``, ``"normal"`` or ``"thorough"``: how large a network of images is and how many
+        rounds there are. None for normal where there is an accelerator, else quick. Networks of
+        images are judged by rows that sites hold out, and rounds end when these find no better one.
     rounds
-        How often the sites' models are averaged.
+        How often the sites' models are averaged; None for what the effort says.
     secure
         Whether only sums over the sites are opened, which takes three sites or more; see
         `RoundSettings`. One site alone has nobody to hide from. For research in one process
@@ -57,7 +69,7 @@ class FederatedCompletion(AbstractCompleter):
         ``"fedavg"``, ``"fedprox"``, ``"fedadam"``, ``"fedyogi"``, ``"scaffold"``, another name in
         `STRATEGIES`, or a strategy.
     network
-        Fields of the model's learner: ``width``, ``blocks``, ``fine``, ``cycle`` for ``"best"``,
+        Fields of the model's learner: ``width``, ``blocks``, ``shift``, ``cycle`` for ``"best"``,
         ``architecture``, ``adversarial`` and weights of losses for the others.
     local, settings
         All settings of training and rounds, for those who want to set more (who takes part, public
@@ -99,7 +111,8 @@ class FederatedCompletion(AbstractCompleter):
 
     model: str | type[AbstractLearner] = "best"
     sites: int = 1
-    rounds: int = 40
+    effort: str | None = None
+    rounds: int | None = None
     secure: bool = True
     epochs: int = 1
     batch: int | None = None
@@ -149,12 +162,18 @@ class FederatedCompletion(AbstractCompleter):
 
     def _design(self, sites: int) -> Design:
         model, strategy = find_model(self.model), make_strategy(self.strategy)
+        effort = default_effort() if self.effort is None else self.effort
+        require_effort(effort)
         training = {name: getattr(self, name) for name in ("epochs", "batch", "learning_rate")}
-        local = self.local or suitable_training(model, strategy, **training)
-        settings = self.settings or RoundSettings(rounds=self.rounds, secure=self.secure)
+        local, image_local = suitable_training(model, strategy, sites, **training)
+        if self.local is not None:
+            local = image_local = self.local
+        rounds = ROUNDS[effort] if self.rounds is None else self.rounds
+        settings = self.settings or RoundSettings(rounds=rounds, secure=self.secure)
         if sites == 1:
             settings = replace(settings, secure=False)
-        return Design(model, dict(self.network or {}), local, settings, strategy, self.seed)
+        network = with_effort(model, self.network, effort)
+        return Design(model, network, local, settings, strategy, self.seed, image_local)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
@@ -176,7 +195,7 @@ class FederatedCompletion(AbstractCompleter):
         self.scalers_ = dict(sites[0].scalers)
         self.columns_ = sites[0].columns
         self.features_ = {name: scaler.features for name, scaler in self.scalers_.items()}
-        self.weights_ = coordinator.weights
+        self.weights_ = final_weights(coordinator)
         self.curve_ = [dict(entry) for entry in coordinator.curve]
         self.notes_ = (*coordinator.notes, *(note for site in sites for note in site.notes))
         self.ledger_: Ledger = federation.ledger
@@ -196,7 +215,7 @@ def fit_sites_many(
     progress = progress or silent
     fits = [_Fit(e, views) for e, views in zip(estimators, held, strict=True)]
     designs = [fit.protocol.design for fit in fits]
-    if len({repr((d.model, d.network, d.local, d.settings)) for d in designs}) > 1:
+    if len({repr((d.model, d.network, d.locals, d.settings)) for d in designs}) > 1:
         raise SettingError("estimators that are fitted together must have the same settings")
     protocol, last = fits[0].protocol, len(fits[0].protocol.steps) - 1
     fit_by_design = {id(fit.protocol.design): fit for fit in fits}
@@ -207,6 +226,8 @@ def fit_sites_many(
 
     def after_step(number: int, federation: Federation[Any]) -> None:
         if not protocol.ends_round(number) and number != last:
+            return
+        if federation.coordinator.finished and number != last:
             return
         fit = fit_by_design[id(federation.coordinator.design)]
         if fit.checkpoint is not None:

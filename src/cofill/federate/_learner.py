@@ -8,6 +8,7 @@ other player fixed (`jax.lax.stop_gradient`), the gradient of their sum moves bo
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,6 +76,21 @@ class AbstractLearner(ABC):
     training: ClassVar[Mapping[str, Any]] = {"batch": 32, "learning_rate": 1e-3}
     """Fields of `LocalSettings` that suit the model."""
 
+    @classmethod
+    def image_training(cls, sites: int) -> Mapping[str, Any]:  # noqa: ARG003  for subclasses
+        """Return fields of `LocalSettings` that suit the model on images, at so many sites."""
+        return cls.training
+
+    @property
+    def momentum(self) -> float:
+        """Momentum of the mean of several sites' weights that suits the model (`FedAvg`)."""
+        return 0.0
+
+    @property
+    def held_out(self) -> float:
+        """Share of a site's rows that judge the common model and train nothing."""
+        return 0.0
+
     @property
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:
@@ -113,6 +129,18 @@ class AbstractLearner(ABC):
             parts.append(np.asarray(_fill(self, part, theta, *padded))[: len(tables[0])])
         return np.concatenate(parts)
 
+    def error(self, weights: Float[np.ndarray, " P"], rows: Rows) -> float:
+        """Return the mean squared error of each modality as the others predict it."""
+        errors = []
+        for k, columns in enumerate(self.shape.slices.values()):
+            present = rows.present & (np.arange(self.shape.count) != k)
+            shown = Rows(rows.cells, rows.known, present)
+            filled = self.complete(weights, shown)[:, columns].astype(np.float64)
+            scored = rows.known[:, columns] & present.any(axis=1)[:, None]
+            squares = (filled - rows.cells[:, columns]) ** 2
+            errors.append(squares[scored].mean() if scored.any() else np.nan)
+        return float(np.nanmean(errors)) if np.isfinite(errors).any() else math.nan
+
 
 @lru_cache(maxsize=32)
 def make_unravel(learner: AbstractLearner) -> Any:
@@ -135,7 +163,8 @@ def figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
         batches = dict.fromkeys(phase.streams, row)
         return learner.loss(phase.name, params, batches, jax.random.key(0))[1]
 
-    return ("loss", *jax.eval_shape(figures))
+    judged = ("held_out",) if learner.held_out and phase == learner.phases[-1] else ()
+    return ("loss", *jax.eval_shape(figures), *judged)
 
 
 def initial_weights(learner: AbstractLearner, key: Array) -> Float[np.ndarray, " P"]:

@@ -51,9 +51,12 @@ class LocalSettings:
     optimizer
         ``"adam"`` or ``"sgd"`` (with a momentum of 0.9 unless ``momentum`` says otherwise).
     learning_rate
-        The largest step; it falls to zero along a cosine over all rounds when ``decay`` is True.
-    first_moment, momentum
-        Adam's β₁, and the momentum of plain steps.
+        The largest step; it falls to zero along a cosine over all rounds when ``decay`` is True,
+        and rises from zero in the first round when ``warm_up`` is.
+    first_moment, second_moment, momentum
+        Adam's β₁ and β₂, and the momentum of plain steps.
+    weight_decay
+        Share of the weights by which each step shrinks them, times the step's size.
     moments
         ``"keep"`` an optimiser's moments at the site from round to round, or ``"reset"`` them.
     clip
@@ -72,7 +75,10 @@ class LocalSettings:
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float | int = 2e-3
     decay: bool = True
+    warm_up: bool = False
     first_moment: float | int = 0.9
+    second_moment: float | int = 0.999
+    weight_decay: float | int = 0.0
     momentum: float | int = 0.9
     moments: Literal["keep", "reset"] = "keep"
     clip: float | int | None = None
@@ -84,13 +90,19 @@ class LocalSettings:
         require_one_of("optimizer", self.optimizer, ("adam", "sgd"))
         require_one_of("moments", self.moments, ("keep", "reset"))
         require_above_zero(self, "learning_rate", "clip")
-        require_in(self, "[0, 1)", "first_moment", "momentum")
-        require_at_least(self, proximal=0)
+        require_in(self, "[0, 1)", "first_moment", "second_moment", "momentum")
+        require_at_least(self, proximal=0, weight_decay=0)
 
     def make_optimizer(self) -> optax.GradientTransformation:
         """Return the optimiser without its step size."""
-        moments = {"momentum": self.momentum, "first_moment": self.first_moment}
-        return make_optimizer(self.optimizer, clip=self.clip, **moments)
+        return make_optimizer(
+            self.optimizer,
+            clip=self.clip,
+            momentum=self.momentum,
+            first_moment=self.first_moment,
+            second_moment=self.second_moment,
+            decoupled_decay=self.weight_decay or None,
+        )
 
 
 class BatchPlan(NamedTuple):

@@ -49,7 +49,7 @@ class LocalRun:
     def work(self, at: int, phase: Phase, epochs: int) -> LocalWork | None:
         """Return what is to be trained in a phase; None when the site has no rows for it."""
         site, number = self.site, self.model.round
-        plan = plan_batches(site.rows, phase, site.design.local, epochs, site.stream(number, at))
+        plan = plan_batches(site.rows, phase, site.local, epochs, site.stream(number, at))
         if not plan.steps:
             return None
         rng = np.random.default_rng(site.stream(_TRAINING, number, at, 1))
@@ -77,14 +77,14 @@ class LocalRun:
     def _rate(self) -> tuple[float, float]:
         """Return relative step sizes at the round's beginning and end, along a cosine."""
         number, total = self.model.round, self.site.design.settings.rounds
-        if not (self.site.design.local.decay and number > 0):
-            return 1.0, 1.0
-        first, last = (0.5 * (1 + np.cos(np.pi * k / total)) for k in (number - 1, number))
-        return float(first), float(last)
+        local, first, last = self.site.local, 1.0, 1.0
+        if local.decay and number > 0:
+            first, last = (0.5 * (1 + np.cos(np.pi * k / total)) for k in (number - 1, number))
+        return 0.0 if local.warm_up and number == 1 else float(first), float(last)
 
     def take(self, phase: Phase, work: LocalWork, result: LocalResult) -> None:
         """Take over the result of a phase."""
-        is_last, local = self._is_last(phase), self.site.design.local
+        is_last, local = self._is_last(phase), self.site.local
         rows = phase.training_rows(self.site.rows)
         self.weights = result.weights
         self.moments = result.moments if is_last else self.moments
@@ -109,19 +109,19 @@ class LocalRun:
             control = before - model.extras["control"] - change / self.travelled
             control = control.astype(np.float32)
             extras = {"control": control - before}
-        private = design.local.dp is not None or design.settings.site_noise is not None
+        figures = {n: v for n, v in self.figures.items() if np.isfinite(v)}
         update = LocalUpdate(
             model.round,
             change,
             len(self.rows),
             extras,
-            {} if private else {n: v for n, v in self.figures.items() if np.isfinite(v)},
+            {} if site.hides_figures else figures,
             compose(self.events) if self.events else None,
         )
         if not np.isfinite(self.weights).all():
             # What a diverged training leaves behind would spoil every later round too.
             return replace(site, moments=None), update
-        moments = self.moments if design.local.moments == "keep" else None
+        moments = self.moments if site.local.moments == "keep" else None
         return replace(site, moments=moments, control=control), update
 
 
@@ -136,14 +136,18 @@ def train_locally(
     runs = {
         k: LocalRun(sites[k], model, model.weights, sites[k].moments) for k, model in models.items()
     }
+    for run in runs.values():
+        if not pretrain and run.site.judges:
+            error = run.site.learner.error(run.model.weights, run.site.held_out)
+            run.figures["held_out"] = error
     groups: dict[Any, list[LocalRun]] = {}
     for run in runs.values():
         learner, design = run.site.learner, run.site.design
         settings = design.settings
-        rounds = ((learner.phases[-1], design.local.epochs),)
+        rounds = ((learner.phases[-1], run.site.local.epochs),)
         phases = settings.pretraining(learner) if pretrain else rounds
         changing = settings.participation < 1 or settings.dropout > 0  # other sites come next
-        alike = (learner, design.local, phases, changing)
+        alike = (learner, run.site.local, phases, changing)
         groups.setdefault(alike, []).append(run)
     for (learner, local, phases, changing), group in groups.items():
         for at, (phase, epochs) in enumerate(phases):

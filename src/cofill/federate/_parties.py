@@ -7,11 +7,13 @@ takes the sound answers of a round and makes notes on everything else.
 
 from __future__ import annotations
 
+import math
 import secrets
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import jax
@@ -24,7 +26,9 @@ from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, Packing, SumState
 from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
+from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows, encode_rows
+from cofill.federate._strategies import AbstractStrategy, FedAvg
 from cofill.federate._survey import Survey
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
 from cofill.protocol import views_with_columns
@@ -84,13 +88,15 @@ class UnscaledSite:
 class AbstractCoordinator(ABC):
     """A coordinator of sums: whose messages it takes, and what it notes on the others.
 
-    ``invited`` are the sites that take part, ``sum_state`` is a secure sum that is under way.
+    ``invited`` are the sites that take part, ``sum_state`` is a secure sum that is under way. Once
+    it is ``finished``, nobody is invited and nothing is added up any more.
     """
 
     names: tuple[str, ...]
     design: Design
     invited: tuple[str, ...] = ()
     sum_state: SumState | None = field(default=None, repr=False)
+    finished: bool = False
 
     @property
     @abstractmethod
@@ -203,6 +209,7 @@ class SurveyCoordinator(AbstractCoordinator):
 class RowSite:
     """A site that trains: its encoded rows, its optimiser's moments, its control, its scales.
 
+    ``held_out`` are rows that train nothing and judge the common model as it arrives.
     ``notes`` is what its owner should know and nobody else is told. ``secret`` seeds samples and
     noise where privacy rests on them, for tests: where it is None they are new every time.
     ``trained_round`` is the last round that it has trained in. ``update`` waits for a secure sum,
@@ -214,6 +221,7 @@ class RowSite:
     rows: Rows
     learner: AbstractLearner
     design: Design
+    held_out: Rows
     columns: Columns | None = None
     scalers: Mapping[str, Scaler] = field(default_factory=dict)
     moments: Any = None
@@ -224,6 +232,21 @@ class RowSite:
     member: Member | None = None
     update: LocalUpdate | None = field(default=None, repr=False)
     weights: Float[np.ndarray, " P"] | None = None
+
+    @cached_property
+    def local(self) -> LocalSettings:
+        """How it trains."""
+        return self.design.local_for(self.learner)
+
+    @property
+    def hides_figures(self) -> bool:
+        """Whether its figures stay at home, for no noise would cover them."""
+        return self.local.dp is not None or self.design.settings.site_noise is not None
+
+    @property
+    def judges(self) -> bool:
+        """Whether it tells how well the common model does on rows that train nothing."""
+        return len(self.held_out) > 0 and not self.hides_figures
 
     def stream(self, *purpose: int) -> list[int]:
         """Return the seed of one of the site's random streams: it depends on nobody else.
@@ -274,7 +297,8 @@ class Coordinator(AbstractCoordinator):
 
     ``state`` is the strategy's. ``round`` is the next one, 0 for the pre-training. ``notes`` says
     which answers were refused or missing; ``curve`` has one entry per round with the sites'
-    figures, weighted by rows.
+    figures, weighted by rows. ``best`` are the weights that sites' held-out rows judged best, and
+    ``best_round`` after which round they were: 0 before there was a judgement.
     """
 
     learner: AbstractLearner
@@ -283,6 +307,17 @@ class Coordinator(AbstractCoordinator):
     round: int
     notes: tuple[str, ...] = ()
     curve: tuple[Mapping[str, float | int], ...] = ()
+    best: Float[np.ndarray, " P"] | None = field(default=None, repr=False)
+    best_error: float = math.inf
+    best_round: int = 0
+
+    @property
+    def strategy(self) -> AbstractStrategy:
+        """How it combines updates of its learner."""
+        strategy, alone = self.design.strategy, len(self.names) == 1
+        if isinstance(strategy, FedAvg) and strategy.momentum is None:
+            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
+        return strategy
 
     @property
     def packing(self) -> Packing:
@@ -346,7 +381,15 @@ def make_coordinator(
 
 def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -> RowSite:
     """Return a site with encoded rows, before the first round."""
-    return RowSite(name, rows, learner, design)
+    rows, held_out = _split_rows(rows, learner, [design.seed, zlib.crc32(name.encode()), 0x4E1D])
+    return RowSite(name, rows, learner, design, held_out)
+
+
+def _split_rows(rows: Rows, learner: AbstractLearner, seed: list[int]) -> tuple[Rows, Rows]:
+    """Return the rows to train on and those to judge by: a share of those with two modalities."""
+    judging = np.random.default_rng(seed).permutation(rows.positions("several"))
+    judging = np.sort(judging[: int(learner.held_out * len(judging))])
+    return rows.take(np.setdiff1d(np.arange(len(rows)), judging)), rows.take(judging)
 
 
 def same_note(note: str, notes: tuple[str, ...]) -> bool:

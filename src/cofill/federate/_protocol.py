@@ -16,7 +16,14 @@ from annotated_types import Ge, Gt
 
 from cofill.completion import Completed
 from cofill.errors import DataError
-from cofill.federate._design import Design, RoundSettings, find_model, suitable_training
+from cofill.federate._design import (
+    Design,
+    RoundSettings,
+    find_model,
+    suitable_training,
+    with_effort,
+)
+from cofill.federate._effort import ROUNDS, require_effort
 from cofill.federate._learner import complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
@@ -43,7 +50,18 @@ _TRAINING = ("epochs", "batch", "learning_rate")
 _ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise", "bounds")
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
-_REMADE = ("name", "names", "view_order", "views", "design", "rows", "learner", "member", "secret")
+_REMADE = (
+    "name",
+    "names",
+    "view_order",
+    "views",
+    "design",
+    "rows",
+    "held_out",
+    "learner",
+    "member",
+    "secret",
+)
 _MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy", "run", "least")
 
 
@@ -82,7 +100,7 @@ class FederatedProtocol(AbstractProtocol):
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types."""
         values = typed_settings(cls.name, _setting_types(), settings)
-        return cls(members, _make_design(values), values.get("patience"))
+        return cls(members, _make_design(values, len(members.sites)), values.get("patience"))
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -116,15 +134,17 @@ class FederatedProtocol(AbstractProtocol):
     def demands(self) -> Demands:
         """Summaries of columns, and updates: plain, under masks, or with a site's own noise."""
         settings, local = self.design.settings, self.design.local
-        rates = {"learning_rate": local.learning_rate}
-        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": rates}
+        # Whether rows are images is known when columns are: both ways to train must be allowed.
+        rates = [each.learning_rate for each in self.design.locals]
+        named = dict(zip(("learning_rate", "learning_rate of images"), rates, strict=True))
+        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": named}
         plain = ("columns", "column-summary")
         is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
         if is_noisy or (settings.site_noise is not None and settings.secure):
             return Demands(plain, **common)
         summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
         update = "masked-vector" if settings.secure else "update"
-        groups = {"batch": local.batch}
+        groups = {"batch": min(each.batch for each in self.design.locals)}
         return Demands((*plain, update), groups=groups, summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:
@@ -219,6 +239,7 @@ def _setting_types() -> dict[str, Any]:
     return {
         **{name: local[name] | None for name in _TRAINING},
         **{name: rounds[name] for name in _ROUNDS},
+        "effort": str,
         "local": Mapping[str, Any],
         "model": str,
         "network": Mapping[str, Any] | None,
@@ -228,18 +249,18 @@ def _setting_types() -> dict[str, Any]:
     }
 
 
-def _make_design(settings: Mapping[str, Any]) -> Design:
+def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
     """Return the design that an order's settings describe."""
+    effort = settings.get("effort", "quick")  # every site must be able to follow
+    require_effort(effort)
     model = find_model(settings.get("model", "best"))
     strategy = make_strategy(settings.get("strategy", "fedavg"))
     training = {name: settings[name] for name in _TRAINING if name in settings}
     local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
-    rounds = {name: settings[name] for name in _ROUNDS if name in settings}
-    return Design(
-        model,
-        dict(settings.get("network") or {}),
-        replace(suitable_training(model, strategy, **training), **local),
-        RoundSettings(**rounds),
-        strategy,
-        settings.get("seed", 0),
-    )
+    rounds: dict[str, Any] = {"rounds": ROUNDS[effort]}
+    rounds |= {name: settings[name] for name in _ROUNDS if name in settings}
+    suitable = suitable_training(model, strategy, sites, **training)
+    for_tables, for_images = (replace(each, **local) for each in suitable)
+    network = with_effort(model, settings.get("network"), effort)
+    seed = settings.get("seed", 0)
+    return Design(model, network, for_tables, RoundSettings(**rounds), strategy, seed, for_images)

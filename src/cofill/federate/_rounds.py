@@ -10,12 +10,14 @@ checkpoint is the parties themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate
@@ -24,6 +26,8 @@ from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, joi
 from cofill.federate._secure import SUMMING, join_sum, open_sum
 from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
+
+_PATIENCE = 5  # rounds without a better model after which there will be none
 
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> tuple[Step[Any], ...]:
@@ -38,6 +42,8 @@ def round_steps(*, pretrain: bool = False, secure: bool = False) -> tuple[Step[A
 
 def _invite(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     design, number = coordinator.design, coordinator.round
+    if coordinator.finished:
+        return replace(coordinator, invited=(), sum_state=None), []
     invited = sorted(coordinator.names)  # whom chance takes must not depend on their order
     size = design.settings.cohort_size(len(invited))
     if number and size < len(invited):  # everybody pre-trains
@@ -116,6 +122,8 @@ def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[Row
 
 def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
     settings = coordinator.design.settings
+    if coordinator.finished:
+        return coordinator, []
     if settings.secure:
         total, sites, notes = open_sum(coordinator, inbox)
     else:
@@ -174,7 +182,7 @@ def _advance(
     mean = {name: vector.astype(before.dtype) for name, vector in vectors.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
         if number:
-            apply, share = coordinator.design.strategy.apply, sites / len(coordinator.names)
+            apply, share = coordinator.strategy.apply, sites / len(coordinator.names)
             state, weights = apply(dict(coordinator.state), before, mean, share)
         else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
             state, weights = coordinator.state, before + mean["change"]
@@ -185,7 +193,7 @@ def _advance(
         )
     new_notes = (note for note in notes if not same_note(note, coordinator.notes))
     return replace(
-        coordinator,
+        _judged(coordinator, figures.get("held_out", math.nan)),
         weights=weights.astype(before.dtype),
         state=state,
         round=number + 1,
@@ -195,10 +203,37 @@ def _advance(
     )
 
 
+def _judged(coordinator: Coordinator, error: float) -> Coordinator:
+    """Return the coordinator after sites have judged the weights that the round began with.
+
+    Weights that were best are kept. Once a quarter of all rounds has brought none that are better,
+    and at least `_PATIENCE` rounds, the best weights are the model.
+    """
+    number, patience = coordinator.round, max(_PATIENCE, coordinator.design.settings.rounds // 4)
+    if error < coordinator.best_error:
+        best = coordinator.weights
+        return replace(coordinator, best=best, best_error=error, best_round=number - 1)
+    waited = number - 1 - coordinator.best_round
+    finished = coordinator.best is not None and waited >= patience
+    return replace(coordinator, finished=finished)
+
+
+def final_weights(coordinator: Coordinator) -> Float[np.ndarray, " P"]:
+    """Return the common model: the last weights, or the best where later ones were worse.
+
+    The last weights were never judged: those a round before speak for them, within a tenth.
+    """
+    errors = [entry["held_out"] for entry in coordinator.curve if "held_out" in entry]
+    worse = bool(errors) and errors[-1] > 1.1 * coordinator.best_error
+    best = coordinator.best if coordinator.finished or worse else None
+    return coordinator.weights if best is None else best
+
+
 # --- after the last round -----------------------------------------------------------------------
 
 
 def _hand_out(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outbox]:
+    coordinator = replace(coordinator, weights=final_weights(coordinator))
     return coordinator, _model_releases(coordinator, coordinator.names, {})
 
 

@@ -7,6 +7,7 @@ network needs to know about the data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,8 @@ class Shape:
     names, sizes
         Modalities and their numbers of columns.
     image
-        Height and width when every modality is an image of that size, else None.
+        Height and width when every modality is an image of that size, else None; a modality has as
+        many channels as its columns are times its pixels.
     bounded
         Whether cells lie between 0 and 1, so that outputs must.
 
@@ -52,6 +54,11 @@ class Shape:
             name: slice(int(end) - size, int(end))
             for name, size, end in zip(self.names, self.sizes, ends, strict=True)
         }
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channels of each modality's pixels; none where rows are no images."""
+        return () if self.image is None else tuple(s // math.prod(self.image) for s in self.sizes)
 
     @property
     def size(self) -> int:
@@ -82,6 +89,10 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.cells)
+
+    def take(self, positions: np.ndarray) -> Rows:
+        """Return the individuals at some positions."""
+        return Rows(self.cells[positions], self.known[positions], self.present[positions])
 
     def positions(self, stream: str) -> np.ndarray:
         """Return the positions of a stream's individuals; `Phase` says which streams there are."""

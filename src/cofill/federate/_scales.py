@@ -105,11 +105,12 @@ def _make_scalers(columns: Columns, scales: Mapping[str, Scales]) -> dict[str, S
 
 def _row_shape(columns: Columns, scalers: Mapping[str, Scaler]) -> Shape:
     names = tuple(columns.features)
-    images = {columns.shapes.get(name) for name in names}
-    common = next(iter(images)) if len(images) == 1 else None
-    image = (common[0], common[1]) if common is not None and len(common) == 2 else None
+    shapes = [columns.shapes.get(name) or () for name in names]
     sizes = tuple(scalers[name].width for name in names)
-    return Shape(names, sizes, image, bounded=None not in images)
+    pixels = {shape[:2] for shape in shapes}  # colours may differ
+    common = next(iter(pixels)) if len(pixels) == 1 and max(map(len, shapes)) <= 3 else ()
+    image = (common[0], common[1]) if len(common) == 2 else None
+    return Shape(names, sizes, image, bounded=all(shapes))
 
 
 # --- the coordinator's steps --------------------------------------------------------------------

@@ -128,6 +128,8 @@ def _leave(site: Site) -> Site:
 
 
 def _roll(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
+    if coordinator.finished:
+        return coordinator, []
     idle = coordinator.idle_sites(inbox)
     joining = [release for release in inbox if release.sender not in idle]
     keys, notes = coordinator.sound_messages(joining, PublicKeys, coordinator.invited)
@@ -155,6 +157,8 @@ def _threshold(coordinator: AbstractCoordinator, joined: int, notes: Sequence[st
 
 
 def _deliver(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
+    if coordinator.finished:
+        return coordinator, []
     state = _sum_state(coordinator)
     names = {keys.sender for keys in state.roster.keys}
     sealed, notes = coordinator.sound_messages(inbox, SealedShares, names)
@@ -166,6 +170,8 @@ def _deliver(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
 
 
 def _name_survivors(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
+    if coordinator.finished:
+        return coordinator, []
     state = _sum_state(coordinator)
     names, length = {shares.sender for shares in state.sealed}, (coordinator.sum_length,)
 

@@ -52,12 +52,15 @@ class AbstractStrategy(ABC):
 
 @dataclass(frozen=True)
 class FedAvg(AbstractStrategy):
-    """The mean of the sites' weights.
+    """The mean of the sites' weights; for images with a momentum over rounds (FedAvgM).
 
     Parameters
     ----------
     by_rows
         Weigh sites by their rows; the thesis's Eq. 2.1 does not.
+    momentum
+        β of Nesterov's momentum over rounds (Hsu et al. 2019); None for what suits the model,
+        which is 0 for most.
 
     Examples
     --------
@@ -67,10 +70,19 @@ class FedAvg(AbstractStrategy):
 
     name: ClassVar[str] = "fedavg"
     by_rows: bool = True
+    momentum: float | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.momentum is not None:
+            require_in(self, "[0, 1)", "momentum")
 
     def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:
-        """Add the mean change."""
-        return state, weights + mean["change"]
+        """Add the mean change, and what those before it left of their speed."""
+        change, beta = mean["change"], self.momentum
+        if not beta:
+            return state, weights + change
+        speed = beta * state.get("speed", np.zeros_like(weights)) + change
+        return {"speed": speed}, (weights + change + beta * speed).astype(weights.dtype)
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class FedProx(FedAvg):
     proximal: float | int = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_at_least(self, proximal=0)
 
 
@@ -187,9 +200,9 @@ def make_strategy(
     Examples
     --------
     >>> make_strategy("fedprox", proximal=0.1)
-    FedProx(by_rows=True, proximal=0.1)
+    FedProx(by_rows=True, momentum=None, proximal=0.1)
     >>> make_strategy({"name": "fedavg", "by_rows": False})
-    FedAvg(by_rows=False)
+    FedAvg(by_rows=False, momentum=None)
     """
     if isinstance(strategy, AbstractStrategy):
         return strategy

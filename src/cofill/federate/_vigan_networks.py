@@ -164,9 +164,9 @@ def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
     wide = width * 5 // 4
     pair = PairAutoencoder((first, second), width, (wide, width // 2, width), (wide,))
     if architecture == "published":
-        if shape.image is None:
+        if shape.image is None or set(shape.channels) != {1}:
             raise SettingError(
-                "architecture 'published' is for images of one size; use 'small' for other data"
+                "architecture 'published' is for grey images of one size; use 'small' for others"
             )
         size = shape.image
         return ResNet(*size), Judge(*size), Judge(*size, copies=2), pair

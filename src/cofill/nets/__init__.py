@@ -14,7 +14,7 @@ from cofill.nets._engine import (
 from cofill.nets._flat import flatten_network, form_of
 from cofill.nets._fusion import Fusion, FusionProblem
 from cofill.nets._fusion_fit import FusionSettings, fit_fusions, refine_fusions
-from cofill.nets._grid import DetailNet, GridNet, Layout, gather_neighbours, layout_of
+from cofill.nets._grid import GridNet, Layout, gather_neighbours, layout_of
 from cofill.nets._linear import Moments
 from cofill.nets._losses import Block, CellLoss, SquaredError, loss_blocks
 from cofill.nets._networks import MLP, Autoencoder, OpposedEncoder, apply_rows, forward, recipe
@@ -28,6 +28,7 @@ from cofill.nets._settings import (
 )
 from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
+from cofill.nets._unet import UNet, gather_squares, spread_squares
 
 __all__ = [
     "MLP",
@@ -36,7 +37,6 @@ __all__ = [
     "Block",
     "CellLoss",
     "DPSettings",
-    "DetailNet",
     "Fusion",
     "FusionProblem",
     "FusionSettings",
@@ -50,6 +50,7 @@ __all__ = [
     "TrainSettings",
     "Trained",
     "Trainer",
+    "UNet",
     "advance",
     "apply_rows",
     "descend",
@@ -58,6 +59,7 @@ __all__ = [
     "form_of",
     "forward",
     "gather_neighbours",
+    "gather_squares",
     "layout_of",
     "loss_blocks",
     "make_optimizer",
@@ -71,6 +73,7 @@ __all__ = [
     "sample_capacity",
     "shuffle_rows",
     "split_keys",
+    "spread_squares",
     "start_training",
     "train",
 ]

@@ -168,6 +168,7 @@ def make_optimizer(
     decay: float = 0.0,
     momentum: float = 0.0,
     first_moment: float = 0.9,
+    second_moment: float = 0.999,
     decoupled_decay: Any = None,
 ) -> Optimizer:
     """Return an optimiser of unit step size and without sign; `descend` scales its moves.
@@ -181,8 +182,8 @@ def make_optimizer(
     decay, decoupled_decay
         Share of the weights added to the gradient, or to the move; the latter may be an array that
         differs between networks.
-    momentum, first_moment
-        Of sgd, and Adam's β₁.
+    momentum, first_moment, second_moment
+        Of sgd, and Adam's β₁ and β₂.
     """
     chain: list[Optimizer] = []
     if clip is not None:
@@ -190,7 +191,7 @@ def make_optimizer(
     if decay:
         chain.append(optax.add_decayed_weights(decay))
     if name != "sgd":
-        chain.append(optax.scale_by_adam(b1=first_moment))
+        chain.append(optax.scale_by_adam(b1=first_moment, b2=second_moment))
     elif momentum:
         chain.append(optax.trace(decay=momentum))
     if decoupled_decay is not None:

@@ -7,10 +7,6 @@ one matrix. Nothing is pooled away: every pixel stays a channel, and the last la
 beside the features, so that detail survives. A row of a table is a grid of one cell, without
 neighbours: the same network (`GridNet`) is then a residual perceptron.
 
-`DetailNet` puts two narrow layers at full size before and after such a grid. They share their
-weights among all pixels, which a patch's channels do not: it learns from far fewer images, at
-several times the work.
-
 Networks are a frozen description and a dictionary of arrays: `init` makes the arrays, calling the
 description with arrays and input gives the output. Batches of networks are a `jax.vmap` away.
 """
@@ -147,95 +143,25 @@ class GridNet:
     def init(self, key: Array) -> Params:
         """Return arrays: the last layer and the end of each block begin near zero."""
         keys, taps = jax.random.split(key, 2 * self.blocks + 2), self._taps
-        params: Params = {"stem": _matrix(keys[0], taps * self.depth_in, self.width, 1.0)}
+        params: Params = {"stem": init_layer(keys[0], taps * self.depth_in, self.width, 1.0)}
         for k in range(self.blocks):
-            params[f"block{k}"] = _block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
+            params[f"block{k}"] = init_block(keys[2 * k + 1], keys[2 * k + 2], taps, self.width)
         last = self.width + self.depth_in * self.skip
-        params["head"] = _matrix(keys[-1], taps * last, self.depth_out, 0.3)
+        params["head"] = init_layer(keys[-1], taps * last, self.depth_out, 0.3)
         return params
 
     def __call__(self, params: Params, grids: Float[Array, "n i j c"]) -> Float[Array, "n i j d"]:
         """Return the output for a batch of grids."""
-        hidden = _linear(params["stem"], self._near(grids))
+        hidden = linear(params["stem"], self._near(grids))
         for k in range(self.blocks):
-            hidden = _residual(params[f"block{k}"], hidden, self._near)
+            hidden = residual(params[f"block{k}"], hidden, self._near)
         last = jax.nn.relu(hidden)
         if self.skip:
             last = jnp.concatenate([last, grids], axis=-1)
-        return _linear(params["head"], self._near(last))
+        return linear(params["head"], self._near(last))
 
     def _near(self, grids: Array) -> Array:
         return grids if self._taps == 1 else gather_neighbours(grids)
-
-
-@dataclass(frozen=True)
-class DetailNet:
-    """A residual network on a grid of patches between narrow layers at full size.
-
-    Parameters
-    ----------
-    height, width_px
-        Of the images.
-    channels_in, channels_out, fine
-        Of a pixel before, after and in between.
-    patch, width, blocks
-        Side of a patch of the coarse grid in pixels, channels of a cell of that grid, and its
-        residual blocks.
-    """
-
-    height: int
-    width_px: int
-    channels_in: int
-    channels_out: int
-    fine: int = 16
-    patch: int = 4
-    width: int = 64
-    blocks: int = 3
-
-    def __post_init__(self) -> None:
-        require_at_least(self, channels_in=1, channels_out=1, fine=1, width=1, blocks=0)
-        _ = self._layout  # height, width and patch fit
-
-    @property
-    def _layout(self) -> Layout:
-        return Layout(self.height, self.width_px, self.fine, self.patch)
-
-    def init(self, key: Array) -> Params:
-        """Return arrays: the last layer and the end of each block begin near zero."""
-        keys = iter(jax.random.split(key, 2 * self.blocks + 6))
-        deep = self._layout.depth
-        params: Params = {
-            "first": _matrix(next(keys), 9 * self.channels_in, self.fine, 1.0),
-            "second": _matrix(next(keys), 9 * self.fine, self.fine, 1.0),
-            "down": _matrix(next(keys), deep, self.width, 1.0),
-            "up": _matrix(next(keys), self.width, deep, 1.0),
-            "third": _matrix(next(keys), 9 * 2 * self.fine, self.fine, 1.0),
-            "head": _matrix(next(keys), 9 * (self.fine + self.channels_in), self.channels_out, 0.3),
-        }
-        for k in range(self.blocks):
-            params[f"block{k}"] = _block(next(keys), next(keys), 9, self.width)
-        return params
-
-    def __call__(self, params: Params, grids: Float[Array, "n i j c"]) -> Float[Array, "n i j d"]:
-        """Return the output for a batch of images."""
-        layout = self._layout
-        fine = jax.nn.relu(_convolved(params["first"], grids))
-        fine = jax.nn.relu(_convolved(params["second"], fine))
-        hidden = _linear(params["down"], layout.to_grids(fine.reshape(len(grids), -1)))
-        for k in range(self.blocks):
-            hidden = _residual(params[f"block{k}"], hidden, gather_neighbours)
-        back = layout.to_rows(_linear(params["up"], jax.nn.relu(hidden))).reshape(fine.shape)
-        fine = jax.nn.relu(_convolved(params["third"], jnp.concatenate([fine, back], axis=-1)))
-        return _convolved(params["head"], jnp.concatenate([fine, grids], axis=-1))
-
-
-def _convolved(layer: Params, grids: Float[Array, "n rows columns d"]) -> Array:
-    """Return a 3 × 3 convolution as the sum of nine products: no ninefold copy of the input."""
-    *rest, deep = grids.shape
-    taps = layer["w"].reshape(9, deep, -1)
-    shifted = zip(_shifts(grids), taps, strict=True)
-    total = sum(near.reshape(-1, deep) @ tap for near, tap in shifted)
-    return (total + layer["b"]).reshape(*rest, -1)
 
 
 def gather_neighbours(grids: Float[Array, "n i j d"]) -> Float[Array, "n i j nine_d"]:
@@ -256,21 +182,25 @@ def _shifts(grids: Array) -> list[Array]:
     return [wider[:, i : i + high, j : j + wide] for i in range(3) for j in range(3)]
 
 
-def _block(near: Array, same: Array, taps: int, width: int) -> Params:
-    first = _matrix(near, taps * width, width, 1.0)
-    return {"near": first, "same": _matrix(same, width, width, 0.3)}
+def init_block(near: Array, same: Array, taps: int, width: int) -> Params:
+    """Return the arrays of a residual block, whose end begins near zero."""
+    first = init_layer(near, taps * width, width, 1.0)
+    return {"near": first, "same": init_layer(same, width, width, 0.3)}
 
 
-def _residual(block: Params, hidden: Array, near: Callable[[Array], Array]) -> Array:
-    moved = jax.nn.relu(_linear(block["near"], near(jax.nn.relu(hidden))))
-    return hidden + _linear(block["same"], moved)
+def residual(block: Params, hidden: Array, near: Callable[[Array], Array]) -> Array:
+    """Return cells plus what a block makes of them and their neighbours."""
+    moved = jax.nn.relu(linear(block["near"], near(jax.nn.relu(hidden))))
+    return hidden + linear(block["same"], moved)
 
 
-def _matrix(key: Array, fan_in: int, fan_out: int, gain: float) -> Params:
+def init_layer(key: Array, fan_in: int, fan_out: int, gain: float = 1.0) -> Params:
+    """Return a matrix that keeps variances through rectifiers, times a gain, and offsets."""
     spread = gain * math.sqrt(2.0 / fan_in)
     return {"w": spread * jax.random.normal(key, (fan_in, fan_out)), "b": jnp.zeros((fan_out,))}
 
 
-def _linear(layer: Params, grids: Array) -> Array:
+def linear(layer: Params, grids: Array) -> Array:
+    """Return the product of every cell with one matrix."""
     flat = grids.reshape(-1, grids.shape[-1])
     return (flat @ layer["w"] + layer["b"]).reshape(*grids.shape[:-1], -1)
