@@ -511,7 +511,8 @@ def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, d
     content, columns, delimiter = drawn
     folder = tmp_path_factory.mktemp("t")
     try:
-        written, result = complete(folder, content, delimiter=delimiter)
+        # Formulas are left as they are: any other byte that changes is a fault.
+        written, result = complete(folder, content, delimiter=delimiter, formulas="keep")
     except DataError as error:  # a column of free texts that look like numbers, but not all
         assert "holds text in" in str(error) or "comma may be" in str(error)  # noqa: PT017
         return
@@ -524,7 +525,7 @@ def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, d
             assert now == before or (is_feature and is_missing)
     if result.completed.source.is_complete:
         assert written == content
-    again, _ = complete(folder, written, out="again", delimiter=delimiter)
+    again, _ = complete(folder, written, out="again", delimiter=delimiter, formulas="keep")
     assert again == written
 
 

@@ -1,15 +1,16 @@
-"""A coordinator wants updates without their noise: it repeats a round, or invents rounds."""
+"""A receiver wants numbers without their noise: it repeats a round, or draws the noise itself."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.network.conftest import OPEN, ROUNDS
+from tests.network.conftest import OPEN, ROUNDS, marked_views
 from tests.network.test_by_row import drive
 
+from cofill.cooperate import CodeDefence, CooperativeReconstruction
 from cofill.errors import DataError
 from cofill.privacy import ModelWeights, Update
-from cofill.protocol import COORDINATOR
+from cofill.protocol import COORDINATOR, LocalData
 
 DP = {"clip_norm": 1.0, "noise_multiplier": 4.0}
 
@@ -53,3 +54,13 @@ def test_a_site_remembers_its_rounds_over_a_restart(rows_at):
     federation = rows_at("federate", settings, OPEN)
     drive(federation, stop=9)
     assert [p.trained_round for p in federation.place("b").parties.values()] == [1]
+
+
+def test_noise_on_codes_does_not_follow_from_a_seed_in_one_process():
+    marked = marked_views()
+    defence = CodeDefence(epsilon=1.0)
+    protocol = CooperativeReconstruction(defence=defence, seed=7).protocol(marked)
+    data = LocalData("a", {"a": marked["a"]})
+    keys = {protocol.start_site(data)["a"].noise_key for _ in range(2)}
+    # Whoever knows the seed, which results name, would have the key of the noise.
+    assert len(keys) == 2

@@ -39,6 +39,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _ROLES = Literal["submit", "look"]
 _KINDS = Literal["numeric", "binary", "categorical"]
+_FORMULAS = Literal["escape", "keep"]
 
 
 def _is_party(name: str) -> Any:
@@ -231,7 +232,8 @@ class SiteConfig:
     ``views`` says where each view is read from, ``results`` is the folder for what runs make here.
     ``people`` is a table of ids whom this site may name in its results, beside those of its views.
     ``policy`` is what may leave, whatever an order asks for; ``account`` is the folder in which the
-    site remembers what it has spent, beside ``results`` unless stated.
+    site remembers what it has spent, beside ``results`` unless stated. ``formulas`` says what
+    becomes of texts that a spreadsheet would compute, as in `cofill.views.write_table`.
     """
 
     views: Mapping[Name, ViewSource]
@@ -239,6 +241,7 @@ class SiteConfig:
     people: ViewSource | None = None
     policy: SitePolicy = field(default_factory=SitePolicy)
     account: Path | None = None
+    formulas: one_of(_FORMULAS) = "escape"  # pyright: ignore[reportInvalidTypeForm]
 
     @property
     def account_folder(self) -> Path:
@@ -255,14 +258,16 @@ class SiteConfig:
         results = document.pop("results", {})
         if not isinstance(results, Mapping):
             raise SettingError(f"{where}: results must be a table, got {shown(results)}")
-        for key in ("policy", "account"):
+        for key in ("policy", "account", "formulas"):
             if key in document:
                 raise SettingError(
                     f"{where}: {key} {UNKNOWN}; a site's policy is in the file {POLICY_FILE}"
                 )
-        renamed = {{"folder": "results"}.get(k, f"results.{k}"): v for k, v in results.items()}
+        renamed = {_RESULT_KEYS.get(k, f"results.{k}"): v for k, v in results.items()}
         document |= {"results": "results"} | renamed
-        config = validate(cls, document, where, {"results": "results.folder"})
+        config = validate(
+            cls, document, where, {v: f"results.{k}" for k, v in _RESULT_KEYS.items()}
+        )
         base, people = path.resolve().parent, config.people
         sources = {
             name: _resolved(view, base, f"{where}: views.{name}")
@@ -287,6 +292,7 @@ class SiteConfig:
 
 
 # The file groups keys in tables; the class is flat. Faults name a key as the file has it.
+_RESULT_KEYS = {"folder": "results", "formulas": "formulas"}
 _FEDERATION_KEYS = {"address": "coordinator.address", "port": "coordinator.port", "shared": "views"}
 
 

@@ -234,7 +234,7 @@ def renew_keys(kit: Kit, out: Path) -> PartyKeys:
     return new.public
 
 
-def pin_keys(kit: Kit, path: Path) -> str:
+def pin_keys(kit: Kit, path: Path) -> tuple[str, PartyKeys]:
     """Pin another party's new public keys, from the file that it handed over; return its name."""
     document = read_document(path, _KEYS_FORMAT)
     name = document.get("name")
@@ -243,7 +243,7 @@ def pin_keys(kit: Kit, path: Path) -> str:
         raise SettingError(f"{path}: name must be another member of the federation, got {name!r}")
     keys = PartyKeys.from_json(document, str(path))
     replace(identity, others={**identity.others, name: keys}).save(kit.home)
-    return name
+    return name, keys
 
 
 def needs_extra() -> str:

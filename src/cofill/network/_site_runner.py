@@ -255,7 +255,7 @@ class SiteRunner:
                 ending = Source(view.source).result_ending
                 result = self.protocol.finish(party, data)
                 for stem, table in result.tables.items():
-                    write_table(table, folder / f"{stem}{ending}")
+                    write_table(table, folder / f"{stem}{ending}", config.formulas)
                 for file_name, text in result.texts.items():
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
