@@ -23,6 +23,7 @@ ENTRIES = (
     "attack",
     "federate",
     "secure",
+    "robust",
     "network",
     "private",
     "predict",

@@ -50,8 +50,8 @@ def is_text(value: Any) -> bool:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is a whole number of a usual size: larger ones do not even fit a float."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def is_count(value: Any) -> bool:
@@ -116,7 +116,8 @@ def of_floats(axes: int) -> Check:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and bool(np.isfinite(value))
+    is_float = isinstance(value, float | np.floating) and bool(np.isfinite(value))
+    return is_float or is_integer(value)
 
 
 is_bytes = of_type(bytes)
