@@ -50,13 +50,14 @@ def is_text(value: Any) -> bool:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number of a usual size: larger ones do not even fit a float."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    """Whether a value is a whole number, no larger than a share of a secret."""
+    # Of hundreds of digits, a number would not even fit a float.
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**264
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least zero."""
-    return is_integer(value) and value >= 0
+    """Whether a value is a whole number of at least zero, of a usual size."""
+    return is_integer(value) and 0 <= value < 2**63
 
 
 def is_key(value: Any) -> bool:
