@@ -97,6 +97,11 @@ class Limits:
         """The largest message."""
         return self.message_megabytes * 2**20
 
+    @property
+    def mail_bytes(self) -> int:
+        """The most that a party sends or is sent in one step, in all messages together."""
+        return 2 * self.message_bytes
+
 
 @dataclass(frozen=True, config=STRICT)
 class FederationConfig:

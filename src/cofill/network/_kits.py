@@ -37,6 +37,17 @@ _AUTHORIZATION = {
         "member": {**_NOBODY, "view": "any"},
     },
 }
+# One frame on the wire. Streams are cut into frames of a megabyte; larger ones are FLARE's own.
+_FRAME = 64 * 2**20
+_COMMUNICATION = {
+    "grpc": {
+        "max_workers": 100,
+        "options": [
+            ["grpc.max_send_message_length", _FRAME],
+            ["grpc.max_receive_message_length", _FRAME],
+        ],
+    }
+}
 _FLARE_ROLES = {"submit": "lead", "look": "member"}
 
 
@@ -215,6 +226,7 @@ def _harden(kit: Path, federation: FederationConfig) -> None:
         server["max_num_clients"] = max(100, len(federation.sites))
     write_json(local / "resources.json", resources)
     write_json(local / "authorization.json", _AUTHORIZATION)
+    write_json(local / "comm_config.json", _COMMUNICATION)
     for leftover in ("resources.json.default", "authorization.json.default"):
         (local / leftover).unlink()
     for script in ("start.sh", "sub_start.sh", "stop_fl.sh"):

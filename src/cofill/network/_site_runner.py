@@ -309,6 +309,12 @@ class SiteRunner:
             content = encode_releases(releases)
             address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
             sealed[receiver] = write_message(content, address, self.identity, limit=self.limit)
+        total, most = sum(map(len, sealed.values())), 2 * self.limit
+        if self.name != COORDINATOR and total > most:
+            raise DataError(
+                f"the messages of site {self.name!r} in this step would have {total:,} bytes "
+                f"together, more than {most:,}; raise limits.message_megabytes in federation.toml"
+            )
         stray = [r for r in outbox if self._site_of(r.receiver) not in sealed]
         if stray:
             raise SettingError(
