@@ -49,7 +49,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 def receive(kit: Kit, size: int) -> list[str]:
     """Return why a party refuses a stream that declares a size, then one that declares none."""
     program = RECEIVER.replace("SIZE", str(size))
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-c", program],
         env=party_environment(kit, None),
         capture_output=True,
