@@ -125,8 +125,8 @@ class Member:
 
     def _address(self, sender: str, receiver: str, roster: Roster) -> MessageAddress:
         # Of the roster too: a box opens only where both were told of the same sites and keys.
-        told = f"secure sum {self.run} {_digest(roster)}"
-        return MessageAddress(told, self.round, sender, receiver)
+        purpose = f"secure sum {self.run} {_digest(roster)}"
+        return MessageAddress(purpose, self.round, sender, receiver)
 
     def signed_part(self, keys: PublicKeys) -> bytes:
         """Return what a site signs of its keys: whose they are, in which run and round."""
