@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from cofill.errors import SettingError
@@ -53,6 +53,16 @@ def _are_names(names: tuple[str, ...]) -> bool:
 Name = Annotated[StrictStr, must_be("letters, digits, '-' or '_'", _NAME.fullmatch)]
 PartyName = Annotated[
     StrictStr, must_be(f"letters, digits, '-' or '_', and not {COORDINATOR!r}", _is_party)
+]
+
+
+def _are_categories(values: tuple[Any, ...]) -> bool:
+    return len(values) >= 2 and len(set(values)) == len(values) and len({*map(type, values)}) == 1
+
+
+_Categories = Annotated[
+    tuple[StrictStr | StrictBool | StrictInt, ...],
+    must_be("two values or more of one type, each once", _are_categories),
 ]
 
 
@@ -111,7 +121,8 @@ class FederationConfig:
     to submit runs or to look at them. With ``id_type="text"`` ids are read as text at every site,
     so that 007 is not 7. ``shared`` are views that sites hold alike, of other individuals each:
     these are split by row. Every other view is at one site, which is split by view. A federation
-    may have both.
+    may have both. ``categories`` are the agreed values of columns, by view: sites tell each other
+    these, and not which of them somebody has.
     """
 
     name: Name
@@ -124,6 +135,7 @@ class FederationConfig:
     id_type: Annotated[Literal["text"] | None, must_be("'text', or left out")] = None
     limits: Limits = field(default_factory=Limits)
     shared: _views("the views that sites hold alike") = ()  # pyright: ignore[reportInvalidTypeForm]
+    categories: Mapping[Name, Mapping[StrictStr, _Categories]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> FederationConfig:

@@ -94,7 +94,8 @@ class SiteRunner:
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:
-                require_common_categories(self.data.views, rules["columns"].people)
+                fewest, agreed = rules["columns"].people, federation.categories
+                require_common_categories(self.data.views, fewest, agreed)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()
