@@ -24,6 +24,7 @@ ENTRIES = (
     "federate",
     "images",
     "secure",
+    "robust",
     "network",
     "private",
     "predict",

@@ -20,7 +20,7 @@ from cofill.nets import DPSettings
 from cofill.privacy import Budget, SiteNoise, epsilon, sgd_event
 from cofill.protocol import run_steps
 
-QUIET = DPSettings(clip_norm=0.5, noise_multiplier=1e-7)
+QUIET = DPSettings(clip_norm=0.5, noise_multiplier=1e-5)
 LOUD = DPSettings(clip_norm=0.5, noise_multiplier=2.0)
 
 

@@ -35,6 +35,7 @@ def cluster(
     method: Annotated[str, Option(help="'kmeans' or 'deep'.")] = "kmeans",
     settings: options.Settings = None,
     rules: options.Rules = options.NO_RULES,
+    formulas: options.Formulas = "escape",
     seed: options.Seed = 0,
     output: options.Output = options.SHOWN,
 ) -> None:
@@ -50,6 +51,7 @@ def cluster(
         k=k,
         method=method,
         settings=options.settings_of(settings),
+        formulas=formulas,
         seed=seed,
     )
     with progress_line(output.is_silent) as report_progress:

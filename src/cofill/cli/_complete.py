@@ -73,6 +73,7 @@ def complete(
     ] = False,
     rules: options.Rules = NO_RULES,
     order: options.Order = "source",
+    formulas: options.Formulas = "escape",
     seed: options.Seed = 0,
     progress: Annotated[
         Path | None,
@@ -100,6 +101,7 @@ def complete(
         draws=draws,
         **rules,
         order=order,
+        formulas=formulas,
         seed=seed,
         save=save,
     )
@@ -128,6 +130,7 @@ def apply(
     draws: options.Draws = 0,
     texts: options.Rules = NO_RULES,
     order: options.Order = "source",
+    formulas: options.Formulas = "escape",
     seed: options.Seed = 0,
     output: options.Output = options.SHOWN,
 ) -> None:
@@ -148,6 +151,7 @@ def apply(
         draws=draws,
         **texts,
         order=order,
+        formulas=formulas,
         seed=seed,
     )
     with progress_line(output.is_silent, None) as report_progress:

@@ -126,9 +126,11 @@ def keys(
     if out is not None:
         public = renew_keys(participant, out)
         typer.echo(f"{participant.name} has new keys; give {out} to every other party, who pins it")
-        typer.echo(f"seal {public.seal.hex()}\nsign {public.sign.hex()}")
+        typer.echo(f"read them these digits over the telephone: {public.digits(participant.name)}")
     elif pin is not None:
-        typer.echo(f"pinned the keys of {pin_keys(participant, pin)}")
+        name, public = pin_keys(participant, pin)
+        typer.echo(f"pinned the keys of {name}: {public.digits(name)}")
+        typer.echo(f"call {name}; if they read other digits, somebody has put keys in between")
 
 
 @examples("cofill federation init federation.toml --out kits")

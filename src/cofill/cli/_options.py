@@ -95,6 +95,14 @@ Draws = Annotated[
 Order = Annotated[
     str, typer.Option(help="'source' keeps the order of rows, 'id' sorts them.", metavar="ORDER")
 ]
+Formulas = Annotated[
+    str,
+    typer.Option(
+        help="'escape' puts an apostrophe before texts that a spreadsheet would compute, 'keep' "
+        "leaves them as they are.",
+        metavar="WHAT",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -22,7 +22,7 @@ from cofill.metrics import versions
 from cofill.nets import require_at_least
 from cofill.privacy import require_one_of
 from cofill.settings import typed_settings
-from cofill.views import MultiView, Source, read_views, write_table
+from cofill.views import MultiView, Source, read_views, require_formulas, write_table
 
 CLUSTERERS: Mapping[str, Callable[..., AbstractClusterer]] = {
     "kmeans": FederatedKMeans,
@@ -52,6 +52,9 @@ class ClusterJob:
         Settings of the method.
     kinds, ignore, id_type, reading
         See `MultiView.from_frames`; ``reading`` has further fields of `ColumnRules`.
+    formulas
+        ``"escape"``: texts of text files that a spreadsheet would compute get an apostrophe in
+        front; ``"keep"``: they are written as they are.
     seed
         Start of all randomness.
 
@@ -71,6 +74,7 @@ class ClusterJob:
     ignore: Sequence[str] = ()
     id_type: str | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
+    formulas: str = "escape"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -88,6 +92,7 @@ class ClusterJob:
             Source(source)
         require_one_of("method", self.method, tuple(CLUSTERERS))
         require_at_least(self, k=2)
+        require_formulas(self.formulas)
         self.clusterer()
 
     @property
@@ -151,7 +156,7 @@ def run_cluster(job: ClusterJob, progress: Progress | None = None) -> ClusterRes
     }
     ending = Source(next(iter(job.sources.values()))).result_ending
     with new_folder(Path(job.out)) as folder:
-        write_table(table, folder / f"assignments{ending}")
+        write_table(table, folder / f"assignments{ending}", job.formulas)
         write_json(folder / "clustering.json", facts, sync=False)
         if picture is not None:
             (folder / "map.svg").write_text(picture, encoding="utf-8")

@@ -58,6 +58,9 @@ class ApplyJob:
         How tables are read, where it differs from the fit; see `ColumnRules`.
     order
         ``"source"``: rows as in the source, new people after them; ``"id"``: sorted by id.
+    formulas
+        ``"escape"``: texts of text files that a spreadsheet would compute get an apostrophe in
+        front; ``"keep"``: they are written as they are.
     seed
         Start of the randomness of draws.
     """
@@ -76,6 +79,7 @@ class ApplyJob:
     delimiter: str | None = None
     encoding: str | None = None
     order: str = "source"
+    formulas: str = "escape"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -101,7 +105,7 @@ def run_apply(job: ApplyJob, progress: Progress | None = None) -> CompletionResu
         name: Source(job.sources[name]).result_ending if name in job.sources else schema.ending
         for name, schema in completer.schemas.items()
     }
-    target = Target(job.out, endings, job.order)
+    target = Target(job.out, endings, job.order, job.formulas)
     if target.is_database:
         check_new_tables(target.table_names(job.draws), job.out)
     views = read_later_views(job.sources, completer.schemas, id=job.id, **job.reading)

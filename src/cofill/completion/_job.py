@@ -29,6 +29,7 @@ from cofill.views import (
     check_new_tables,
     is_url,
     read_views,
+    require_formulas,
 )
 
 TOGETHER, SEPARATE = "pooled", "private"
@@ -73,6 +74,9 @@ class CompletionJob:
         How tables are read; see `ColumnRules`.
     order
         ``"source"``: rows as in the source, new people after them; ``"id"``: sorted by id.
+    formulas
+        ``"escape"``: texts of text files that a spreadsheet would compute get an apostrophe in
+        front; ``"keep"``: they are written as they are.
     seed
         Start of all randomness.
     save
@@ -102,6 +106,7 @@ class CompletionJob:
     delimiter: str | None = None
     encoding: str | None = None
     order: str = "source"
+    formulas: str = "escape"
     seed: int = 0
     save: str | None = None
 
@@ -165,7 +170,7 @@ class CompletionJob:
     def target(self) -> Target:
         """Where the result goes."""
         endings = {name: Source(source).result_ending for name, source in self.sources.items()}
-        return Target(self.out, endings, self.order)
+        return Target(self.out, endings, self.order, self.formulas)
 
     @property
     def to_database(self) -> bool:
@@ -267,6 +272,7 @@ def require_result(job: Any) -> None:
             raise SettingError(f"{name} must be 0 or more, got {getattr(job, name)}")
     if job.order not in ORDERS:
         raise SettingError(f"order must be {' or '.join(ORDERS)}, got {job.order!r}")
+    require_formulas(job.formulas)
     if job.intervals is not None and not 0 < job.intervals < 1:
         raise SettingError(f"intervals must be between 0 and 1, got {job.intervals}")
 

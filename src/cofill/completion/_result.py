@@ -43,11 +43,14 @@ class Target:
         ``{view: ending}`` of the files of a folder.
     order
         Order of rows, as in `FilledTable`.
+    formulas
+        What becomes of texts that a spreadsheet would compute, as in `write_table`.
     """
 
     out: str
     endings: Mapping[str, str]
     order: str = "source"
+    formulas: str = "escape"
 
     @property
     def is_database(self) -> bool:
@@ -85,10 +88,11 @@ class Target:
             for view, ending in self.endings.items():
                 path = folder.draw(number, view, ending)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_table(done.filled(view, self.order), path)
+                write_table(done.filled(view, self.order), path, self.formulas)
         for view, ending in self.endings.items():
-            write_table(completed.filled(view, self.order), folder.table(view, ending))
-            write_table(completed.origin_table(view, self.order), folder.origin(view, ending))
+            filled, origin = completed.filled(view, self.order), folder.origin(view, ending)
+            write_table(filled, folder.table(view, ending), self.formulas)
+            write_table(completed.origin_table(view, self.order), origin, self.formulas)
         folder.write_record(facts)
         if record is not None:
             record.write(folder.evaluation)

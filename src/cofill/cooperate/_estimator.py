@@ -78,8 +78,8 @@ class CooperativeReconstruction(AbstractCompleter):
         What each site may spend on its people; a release beyond it is refused. Only noisy codes
         cost something, the others have no guarantee.
     seed
-        Start of all randomness, the noise on codes included: whoever knows the seed can take that
-        off. Over the network every site draws its own.
+        Start of all randomness but the noise on codes, which comes from the operating system:
+        whoever knew its seed could take it off. Over the network every site draws its own.
 
     Attributes
     ----------

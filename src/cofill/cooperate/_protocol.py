@@ -61,9 +61,9 @@ class CooperativeProtocol(AbstractProtocol):
         Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
         intersection first).
     is_reproducible
-        Whether secrets, noise and the encoders' first weights follow from the seed, for repeatable
-        results in one process. Between organisations they must not: whoever knows the seed could
-        take the noise off, or know the encoder.
+        Whether secrets and the encoders' first weights follow from the seed, for repeatable results
+        in one process. Between organisations they must not: whoever knows the seed could name
+        tokens, or know the encoder. Noise on codes never does.
     """
 
     name = "cooperate"
@@ -155,11 +155,10 @@ class CooperativeProtocol(AbstractProtocol):
         return {name: self._start_party(name, data) for name in data.views if name in views}
 
     def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
-        secret, noise_key, encoder_key = (os.urandom(32) for _ in range(3))
+        secret, encoder_key = os.urandom(32), os.urandom(32)
         if self.is_reproducible:
             encoder_key = b""
             secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
-            noise_key = np.random.default_rng([self.seed, 0xA015E, *name.encode()]).bytes(32)
         return CooperativeSite(
             name=name,
             view=data.views[name],
@@ -169,7 +168,6 @@ class CooperativeProtocol(AbstractProtocol):
             peers=tuple(view for view in self.members.view_sites if view != name),
             people=data.people,
             psi=new_psi_state() if self.alignment == "psi" else None,
-            noise_key=noise_key,
             encoder_key=encoder_key,
         )
 

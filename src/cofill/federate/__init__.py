@@ -9,6 +9,7 @@ from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train
 from cofill.federate._pair_scores import PairScores
 from cofill.federate._parties import RowSite
 from cofill.federate._protocol import FederatedProtocol
+from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Rows, Shape
 from cofill.federate._strategies import (
     STRATEGIES,
@@ -42,6 +43,7 @@ __all__ = [
     "PairScores",
     "Phase",
     "Pix2Pix",
+    "RobustMean",
     "RoundSettings",
     "RowSite",
     "Rows",

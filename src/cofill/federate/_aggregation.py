@@ -9,7 +9,7 @@ goes on the sum in either case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from cofill.codec import storable
 from cofill.errors import DataError
+from cofill.federate._robust import RobustMean
 from cofill.nets import require_above_zero, require_at_least
 from cofill.privacy import (
     Event,
@@ -100,7 +101,8 @@ class Packing:
     ``size`` is the number of weights of the model, ``extras`` and ``figures`` name what else is in
     it. With ``by_rows`` a site weighs as much as it has rows, else sites count alike, as ``extras``
     always do. With ``noise`` the vector holds changes and extras only, clipped together, and sites
-    count alike: neither weights nor figures would be protected.
+    count alike: neither weights nor figures would be protected. ``robust`` bounds what a site adds,
+    or takes a median in place of the mean.
 
     Examples
     --------
@@ -117,20 +119,21 @@ class Packing:
     figures: tuple[str, ...] = ()
     by_rows: bool = True
     noise: SiteNoise | None = None
+    robust: RobustMean | None = None
 
     @property
     def length(self) -> int:
         """Numbers in the vector."""
-        return self._vectors_length + (0 if self.noise is not None else 1 + 2 * len(self.figures))
+        return self.vectors_length + (0 if self.noise is not None else 1 + 2 * len(self.figures))
 
     @property
-    def _vectors_length(self) -> int:
+    def vectors_length(self) -> int:
+        """Numbers of the change and the extras; then come the weight and the figures."""
         return self.size * (1 + len(self.extras))
 
     def pack(self, update: LocalUpdate) -> Float[np.ndarray, " length"]:
         """Return an update as one vector; clipped where there is noise, which is not added yet."""
-        extras = [update.extras[name].astype(np.float64) for name in self.extras]
-        change = update.change.astype(np.float64)
+        change, *extras = self._vectors(update)
         if self.noise is not None:
             vector = np.concatenate([change, *extras])
             # Numbers that are not finite stay, for whoever checks the vector to name them.
@@ -141,21 +144,34 @@ class Packing:
         tail = [weight], weight * np.where(known, figures, 0.0), weight * known
         return np.concatenate([weight * change, *extras, *tail])
 
-    def add_up(self, updates: Iterable[LocalUpdate]) -> Float[np.ndarray, " length"]:
-        """Return the sum of plain updates, with all of the noise where there is to be any."""
+    def _vectors(self, update: LocalUpdate) -> list[Float[np.ndarray, " P"]]:
+        vectors = [update.change, *(update.extras[name] for name in self.extras)]
+        vectors = [vector.astype(np.float64) for vector in vectors]
+        return vectors if self.robust is None else [self.robust.bound(v) for v in vectors]
+
+    def add_up(self, updates: Sequence[LocalUpdate]) -> Float[np.ndarray, " length"]:
+        """Return the sum of plain updates, with all of the noise where there is to be any.
+
+        By a robust rule it is the sum of so many equal updates of which each is the rule's.
+        """
         total = np.zeros(self.length)
         for update in updates:
             total += self.pack(update)
+        if self.robust is not None and self.robust.needs_updates and updates:
+            parts = zip(*map(self._vectors, updates), strict=True)
+            change, *extras = (self.robust.combine(np.stack(part)) for part in parts)
+            vectors = [total[self.vectors_length] * change, *(len(updates) * e for e in extras)]
+            total[: self.vectors_length] = np.concatenate(vectors)
         return total if self.noise is None else self.noise.add_to_sum(total)
 
     def means(
         self, total: Float[np.ndarray, " length"], sites: int
     ) -> tuple[dict[str, Float[np.ndarray, " P"]], dict[str, float]]:
         """Return the mean vectors and figures that a sum over so many sites holds."""
-        change, *extras = np.split(total[: self._vectors_length], 1 + len(self.extras))
+        change, *extras = np.split(total[: self.vectors_length], 1 + len(self.extras))
         weight, sums, known = float(sites), np.zeros(0), np.zeros(0)
         if self.noise is None:
-            tail = total[self._vectors_length :]
+            tail = total[self.vectors_length :]
             weight, (sums, known) = float(tail[0]), np.split(tail[1:], 2)
         if not weight > 0:
             raise DataError(f"the weights of {sites} sites must add up to more than 0")

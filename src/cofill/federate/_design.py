@@ -11,6 +11,7 @@ from cofill.errors import SettingError
 from cofill.federate._aggregation import Packing, SecureSum
 from cofill.federate._learner import AbstractLearner, Phase, figure_names
 from cofill.federate._local import LocalSettings
+from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
 from cofill.federate._strategies import AbstractStrategy
 from cofill.nets import require_at_least, require_in
@@ -55,6 +56,9 @@ class RoundSettings:
         its mask, the release carries the event, and sites' budgets are kept by the gate. Without,
         the coordinator adds the noise: it is trusted with the plain updates, which therefore carry
         no guarantee in the ledger. Sites count alike, whatever their rows, and send no figures.
+    robust
+        Settings of a `RobustMean`: a median, a trimmed mean or bounds in place of the mean, where
+        some sites may be hostile. A median or trimmed mean needs ``secure=False``.
     bounds
         Lowest and highest possible value of a view's numbers, or of one column (``"view/column"``),
         where these are publicly known. Nothing of the range is then asked of the sites.
@@ -69,6 +73,7 @@ class RoundSettings:
     )
     secure: bool | SecureSum = True
     site_noise: SiteNoise | None = None
+    robust: RobustMean | None = None
     bounds: Mapping[str, tuple[float | int, float | int]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +82,8 @@ class RoundSettings:
         require_in(self, "[0, 1)", "dropout")
         if any(epochs < 0 for epochs in self.pretrain.values()):
             raise SettingError(f"pretrain must hold epochs of at least 0, got {self.pretrain}")
+        if self.robust is not None:
+            self._require_robust(self.robust)
         for name, (low, high) in self.bounds.items():
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise SettingError(
@@ -85,6 +92,15 @@ class RoundSettings:
         # Copies: callers may change their dictionaries later.
         object.__setattr__(self, "pretrain", dict(self.pretrain))
         object.__setattr__(self, "bounds", dict(self.bounds))
+
+    def _require_robust(self, robust: RobustMean) -> None:
+        if self.secure and robust.needs_updates:
+            raise SettingError(
+                f"a robust {robust.rule} needs every site's own update, which secure sums hide; "
+                "set secure to false, or bound norms only (rule 'mean' and a norm)"
+            )
+        if self.site_noise is not None:
+            raise SettingError("site_noise bounds updates by its own clip; leave robust out")
 
     @property
     def secure_sum(self) -> SecureSum:
@@ -247,4 +263,5 @@ class Design:
             )
         noise = self.settings.site_noise
         extras = ("control",) if self.strategy.controls and number else ()
-        return Packing(size, extras, figures, self.strategy.by_rows and noise is None, noise)
+        by_rows = self.strategy.by_rows and noise is None
+        return Packing(size, extras, figures, by_rows, noise, self.settings.robust)

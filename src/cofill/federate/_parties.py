@@ -35,6 +35,7 @@ from cofill.protocol import views_with_columns
 from cofill.views import MultiView, Scaler, View
 
 NO_TRAINING_ROWS = "has no individual that this model can learn from"
+MOST_ROWS = 10**10  # more than there are people
 SURVEY_NUMBER = 0  # of the survey's sum; rounds, which begin at 0 too, come after it
 
 Kind = TypeVar("Kind", bound=Release)
@@ -156,6 +157,20 @@ class AbstractCoordinator(ABC):
                 continue
             notes.append(f"{where} {words}; left out")
         return [sound[name] for name in sorted(sound)], notes
+
+    def fault_of_rows(self, rows: int) -> str | None:
+        """Return why nobody has so many rows as a site claims, in words; None when it may."""
+        robust = self.design.settings.robust
+        most = MOST_ROWS if robust is None or robust.most_rows is None else robust.most_rows
+        if rows < 0:
+            return f"says that it has {rows} individuals"
+        return None if rows <= most else f"claims more than {most:,} individuals"
+
+    @property
+    def summed_sites(self) -> str:
+        """The sites whose vectors are in the sum under way, in words."""
+        masked = () if self.sum_state is None else self.sum_state.masked
+        return ", ".join(repr(vector.sender) for vector in masked)
 
     def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
         """Return the invited sites that answered that they have nothing to add."""

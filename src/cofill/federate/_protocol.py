@@ -47,7 +47,10 @@ from cofill.settings import typed_settings, types_of
 METHOD = "federated"  # name of the completion method in results
 
 _TRAINING = ("epochs", "batch", "learning_rate")
-_ROUNDS = ("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise", "bounds")
+_ROUNDS = (
+    *("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise", "robust"),
+    "bounds",
+)
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = (

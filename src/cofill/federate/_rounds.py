@@ -28,6 +28,8 @@ from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 _PATIENCE = 5  # rounds without a better model after which there will be none
+# Of a weight in a round. Honest networks of this package have weights below 10^3.
+_LARGEST_CHANGE = 1e6
 
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> tuple[Step[Any], ...]:
@@ -126,6 +128,7 @@ def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Out
         return coordinator, []
     if settings.secure:
         total, sites, notes = open_sum(coordinator, inbox)
+        _require_possible(coordinator, total, sites, notes)
     else:
         updates, notes = _sound_updates(coordinator, inbox)
         total, sites = coordinator.packing.add_up(updates), len(updates)
@@ -135,6 +138,33 @@ def _aggregate(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Out
             f"answer, and min_sites is {settings.min_sites}{join_notes(notes)}"
         )
     return _advance(coordinator, total, sites, notes), []
+
+
+def _require_possible(
+    coordinator: Coordinator, total: np.ndarray, sites: int, notes: Sequence[str]
+) -> None:
+    """Raise a `DataError` that names all sites of a sum that honest ones cannot have made."""
+    packing, robust, state = (
+        coordinator.packing,
+        coordinator.design.settings.robust,
+        coordinator.sum_state,
+    )
+    if packing.noise is not None or state is None:
+        return
+    claimed = sum(vector.rows for vector in state.masked) if packing.by_rows else sites
+    weight = total[packing.vectors_length]
+    fault = None
+    if abs(weight - claimed) > 0.5:
+        fault = "does not weigh what its sites say that they have"
+    elif robust is not None and robust.norm is not None:
+        change = packing.means(total, sites)[0]["change"]
+        if np.linalg.norm(change) > robust.norm * (1 + 1e-6):
+            fault = f"is longer than the norm of {robust.norm:g} that every site keeps to"
+    if fault is not None:
+        raise DataError(
+            f"{coordinator.stage}: the sum {fault}; one of {coordinator.summed_sites} has sent "
+            f"something else than its update{join_notes(notes)}"
+        )
 
 
 def _sound_updates(coordinator: Coordinator, inbox: Inbox) -> tuple[list[LocalUpdate], list[str]]:
@@ -156,8 +186,8 @@ def _fault(update: Update, coordinator: Coordinator) -> str | None:
     """Return what is wrong with an update, in words; None when nothing is."""
     if update.rows == 0:
         return NO_TRAINING_ROWS
-    if not 1 <= update.rows < 2**53:
-        return f"says that it has {update.rows} individuals"
+    if (fault := coordinator.fault_of_rows(update.rows)) is not None:
+        return fault
     size = coordinator.weights.shape
     vectors = {"change": update.change}
     vectors |= {name: update.extras.get(name) for name in coordinator.packing.extras}
@@ -170,6 +200,8 @@ def _fault(update: Update, coordinator: Coordinator) -> str | None:
             return f"sent a {name} of type {vector.dtype}, not of real numbers"
         if not np.isfinite(vector).all():
             return f"sent a {name} with {int((~np.isfinite(vector)).sum())} numbers not finite"
+        if np.abs(vector).max(initial=0.0) > _LARGEST_CHANGE:
+            return f"sent a {name} of more than {_LARGEST_CHANGE:g}, which no training makes"
     return None
 
 

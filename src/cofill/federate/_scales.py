@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.federate._parties import (
+    MOST_ROWS,
     Coordinator,
     RowSite,
     SurveyCoordinator,
@@ -30,8 +31,21 @@ from cofill.federate._parties import (
 )
 from cofill.federate._rows import Shape, encode_rows
 from cofill.federate._secure import SUMMING, join_survey, open_sum
-from cofill.federate._survey import FEWEST_ROWS, Bounds, Pooled, range_of, require_bounded
-from cofill.privacy import Columns, ColumnScales, ColumnSummary
+from cofill.federate._survey import (
+    FEWEST_ROWS,
+    Bounds,
+    Pooled,
+    range_of,
+    require_bounded,
+    require_possible,
+)
+from cofill.privacy import (
+    Columns,
+    ColumnScales,
+    ColumnSummary,
+    ImpossibleSumError,
+    NumbersAndFlags,
+)
 from cofill.protocol import (
     COORDINATOR,
     DESCRIBE_COLUMNS,
@@ -128,9 +142,9 @@ def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coor
     columns, bounds, notes = survey.columns, survey.bounds, []
     if design.settings.secure:
         total, _, notes = open_sum(coordinator, inbox)
-        pooled = survey.pool(total)
+        pooled = _pool_sum(coordinator, total)
     else:
-        summaries = _sound_summaries(columns, names, inbox)
+        summaries = _sound_summaries(columns, names, inbox, bounds)
         pooled = {name: _pool([s.columns[name] for s in summaries]) for name in columns.features}
     scales = {
         name: _scales_of(pooled[name], features, name in columns.shapes, name, bounds)
@@ -141,7 +155,24 @@ def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coor
     return replace(make_coordinator(names, learner, design), notes=tuple(notes)), releases
 
 
-def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> list[ColumnSummary]:
+def _pool_sum(coordinator: SurveyCoordinator, total: NumbersAndFlags) -> dict[str, Pooled]:
+    """Return all sites' figures from their sum; raise an error that names the sites of a false one.
+
+    A number that is no mean of rows is a lie of one of them, and nobody can look which it was.
+    """
+    masked = () if coordinator.sum_state is None else coordinator.sum_state.masked
+    try:
+        return coordinator.survey.pool(total, sum(vector.rows for vector in masked))
+    except ImpossibleSumError:
+        raise DataError(
+            f"survey: the sums of columns are of no rows that {coordinator.summed_sites} can have; "
+            "one of them has sent something else than its sums"
+        ) from None
+
+
+def _sound_summaries(
+    columns: Columns, names: Sequence[str], inbox: Inbox, bounds: Bounds
+) -> list[ColumnSummary]:
     """Return every site's summary; raise a `DataError` for one that is missing or unsound."""
     summaries: dict[str, ColumnSummary] = {}
     for release in inbox:
@@ -155,6 +186,19 @@ def _sound_summaries(columns: Columns, names: Sequence[str], inbox: Inbox) -> li
                 raise DataError(f"{where} of {name!r} must be 5 × {len(features)}, got {shape}")
             if not np.isfinite(figures).all() or (figures[[0, 2]] < 0).any():
                 raise DataError(f"{where} of {name!r} must be finite, with counts of at least 0")
+            declared = [range_of(bounds, name, feature.name) for feature in features]
+            try:
+                require_possible(figures[:2], declared, min(release.rows, MOST_ROWS))
+            except ImpossibleSumError:
+                raise DataError(
+                    f"{where} of {name!r} has more cells than individuals, or a mean outside of "
+                    "the declared bounds; refused"
+                ) from None
+            _, mean, _, low, high = figures
+            room = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+            is_outside = (mean != 0) & (low < high) & ((mean < low - room) | (mean > high + room))
+            if is_outside.any():
+                raise DataError(f"{where} of {name!r} has a mean outside of its range; refused")
         summaries[release.sender] = release
     absent = [name for name in names if name not in summaries]
     if absent:

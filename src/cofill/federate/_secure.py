@@ -28,6 +28,7 @@ from cofill.federate._parties import (
     join_notes,
 )
 from cofill.privacy import (
+    ImpossibleSumError,
     MaskedVector,
     Member,
     PublicKeys,
@@ -177,7 +178,9 @@ def _name_survivors(coordinator: Summer, inbox: Inbox) -> tuple[Summer, Outbox]:
 
     def fault(vector: MaskedVector) -> str | None:
         shape = vector.words.shape
-        return None if shape == length else f"sent a vector of shape {shape} for {length}"
+        if shape != length:
+            return f"sent a vector of shape {shape} for {length}"
+        return coordinator.fault_of_rows(vector.rows)
 
     masked, notes = coordinator.sound_messages(inbox, MaskedVector, names, fault)
     notes = [*state.notes, *notes, *coordinator.absence_notes(names, inbox)]
@@ -194,8 +197,15 @@ def open_sum(coordinator: AbstractCoordinator, inbox: Inbox) -> tuple[Any, int, 
     notes = [*state.notes, *notes]
     code = coordinator.sum_code(len(state.roster.keys))
     parts = state.roster, state.sealed, state.masked, revealed, code
-    total = _attempt(coordinator, notes, lambda: unmask_sum(*parts))
+    total = _attempt(coordinator, notes, lambda: _unmask(coordinator, parts))
     return total, len(state.masked), notes
+
+
+def _unmask(coordinator: AbstractCoordinator, parts: Any) -> Any:
+    try:
+        return unmask_sum(*parts)
+    except ImpossibleSumError as error:
+        raise DataError(f"{error} (sites {coordinator.summed_sites})") from None
 
 
 SUMMING: tuple[Step[Any], ...] = (

@@ -15,7 +15,7 @@ A column that one site alone has is not hidden by a sum over sites.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cofill.errors import DataError
-from cofill.privacy import Columns, ExactSums, NumbersAndFlags
+from cofill.privacy import Columns, ExactSums, ImpossibleSumError, NumbersAndFlags
 from cofill.views import Kind, View
 
 Bounds = Mapping[str, tuple[float | int, float | int]]
@@ -37,6 +37,7 @@ FEWEST_ROWS = 3  # of a modality, below which a site tells nothing of it
 
 _LARGEST = 2.0**100  # absolute value of a cell; squares of many of them fit the digits
 _UNIT = 2**256  # of a sum: squares of deviations down to 2^-128 count
+_ROUNDING = Fraction(1, 2**64)  # squares are of double precision before they are summed exactly
 _IMAGE_ENDS = np.array([0.0, *(2.0**k for k in range(-32, 33))])  # where a range may end
 # Deviations. Narrower ranges would cut off what heavy tails hold: the largest concavity error of
 # WDBC lies 12 away, and amounts of credit up to 73.
@@ -53,6 +54,25 @@ def range_of(bounds: Bounds, view: str, column: str) -> tuple[float, float] | No
     """
     declared = bounds.get(f"{view}/{column}", bounds.get(view))
     return None if declared is None else (float(declared[0]), float(declared[1]))
+
+
+def require_possible(
+    figures: Float[np.ndarray, "2 columns"],
+    declared: Sequence[tuple[float, float] | None],
+    most: int,
+) -> None:
+    """Raise an `ImpossibleSumError` for counts above a most, or means outside of their bounds.
+
+    ``figures`` are count and mean of each column; those without a mean have 0.
+    """
+    if (figures[0] > most).any() or (np.abs(figures[1]) > _LARGEST).any():
+        raise ImpossibleSumError
+    for (count, mean), ends in zip(figures.T, declared, strict=False):
+        if ends is None or not count or not mean:
+            continue
+        room = 1e-6 * max(map(abs, ends))  # rounding of cells in single precision
+        if not ends[0] - room <= mean <= ends[1] + room:
+            raise ImpossibleSumError
 
 
 def require_bounded(site: str, view: View, bounds: Bounds) -> None:
@@ -110,13 +130,18 @@ class Survey:
             flags.append(part.flags(cells))
         return NumbersAndFlags(numbers, np.concatenate(flags))
 
-    def pool(self, total: NumbersAndFlags) -> dict[str, Pooled]:
-        """Return count, mean, variance and range of all columns, by view."""
+    def pool(self, total: NumbersAndFlags, rows: int) -> dict[str, Pooled]:
+        """Return count, mean, variance and range of all columns, by view, of so many rows.
+
+        Raises an `ImpossibleSumError` where no rows within the declared bounds add up to it.
+        """
         numbers, flags = iter(total.numbers), iter(total.flags.tolist())
         pooled = {}
         for name, features in self.columns.features.items():
             part = self._parts[name]
             columns = part.pool(numbers, flags)
+            declared = [range_of(self.bounds, name, f.name) for f in features]
+            require_possible(columns[:2], declared, rows * (len(features) if part.is_image else 1))
             pooled[name] = np.repeat(columns, len(features), axis=1) if part.is_image else columns
         return pooled
 
@@ -202,8 +227,12 @@ def _whole_numbers(count: float, mean: float, rest: float, squares: float) -> tu
 
 def _pool_moments(count: int, total: int, total_squares: int) -> tuple[float, float, float]:
     """Return count, mean and variance; zeros without rows."""
-    if count <= 0:
+    if count < 0:
+        raise ImpossibleSumError
+    if not count:
         return 0.0, 0.0, 0.0
     mean = Fraction(total, count * _UNIT)
     variance = Fraction(total_squares, count * _UNIT) - mean * mean
+    if variance < -_ROUNDING * (1 + mean * mean):
+        raise ImpossibleSumError
     return float(count), float(mean), max(float(variance), 0.0)

@@ -1,4 +1,10 @@
-"""DP-SGD's step: sample rows, clip each row's gradient, add noise (Abadi et al. 2016)."""
+"""DP-SGD's step: sample rows, clip each row's gradient, add noise (Abadi et al. 2016).
+
+Noise in floating point is not the noise of the proofs: which numbers ``sum + noise`` can be depends
+on the sum, and their last bits give it away (Mironov 2012). So clipped gradients are rounded to
+whole numbers of a grid that is far finer than the noise and summed as such, exactly, and the noise
+is rounded to the same grid. What rounding adds to a row's reach is paid for by more noise.
+"""
 
 import math
 from collections.abc import Callable
@@ -7,8 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from cofill.errors import SettingError
 from cofill.nets._settings import DPSettings
 
+_FINE_BITS, _LEAST_BITS = 16, 8  # of the grid below the noise
 _OVERFLOW = 1e-12  # largest probability that a Poisson sample does not fit into its array
 
 
@@ -75,7 +83,47 @@ def private_gradient(
     slopes, losses = jnp.where(is_finite, slopes, 0.0), jnp.where(is_finite[:, 0], losses, 0.0)
     norms = jnp.where(is_finite, norms, 0.0)
     clipped = slopes * jnp.minimum(1.0, dp.clip_norm / jnp.maximum(norms, 1e-30))
-    total = jnp.where(drawn[:, None], clipped, 0.0).sum(axis=0)
-    noise = dp.noise_multiplier * dp.clip_norm * jax.random.normal(noise_key, total.shape)
+    total = _noisy_sum(jnp.where(drawn[:, None], clipped, 0.0), dp, noise_key)
     loss = jnp.where(drawn, losses, 0.0).sum() / jnp.maximum(drawn.sum(), 1)
-    return loss, (total + noise) / expected
+    return loss, total / expected
+
+
+def _noisy_sum(
+    clipped: Float[Array, "slots size"], dp: DPSettings, key: Array
+) -> Float[Array, " size"]:
+    """Return the sum of clipped gradients with noise, a multiple of the grid's step."""
+    slots, size = clipped.shape
+    deviation = dp.noise_multiplier * dp.clip_norm
+    step = grid_step(dp, slots)
+    if step is None:
+        return clipped.sum(axis=0)
+    total = jnp.rint(clipped / step).astype(jnp.int32).sum(axis=0)
+    # Rounding can move a row by half a step in each number.
+    scale = deviation / step * (1 + step * math.sqrt(size) / (2 * dp.clip_norm))
+    # One number of single precision has 2^23 values: the sum of four reaches every point.
+    parts = jax.random.normal(key, (4, size)) * (scale / 2)
+    noise = jnp.rint(parts).astype(jnp.int32).sum(axis=0)
+    return (total + noise).astype(clipped.dtype) * step
+
+
+def grid_step(dp: DPSettings, slots: int) -> float | None:
+    """Return the power of two that sums of so many gradients are multiples of; None without noise.
+
+    It is 2^16 times finer than the noise, or less fine where whole numbers of 32 bits would not
+    hold the sum.
+
+    Examples
+    --------
+    >>> grid_step(DPSettings(clip_norm=1.0, noise_multiplier=1.0), 64) == 2.0**-16
+    True
+    """
+    if not dp.noise_multiplier:
+        return None
+    deviation = dp.noise_multiplier * dp.clip_norm
+    room = math.floor(30 - math.log2(slots / dp.noise_multiplier + 16))
+    if room < _LEAST_BITS:
+        raise SettingError(
+            f"noise_multiplier must be at least {slots / 2.0**22:.1g} for samples of {slots} rows, "
+            f"got {dp.noise_multiplier:g}: so little noise hides nobody; leave dp out instead"
+        )
+    return 2.0 ** (math.floor(math.log2(deviation)) - min(_FINE_BITS, room))

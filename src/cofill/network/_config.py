@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from cofill.errors import SettingError
@@ -39,6 +39,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _ROLES = Literal["submit", "look"]
 _KINDS = Literal["numeric", "binary", "categorical"]
+_FORMULAS = Literal["escape", "keep"]
 
 
 def _is_party(name: str) -> Any:
@@ -52,6 +53,16 @@ def _are_names(names: tuple[str, ...]) -> bool:
 Name = Annotated[StrictStr, must_be("letters, digits, '-' or '_'", _NAME.fullmatch)]
 PartyName = Annotated[
     StrictStr, must_be(f"letters, digits, '-' or '_', and not {COORDINATOR!r}", _is_party)
+]
+
+
+def _are_categories(values: tuple[Any, ...]) -> bool:
+    return len(values) >= 2 and len(set(values)) == len(values) and len({*map(type, values)}) == 1
+
+
+_Categories = Annotated[
+    tuple[StrictStr | StrictBool | StrictInt, ...],
+    must_be("two values or more of one type, each once", _are_categories),
 ]
 
 
@@ -96,6 +107,11 @@ class Limits:
         """The largest message."""
         return self.message_megabytes * 2**20
 
+    @property
+    def mail_bytes(self) -> int:
+        """The most that a party sends or is sent in one step, in all messages together."""
+        return 2 * self.message_bytes
+
 
 @dataclass(frozen=True, config=STRICT)
 class FederationConfig:
@@ -105,7 +121,8 @@ class FederationConfig:
     to submit runs or to look at them. With ``id_type="text"`` ids are read as text at every site,
     so that 007 is not 7. ``shared`` are views that sites hold alike, of other individuals each:
     these are split by row. Every other view is at one site, which is split by view. A federation
-    may have both.
+    may have both. ``categories`` are the agreed values of columns, by view: sites tell each other
+    these, and not which of them somebody has.
     """
 
     name: Name
@@ -118,6 +135,7 @@ class FederationConfig:
     id_type: Annotated[Literal["text"] | None, must_be("'text', or left out")] = None
     limits: Limits = field(default_factory=Limits)
     shared: _views("the views that sites hold alike") = ()  # pyright: ignore[reportInvalidTypeForm]
+    categories: Mapping[Name, Mapping[StrictStr, _Categories]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> FederationConfig:
@@ -231,7 +249,8 @@ class SiteConfig:
     ``views`` says where each view is read from, ``results`` is the folder for what runs make here.
     ``people`` is a table of ids whom this site may name in its results, beside those of its views.
     ``policy`` is what may leave, whatever an order asks for; ``account`` is the folder in which the
-    site remembers what it has spent, beside ``results`` unless stated.
+    site remembers what it has spent, beside ``results`` unless stated. ``formulas`` says what
+    becomes of texts that a spreadsheet would compute, as in `cofill.views.write_table`.
     """
 
     views: Mapping[Name, ViewSource]
@@ -239,6 +258,7 @@ class SiteConfig:
     people: ViewSource | None = None
     policy: SitePolicy = field(default_factory=SitePolicy)
     account: Path | None = None
+    formulas: one_of(_FORMULAS) = "escape"  # pyright: ignore[reportInvalidTypeForm]
 
     @property
     def account_folder(self) -> Path:
@@ -255,14 +275,16 @@ class SiteConfig:
         results = document.pop("results", {})
         if not isinstance(results, Mapping):
             raise SettingError(f"{where}: results must be a table, got {shown(results)}")
-        for key in ("policy", "account"):
+        for key in ("policy", "account", "formulas"):
             if key in document:
                 raise SettingError(
                     f"{where}: {key} {UNKNOWN}; a site's policy is in the file {POLICY_FILE}"
                 )
-        renamed = {{"folder": "results"}.get(k, f"results.{k}"): v for k, v in results.items()}
+        renamed = {_RESULT_KEYS.get(k, f"results.{k}"): v for k, v in results.items()}
         document |= {"results": "results"} | renamed
-        config = validate(cls, document, where, {"results": "results.folder"})
+        config = validate(
+            cls, document, where, {v: f"results.{k}" for k, v in _RESULT_KEYS.items()}
+        )
         base, people = path.resolve().parent, config.people
         sources = {
             name: _resolved(view, base, f"{where}: views.{name}")
@@ -287,6 +309,7 @@ class SiteConfig:
 
 
 # The file groups keys in tables; the class is flat. Faults name a key as the file has it.
+_RESULT_KEYS = {"folder": "results", "formulas": "formulas"}
 _FEDERATION_KEYS = {"address": "coordinator.address", "port": "coordinator.port", "shared": "views"}
 
 

@@ -7,6 +7,7 @@ kit holds the public keys of all, so that no message can change them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -28,6 +29,22 @@ class PartyKeys:
 
     seal: bytes
     sign: bytes
+
+    def digits(self, name: str) -> str:
+        """Return six groups of digits that both ends of a telephone call can compare.
+
+        They are of the party's name and both keys. 100 bits: whoever wants to put keys of their own
+        in place of these has to find others with the same digits.
+
+        Examples
+        --------
+        >>> PartyKeys(bytes(32), bytes(32)).digits("lab")
+        '98105 73000 98451 19522 29472 09112'
+        """
+        content = json.dumps([name, self.seal.hex(), self.sign.hex()]).encode()
+        words = hashlib.blake2b(content, digest_size=32, person=b"cofill digits").digest()
+        number = int.from_bytes(words) % 10**30
+        return " ".join(f"{number:030}"[k : k + 5] for k in range(0, 30, 5))
 
     def to_json(self) -> dict[str, str]:
         """Return the keys as texts."""

@@ -37,6 +37,17 @@ _AUTHORIZATION = {
         "member": {**_NOBODY, "view": "any"},
     },
 }
+# One frame on the wire. Streams are cut into frames of a megabyte; larger ones are FLARE's own.
+_FRAME = 64 * 2**20
+_COMMUNICATION = {
+    "grpc": {
+        "max_workers": 100,
+        "options": [
+            ["grpc.max_send_message_length", _FRAME],
+            ["grpc.max_receive_message_length", _FRAME],
+        ],
+    }
+}
 _FLARE_ROLES = {"submit": "lead", "look": "member"}
 
 
@@ -215,6 +226,7 @@ def _harden(kit: Path, federation: FederationConfig) -> None:
         server["max_num_clients"] = max(100, len(federation.sites))
     write_json(local / "resources.json", resources)
     write_json(local / "authorization.json", _AUTHORIZATION)
+    write_json(local / "comm_config.json", _COMMUNICATION)
     for leftover in ("resources.json.default", "authorization.json.default"):
         (local / leftover).unlink()
     for script in ("start.sh", "sub_start.sh", "stop_fl.sh"):
@@ -234,7 +246,7 @@ def renew_keys(kit: Kit, out: Path) -> PartyKeys:
     return new.public
 
 
-def pin_keys(kit: Kit, path: Path) -> str:
+def pin_keys(kit: Kit, path: Path) -> tuple[str, PartyKeys]:
     """Pin another party's new public keys, from the file that it handed over; return its name."""
     document = read_document(path, _KEYS_FORMAT)
     name = document.get("name")
@@ -243,7 +255,7 @@ def pin_keys(kit: Kit, path: Path) -> str:
         raise SettingError(f"{path}: name must be another member of the federation, got {name!r}")
     keys = PartyKeys.from_json(document, str(path))
     replace(identity, others={**identity.others, name: keys}).save(kit.home)
-    return name
+    return name, keys
 
 
 def needs_extra() -> str:

@@ -31,6 +31,8 @@ _MODULES = {
     "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
 }
+_LARGEST_STREAM = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
+_LEAST_STREAM = 64 * 2**20  # bytes: FLARE's own files, such as results, must pass as well
 _PATIENCE_S = 3.0  # between asking a process to end and killing it
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
@@ -49,7 +51,7 @@ def serve(kit: Kit, config: Path | None, *, ready: Callable[[], None] | None = N
         _prctl(_SET_SUBREAPER, 1)  # orphans become this process's children
         kit.prepare()
         log = kit.home / "console.txt"
-        process = _start(_command(kit), log, cwd=kit.folder, env=_environment(config))
+        process = _start(_command(kit), log, cwd=kit.folder, env=party_environment(kit, config))
         try:
             if ready is not None:
                 ready()
@@ -75,8 +77,14 @@ def _command(kit: Kit) -> list[str]:
     return [sys.executable, "-u", "-c", _boot("KILL", f"run_module({module!r})"), *words]
 
 
-def _environment(config: Path | None) -> dict[str, str]:
-    environment = {"MALLOC_ARENA_MAX": "4", **os.environ}
+def party_environment(kit: Kit, config: Path | None) -> dict[str, str]:
+    """Return the environment of a party's processes, in which FLARE finds its limits.
+
+    A stream says in its first frame how large it is. FLARE refuses it there, before it is received,
+    or where it goes on beyond the limit.
+    """
+    largest = max(kit.federation.limits.mail_bytes, _LEAST_STREAM) + 2**20
+    environment = {"MALLOC_ARENA_MAX": "4", **os.environ, _LARGEST_STREAM: str(largest)}
     return environment if config is None else {**environment, SITE_CONFIG: str(config.resolve())}
 
 

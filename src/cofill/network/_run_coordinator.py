@@ -31,7 +31,8 @@ class RunCoordinator:
         self.order = schedule.order
         PartyFolder(home).forget_runs(schedule.federation.limits.resume_days, but=self.order.run)
         self.folder = PartyFolder(home).run(self.order.run)
-        self.limit = schedule.federation.limits.message_bytes
+        limits = schedule.federation.limits
+        self.limit, self.mail_limit = limits.message_bytes, limits.mail_bytes
         self.folder.make()
         self.next = 0
         self.metrics: dict[str, dict[str, Any]] = {}
@@ -87,10 +88,19 @@ class RunCoordinator:
 
     def messages_for(self, receiver: str) -> dict[tuple[int, str], bytes]:
         """Return the messages that a machine needs for the next step."""
-        messages = {}
+        messages: dict[tuple[int, str], bytes] = {}
+        total = 0
         for step, sender in self._wanted(receiver):
             path = self.folder.message(step, sender, receiver)
             try:
+                total += path.stat().st_size
+                # Its own party reads all sites' messages from disk, and nobody carries them.
+                if total > self.mail_limit and receiver != COORDINATOR:
+                    raise DataError(
+                        f"step {self.next}: messages for {receiver!r} have {total:,} bytes, more "
+                        f"than {self.mail_limit:,}; raise limits.message_megabytes in "
+                        "federation.toml"
+                    )
                 messages[step, sender] = path.read_bytes()
             except OSError:
                 raise StoreError(

@@ -94,7 +94,8 @@ class SiteRunner:
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:
-                require_common_categories(self.data.views, rules["columns"].people)
+                fewest, agreed = rules["columns"].people, federation.categories
+                require_common_categories(self.data.views, fewest, agreed)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()
@@ -255,7 +256,7 @@ class SiteRunner:
                 ending = Source(view.source).result_ending
                 result = self.protocol.finish(party, data)
                 for stem, table in result.tables.items():
-                    write_table(table, folder / f"{stem}{ending}")
+                    write_table(table, folder / f"{stem}{ending}", config.formulas)
                 for file_name, text in result.texts.items():
                     (folder / file_name).write_text(text, encoding="utf-8")
                 figures += [] if result.figures is None else [result.figures]
@@ -309,6 +310,12 @@ class SiteRunner:
             content = encode_releases(releases)
             address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
             sealed[receiver] = write_message(content, address, self.identity, limit=self.limit)
+        total, most = sum(map(len, sealed.values())), 2 * self.limit
+        if self.name != COORDINATOR and total > most:
+            raise DataError(
+                f"the messages of site {self.name!r} in this step would have {total:,} bytes "
+                f"together, more than {most:,}; raise limits.message_megabytes in federation.toml"
+            )
         stray = [r for r in outbox if self._site_of(r.receiver) not in sealed]
         if stray:
             raise SettingError(

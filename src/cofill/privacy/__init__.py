@@ -40,7 +40,7 @@ from cofill.privacy._events import (
 from cofill.privacy._exact_sums import ExactSums, NumbersAndFlags
 from cofill.privacy._gate import Allowance, Budget, Gate
 from cofill.privacy._ledger import Ledger, LedgerEntry, LedgerNote
-from cofill.privacy._masks import FixedPoint, SumCode
+from cofill.privacy._masks import FixedPoint, ImpossibleSumError, SumCode
 from cofill.privacy._mechanisms import MeanDefence, MeanNoise, NoisyMean
 from cofill.privacy._noise import (
     NoiseKind,
@@ -126,6 +126,7 @@ __all__ = [
     "GroupCentres",
     "GroupSums",
     "Guarantee",
+    "ImpossibleSumError",
     "LaplaceEvent",
     "Ledger",
     "LedgerEntry",

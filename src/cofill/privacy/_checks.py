@@ -50,13 +50,14 @@ def is_text(value: Any) -> bool:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is a whole number, no larger than a share of a secret."""
+    # Of hundreds of digits, a number would not even fit a float.
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**264
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least zero."""
-    return is_integer(value) and value >= 0
+    """Whether a value is a whole number of at least zero, of a usual size."""
+    return is_integer(value) and 0 <= value < 2**63
 
 
 def is_key(value: Any) -> bool:
@@ -116,7 +117,8 @@ def of_floats(axes: int) -> Check:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and bool(np.isfinite(value))
+    is_float = isinstance(value, float | np.floating) and bool(np.isfinite(value))
+    return is_float or is_integer(value)
 
 
 is_bytes = of_type(bytes)

@@ -22,6 +22,7 @@ from jaxtyping import Bool, UInt64
 
 from cofill.errors import DataError
 from cofill.privacy._checks import require_whole
+from cofill.privacy._masks import ImpossibleSumError
 
 _DIGIT = 16  # bits of a digit; the rest of its word is for carries, and for hiding them
 
@@ -94,11 +95,17 @@ class ExactSums:
         return np.concatenate([digits.ravel().view(np.uint64), flags])
 
     def decode(self, words: UInt64[np.ndarray, " length"]) -> NumbersAndFlags:
-        """Return the sums of numbers, and which flags anybody raised."""
+        """Return the sums of numbers, and which flags anybody raised.
+
+        Raises an `ImpossibleSumError` for words that no sum of so many can have.
+        """
         end = self.numbers * self.digits
         digits = words[:end].view(np.int64).reshape(-1, self.digits).astype(object)
         values = np.array([1 << (_DIGIT * k) for k in range(self.digits)], dtype=object)
-        return NumbersAndFlags([int(n) for n in digits @ values], words[end:] != 0)
+        numbers = [int(n) for n in digits @ values]
+        if any(abs(n) > self.sites << (_DIGIT * self.digits - 1) for n in numbers):
+            raise ImpossibleSumError
+        return NumbersAndFlags(numbers, words[end:] != 0)
 
 
 def _random_words(count: int) -> UInt64[np.ndarray, " count"]:

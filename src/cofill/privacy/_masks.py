@@ -91,6 +91,16 @@ def open_shares(shares: Mapping[int, int], threshold: int) -> bytes:
     return value.to_bytes(32, "big")
 
 
+class ImpossibleSumError(DataError):
+    """Words that no vectors of the agreed encoding add up to."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the sum holds numbers that its sites cannot have added: one of them has sent words "
+            "that encode nothing"
+        )
+
+
 class SumCode(Protocol):
     """How values are written as words whose sum, modulo 2^64, is read as the sum of the values."""
 
@@ -149,5 +159,11 @@ class FixedPoint:
         return np.rint(np.asarray(vector, float) / self.step).astype(np.int64).view(np.uint64)
 
     def decode(self, words: UInt64[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
-        """Return the vector of a sum of encoded vectors."""
-        return words.view(np.int64) * self.step
+        """Return the vector of a sum of encoded vectors.
+
+        Raises an `ImpossibleSumError` for words that no sum of so many can have.
+        """
+        values = words.view(np.int64) * self.step
+        if (np.abs(values) > self.largest * self.sites * (1 + 1e-9)).any():
+            raise ImpossibleSumError
+        return values

@@ -24,6 +24,9 @@ What it protects against:
   among them, their sum. (A sum of one honest site is that site's vector: noise is another defence.)
 - A late vector of a site that was declared dropped: its pair masks are known by then, its own mask
   is not, and no honest site gives shares of both.
+- A coordinator that tells sites different stories about who takes part, by which keys or with which
+  threshold: shares are sealed for one roster, and the sites whose rosters differ cannot open each
+  other's.
 - A coordinator that tells sites different stories about who stayed: it needs a threshold of shares
   for either story, and each honest site tells one. With c sites on its side it fails while
   c < 2 · threshold − n; the threshold must be above n / 2 and is 2n / 3 by default.
@@ -43,6 +46,7 @@ What it does not protect against:
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -119,8 +123,10 @@ class Member:
         """Return a message of this round to the coordinator."""
         return kind(sender=self.name, receiver=self.coordinator, round=self.round, **fields)
 
-    def _address(self, sender: str, receiver: str) -> MessageAddress:
-        return MessageAddress(f"secure sum {self.run}", self.round, sender, receiver)
+    def _address(self, sender: str, receiver: str, roster: Roster) -> MessageAddress:
+        # Of the roster too: a box opens only where both were told of the same sites and keys.
+        purpose = f"secure sum {self.run} {_digest(roster)}"
+        return MessageAddress(purpose, self.round, sender, receiver)
 
     def signed_part(self, keys: PublicKeys) -> bytes:
         """Return what a site signs of its keys: whose they are, in which run and round."""
@@ -196,7 +202,7 @@ def share_secrets(member: Member, roster: Roster) -> tuple[Member, SealedShares]
         # No signature: the key that seals is itself signed, and lives for this round only.
         keys.sender: seal_message(
             b"".join(part.to_bytes(_SHARE, "big") for part in shares_of[keys.sender]),
-            member._address(member.name, keys.sender),
+            member._address(member.name, keys.sender, roster),
             sealing_key=member.seal_secret,
             receiver_key=keys.seal_key,
             limit=_BOX,
@@ -237,13 +243,7 @@ def mask_vector(
     words = code.encode(vector)
     words = words + expand_seed(member.own_mask, member.round, len(words))
     for name, box in delivered.boxes.items():
-        content = open_message(
-            box,
-            member._address(name, member.name),
-            sealing_key=member.seal_secret,
-            sender_key=peers[name].seal_key,
-            limit=_BOX,
-        )
+        content = _open_box(member, name, box, peers[name].seal_key, roster)
         parts = content[:_SHARE], content[_SHARE:]
         received[name] = int.from_bytes(parts[0], "big"), int.from_bytes(parts[1], "big")
         keys = member.mask_secret, peers[name].mask_key
@@ -251,6 +251,32 @@ def mask_vector(
         words = words + pair_mask(*keys, member.round, len(words), subtract=member.name > name)
     masked = replace(member, stage="masked", received=received)
     return masked, member._message(MaskedVector, words=words, rows=rows, event=event)
+
+
+def _open_box(member: Member, name: str, box: bytes, seal_key: bytes, roster: Roster) -> bytes:
+    """Return the two shares in a box, or raise a `DataError` that names whose it is."""
+    try:
+        return open_message(
+            box,
+            member._address(name, member.name, roster),
+            sealing_key=member.seal_secret,
+            sender_key=seal_key,
+            limit=_BOX,
+        )
+    except DataError:
+        raise DataError(
+            f"site {member.name!r} cannot open the shares of site {name!r}: they were changed, or "
+            f"site {name!r} was told of other participants, keys or another threshold; refused"
+        ) from None
+
+
+def _digest(roster: Roster) -> str:
+    """Return a hash of what a coordinator says of a sum: its sites, their keys, the threshold."""
+    content = hashlib.blake2b(b"%d %d" % (roster.round, roster.threshold), digest_size=16)
+    for keys in roster.keys:
+        parts = keys.sender.encode(), keys.seal_key, keys.mask_key
+        content.update(b"".join(len(part).to_bytes(4) + part for part in parts))
+    return content.hexdigest()
 
 
 def reveal_shares(member: Member, survivors: Survivors) -> tuple[Member, RevealedShares]:

@@ -13,6 +13,7 @@ from cofill.views._datasets import (
     papers_hint,
 )
 from cofill.views._feature import Feature, Kind
+from cofill.views._formulas import require_formulas
 from cofill.views._frames import read_ids, to_frame, to_table, view_from_table
 from cofill.views._keys import Key, stream
 from cofill.views._later import read_later_views
@@ -77,6 +78,7 @@ __all__ = [
     "read_later_views",
     "read_view",
     "read_views",
+    "require_formulas",
     "side_by_side",
     "stream",
     "to_frame",

@@ -39,12 +39,22 @@ class ExcelForm(AbstractSourceForm):
         return pa.table(arrays, names=names)
 
     def write(self, table: pa.Table, path: Path) -> None:
-        """Write a workbook of one sheet."""
+        """Write a workbook of one sheet; a text is a text there, also one that begins with =."""
+        from openpyxl.cell import WriteOnlyCell
+
         book = _openpyxl().Workbook(write_only=True)
         sheet = book.create_sheet()
-        sheet.append(table.column_names)
+
+        def cell(value: Any) -> Any:
+            if not (isinstance(value, str) and value.startswith("=")):
+                return value
+            text = WriteOnlyCell(sheet, value)
+            text.data_type = "s"  # taken for a formula otherwise
+            return text
+
+        sheet.append([cell(name) for name in table.column_names])
         for row in zip(*(c.to_pylist() for c in table.columns), strict=True):
-            sheet.append(row)
+            sheet.append([cell(value) for value in row])
         with path.open("wb") as file:
             book.save(file)
 

@@ -42,17 +42,16 @@ class CsvForm(AbstractSourceForm):
         """Write a file; a table read from text keeps its bytes, and dictionaries become values."""
         from pyarrow import csv as arrow_csv
 
-        if isinstance(table, FilledTable) and table.has_text:
+        if isinstance(table, FilledTable):
             with path.open("wb") as file:
                 file.writelines(table.to_text())
             return
-        arrow: pa.Table = table.to_arrow() if isinstance(table, FilledTable) else table
         flat = [
             c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
-            for c in arrow.columns
+            for c in table.columns
         ]
         options = arrow_csv.WriteOptions(delimiter=self.written_delimiter, quoting_style="needed")
-        arrow_csv.write_csv(pa.table(flat, names=arrow.column_names), path, options)
+        arrow_csv.write_csv(pa.table(flat, names=table.column_names), path, options)
 
 
 class TsvForm(CsvForm):

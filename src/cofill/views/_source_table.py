@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from cofill.errors import SettingError
 from cofill.views._arrow import cells_to_arrow, take_rows, time_step, with_values
 from cofill.views._feature import Feature, Kind
+from cofill.views._formulas import escaped_field, escaped_text, formulas_in, starts_formula
 from cofill.views._ids import positions
 from cofill.views._rules import ColumnRules
 from cofill.views._styles import NumberStyle, TextStyle
@@ -106,11 +107,14 @@ class FilledTable:
         More columns of numbers, one value per row of the view.
     order
         ``"source"``: rows as in the source, then new people by id; ``"id"``: all by id.
+    formulas
+        ``"escape"``: fields of text that a spreadsheet would compute are made plain.
     """
 
     view: View
     beside: Mapping[str, np.ndarray] = field(default_factory=dict)
     order: str = "source"
+    formulas: str = "keep"
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -196,10 +200,14 @@ class FilledTable:
         if not np.array_equal(old, np.arange(len(fields.starts) - 1)):
             text, fields = text.in_order(fields, old)
         edits = Edits(fields, names)
+        filled: dict[str, np.ndarray] = {}
         for k, feature in enumerate(self.view.features):
             if feature.name in self.source.columns:
                 changed, cells = self._changes(k, old, old_view)
                 edits.fill(feature.name, changed, self._field_texts(text, feature, cells[changed]))
+                filled[feature.name] = changed
+        if self.formulas == "escape":
+            self._escape_fields(text, edits, filled)
         edits.keep(self.source.columns)
         new_fields = {c: [b""] * len(new) for c in self.source.columns}
         for k, feature in enumerate(self.view.features):
@@ -207,12 +215,14 @@ class FilledTable:
                 new_fields[feature.name] = self._field_texts(text, feature, self.view.cells[new, k])
         if self.source.id_column is not None:
             ids = self.view.ids[new].tolist()
-            new_fields[self.source.id_column] = [text.field(str(value)) for value in ids]
+            new_fields[self.source.id_column] = [self._field(text, str(value)) for value in ids]
         marks = [s.decimal for s in self.source.styles.values() if isinstance(s, NumberStyle)]
         style = NumberStyle("," if "," in marks else ".", decimals=None)
         for name, values in self.beside.items():
             written = _number_fields(text, style, Feature(name), values)
-            edits.append(text.delimiter.encode(), text.field(name), [written[k] for k in old_view])
+            edits.append(
+                text.delimiter.encode(), self._field(text, name), [written[k] for k in old_view]
+            )
             new_fields[name] = [written[k] for k in new]
         lines = [
             text.delimiter.encode().join(parts) + text.line_end
@@ -289,6 +299,29 @@ class FilledTable:
                 columns[name] = texts.cast(pa.string())
         return pa.table(columns)
 
+    def _escape_fields(
+        self, text: TextTable, edits: Edits, filled: Mapping[str, np.ndarray]
+    ) -> None:
+        """Make fields that stay as they were read, and the names of columns, start no formula."""
+        assert self.source is not None  # noqa: S101
+        numbers = {f.name for f in self.source.view_features if f.kind is Kind.NUMERIC}
+        for k, name in enumerate(text.column_names):
+            if name not in self.source.columns:
+                continue
+            if starts_formula(name):
+                edits.fill(name, np.array([-1]), [self._field(text, name)])
+            if name in numbers or not text.may_start_formula(edits.fields, k):
+                continue
+            is_formula = formulas_in(text.column(edits.fields, k)).to_numpy(zero_copy_only=False)
+            is_formula[filled.get(name, [])] = False
+            rows = np.flatnonzero(is_formula)
+            raw = [text.raw(edits.fields, row, k) for row in rows.tolist()]
+            edits.fill(name, rows, [escaped_field(field) for field in raw])
+
+    def _field(self, text: TextTable, value: str) -> bytes:
+        """Return a text as a field of the file."""
+        return text.field(escaped_text(value) if self.formulas == "escape" else value)
+
     def _field_texts(self, text: TextTable, feature: Feature, cells: np.ndarray) -> list[bytes]:
         """Return cells as fields in the column's own style."""
         assert self.source is not None  # noqa: S101
@@ -300,6 +333,8 @@ class FilledTable:
         for code in np.unique(codes[codes >= 0]).tolist():
             if code not in spelled:
                 spelled[code] = text.field(style.write(feature, np.array([float(code)]))[0])
+            if self.formulas == "escape":
+                spelled[code] = escaped_field(spelled[code])
         spelled[-1] = b""
         return [spelled[code] for code in codes.tolist()]
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from cofill.errors import DataError, SettingError
 from cofill.files import draft_of
 from cofill.registry import Registry
+from cofill.views._formulas import escaped_table, require_formulas
 from cofill.views._frames import text_to_table, view_from_table
 from cofill.views._multiview import MultiView, require_id
 from cofill.views._rules import ColumnRules
@@ -240,14 +241,20 @@ def is_writable(path: Path) -> bool:
     return not is_url(str(path)) and type(form).write is not AbstractSourceForm.write
 
 
-def write_table(table: pa.Table | FilledTable, path: Path) -> None:
+def write_table(table: pa.Table | FilledTable, path: Path, formulas: str = "escape") -> None:
     """Write a table in the form of the file's ending; it appears whole or not at all.
 
     A `FilledTable` that was read from text is written as that text, with only its holes filled.
+    Texts of a text file that a spreadsheet would compute get an apostrophe in front, unless
+    ``formulas="keep"``.
     """
+    require_formulas(formulas)
     form = Source(str(path))._recognised[1]
-    if isinstance(table, FilledTable) and not form.keeps_text:
+    if isinstance(table, FilledTable) and not (form.keeps_text and table.has_text):
         table = table.to_arrow()
+    if form.keeps_text and formulas == "escape":
+        is_filled = isinstance(table, FilledTable)
+        table = replace(table, formulas=formulas) if is_filled else escaped_table(table)
     with draft_of(path, sync=False) as draft:
         form.write(table, draft)
         if compression := _COMPRESSIONS.get(path.suffix.lower()):

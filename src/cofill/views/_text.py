@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cofill.errors import DataError
+from cofill.views._formulas import FIRST_BYTES
 
 _MARK = "\ufeff".encode()
 _DELIMITERS = ",;\t|"
@@ -197,6 +198,13 @@ class TextTable:
         if is_quoted.any():
             texts = pc.if_else(pa.array(is_quoted), pc.replace_substring(texts, '""', '"'), texts)
         return texts
+
+    def may_start_formula(self, fields: Fields, k: int) -> bool:
+        """Whether some field of a column begins with a byte with which formulas begin."""
+        data = np.append(np.frombuffer(self.content, np.uint8), 0)  # a last field may be empty
+        starts = fields.starts[1:, k]
+        first = np.where(data[starts] == _QUOTE, data[np.minimum(starts + 1, len(data) - 1)], 0)
+        return bool((FIRST_BYTES[data[starts]] | FIRST_BYTES[first]).any())
 
     def raw(self, fields: Fields, row: int, k: int) -> bytes:
         """Return a field as it stands in the file, quotes and all."""
