@@ -322,7 +322,7 @@ def test_computing_sites_open_spectra_and_nothing_else_of_a_covariance():
         protocol, parties = federation(views)
         seen = recorded(protocol, parties, until=protocol.learning.stop)
         shares = defaultdict(list)
-        for party in protocol.computing_views:
+        for party in protocol.computing_parties:
             for release in seen[party]:
                 if isinstance(release, OpenedShares):
                     for label, words in release.words.items():
@@ -374,7 +374,7 @@ def test_a_receiver_with_as_many_columns_as_shared_people_is_refused():
 
 def test_the_coordinator_and_one_site_twice_cannot_compute():
     members = Membership({"x": ("a", "b"), "y": ("c",)})
-    assert PrivateProtocol(members=members).computing_views == ("a", "c")
+    assert PrivateProtocol(members=members).computing_parties == ("a", "c")
     with pytest.raises(SettingError, match="cannot be a computing site"):
         PrivateProtocol(members=members, computing=("a", COORDINATOR))
     with pytest.raises(SettingError, match="two views of different sites"):

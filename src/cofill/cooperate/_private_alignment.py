@@ -9,6 +9,7 @@ import numpy as np
 from cofill.cooperate._private_inputs import LocalModel
 from cofill.cooperate._private_plan import Plan
 from cofill.cooperate._private_site import Placement, PrivateSite, only_release
+from cofill.cooperate._private_survey import common_model
 from cofill.errors import DataError
 from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
 from cofill.protocol import COORDINATOR, Inbox, Outbox
@@ -16,9 +17,15 @@ from cofill.shares import ComputingSite, blind_ids, mask_input, multiply_points
 
 
 def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
-    """Learn features and targets from the site's own rows, and send its ids out blinded."""
+    """Learn features and targets from the site's own rows, and send its ids out blinded.
+
+    Sites that hold the same view have agreed on both.
+    """
     settings = site.settings
-    model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
+    if site.ring is not None:
+        model = common_model(site, inbox)
+    else:
+        model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
     return _blind(replace(site, model=model, run=site.run + 1), len(site.view))
 
 
@@ -61,7 +68,8 @@ def _multiplied(site: PrivateSite, inbox: Inbox, receiver: str) -> BlindedPoints
 
 
 def _next(site: PrivateSite) -> str:
-    return site.views[(site.views.index(site.name) + 1) % len(site.views)]
+    names = list(site.parties)
+    return names[(names.index(site.name) + 1) % len(names)]
 
 
 def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -99,7 +107,8 @@ def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
     sizes = [release.sizes[view] for view in site.views]
     widths, factors, targets = (tuple(s[k] for s in sizes) for k in range(3))
     counts = release.patterns, release.people, release.asked
-    plan = Plan(site.views, release.everyone, widths, factors, targets, *counts)
+    parties = tuple(tuple(p for p, v in site.parties.items() if v == view) for view in site.views)
+    plan = Plan(site.views, release.everyone, widths, factors, targets, *counts, parties)
     dealt = next((r.words for r in inbox if isinstance(r, DealtWords)), {})
     placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
     return replace(site, placement=placement)

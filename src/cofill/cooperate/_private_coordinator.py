@@ -28,6 +28,7 @@ from cofill.privacy import (
 )
 from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
+from cofill.views import Scaler
 
 
 @storable
@@ -49,13 +50,17 @@ class PrivateCoordinator:
     ----------
     secret
         Start of its randomness; ``run`` counts alignments.
+    parties
+        The view of each party, in order.
+    scalers
+        How the sites of a view that several hold have agreed to scale it.
     known, learned
         The plan of learning, and the masks of what was learned.
     alignment
         The present one.
     """
 
-    views: tuple[str, ...]
+    parties: Mapping[str, str]
     computing: tuple[str, str]
     settings: PrivateSettings
     secret: bytes = field(repr=False)
@@ -64,6 +69,18 @@ class PrivateCoordinator:
     learned: Learned | None = None
     choices: Mapping[str, np.ndarray] = field(default_factory=dict)
     alignment: Alignment | None = None
+    scalers: Mapping[str, Scaler] = field(default_factory=dict)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """All views, in order."""
+        return tuple(dict.fromkeys(self.parties.values()))
+
+    @property
+    def split_views(self) -> dict[str, tuple[str, ...]]:
+        """The parties of each view that several sites hold."""
+        names = {v: tuple(p for p, of in self.parties.items() if of == v) for v in self.views}
+        return {view: parties for view, parties in names.items() if len(parties) > 1}
 
 
 def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
@@ -103,7 +120,8 @@ def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
     weights = {}
     for k, view in enumerate(alignment.plan.views):
         is_asked = np.zeros(alignment.plan.slots, bool)
-        is_asked[alignment.slots[view][alignment.asks[view]]] = True
+        for name in alignment.plan.parties[k]:
+            is_asked[alignment.slots[name][alignment.asks[name]]] = True
         others = alignment.patterns & ~(1 << k)
         for bits in alignment.plan.asked[view]:
             chosen = is_asked & (others == bits)
@@ -116,17 +134,20 @@ def _align(
 ) -> Alignment:
     flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
     points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
-    for view in party.views:
-        if view not in flags or len(points.get(view, ())) != len(flags[view].flags):
-            raise DataError(f"the blinded ids of view {view!r} are not those it announced; refused")
+    sizes: dict[str, tuple[int, int, int]] = {}
+    for name, view in party.parties.items():
+        if name not in flags or len(points.get(name, ())) != len(flags[name].flags):
+            raise DataError(f"the blinded ids of {name!r} are not those it announced; refused")
+        if sizes.setdefault(view, _three(flags[name].sizes)) != flags[name].sizes:
+            raise DataError(f"{name!r} has other features than the sites of its view; refused")
     words = np.frombuffer(derive(party.secret, f"order/{party.run}"), np.uint32)
-    tokens = {v: points[v] for v in party.views}
-    asks = {v: flags[v].flags & 2 > 0 for v in party.views}
+    asks = {name: flags[name].flags & 2 > 0 for name in party.parties}
     plan, slots, patterns = common_order(
-        tokens,
-        {v: flags[v].flags & 1 > 0 for v in party.views},
-        {v: asks[v] & (v in party.choices) for v in party.views},
-        {v: _three(flags[v].sizes) for v in party.views},
+        party.parties,
+        points,
+        {name: flags[name].flags & 1 > 0 for name in party.parties},
+        {name: asks[name] & (view in party.choices) for name, view in party.parties.items()},
+        sizes,
         folds,
         np.random.default_rng(words),
         most,
@@ -154,24 +175,24 @@ def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer)
         v: (plan.widths[k], plan.factors[k], plan.targets[k]) for k, v in enumerate(plan.views)
     }
     releases: list[SlotPlan | DealtWords] = []
-    for view in plan.views:
-        number = party.computing.index(view) if view in party.computing else None
+    for name in party.parties:
+        number = party.computing.index(name) if name in party.computing else None
         releases.append(
             SlotPlan(
                 sender=COORDINATOR,
-                receiver=view,
-                slots=alignment.slots[view],
+                receiver=name,
+                slots=alignment.slots[name],
                 everyone=plan.slots,
                 sizes=sizes,
                 patterns=plan.patterns,
                 people=plan.people,
                 asked=plan.asked,
-                keys=input_keys(dealer.keys, view),
+                keys=input_keys(dealer.keys, name),
                 dealer_key=b"" if number is None else dealer.keys[number],
             )
         )
         if number == 1:
-            releases.append(DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt))
+            releases.append(DealtWords(sender=COORDINATOR, receiver=name, words=dealer.dealt))
     return releases
 
 
@@ -189,26 +210,29 @@ def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator,
         raise DataError("the coordinator has aligned nobody; start a new run")
     padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
     plan = alignment.plan
-    shapes = {v: (plan.slots, n) for v, n in zip(plan.views, plan.targets, strict=True)}
+    shapes = {
+        name: (plan.slots, plan.targets[plan.views.index(view)])
+        for name, view in party.parties.items()
+    }
     first = padded.get(party.computing[0], {})
     for name in party.computing:
         if name not in padded:
             raise DataError(f"the coordinator needs padded cells of {name!r}; start a new run")
-        require_words(padded[name], {v: s for v, s in shapes.items() if v in first}, name)
+        require_words(padded[name], {p: s for p, s in shapes.items() if p in first}, name)
     releases = []
-    for k, view in enumerate(alignment.plan.views):
-        slots = alignment.slots[view]
-        known = np.isin(alignment.patterns[slots] & ~(1 << k), alignment.plan.asked[view])
+    for receiver, view in party.parties.items():
+        slots, bit = alignment.slots[receiver], 1 << plan.views.index(view)
+        known = np.isin(alignment.patterns[slots] & ~bit, plan.asked[view])
         # Nothing is sent of people whom no other site knows, nor by whom they are known.
-        ids = np.flatnonzero(alignment.asks[view] & known & (view in first))
+        ids = np.flatnonzero(alignment.asks[receiver] & known & (receiver in first))
         releases += [
             SelectedCells(
                 sender=COORDINATOR,
-                receiver=view,
+                receiver=receiver,
                 part=part,
                 ids=ids,
                 slots=slots[ids],
-                words={view: padded[name][view][slots[ids]]} if view in first else {},
+                words={receiver: padded[name][receiver][slots[ids]]} if receiver in first else {},
             )
             for part, name in enumerate(party.computing)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from cofill.cooperate._private_site import PrivateSite
 from cofill.errors import DataError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
-from cofill.views import MultiView, to_frame
+from cofill.views import MultiView, View, to_frame
 
 _ASKED_AT_ONCE = 10_000  # people of one request in this process, about 3 GiB
 
@@ -52,6 +52,10 @@ class PrivateCompletion(AbstractCompleter):
         Level of the intervals that `complete` adds, or None for none.
     computing
         The two views whose sites compute; the first two unless stated.
+    sites
+        Of views that several sites hold, who has whose row: ``{view: {site: ids}}``. Rows of people
+        who come later are at the first one. Such sites agree on scales and features by sums; see
+        `PrivateProtocol`.
     seed
         Start of all randomness in this process. Over the network every site draws its own.
 
@@ -84,13 +88,41 @@ class PrivateCompletion(AbstractCompleter):
     threshold: float = 0.05
     interval: float | None = None
     computing: tuple[str, ...] | None = None
+    sites: Mapping[str, Mapping[str, Any]] | None = None
     seed: int = 0
 
     def protocol(self, view_names: Iterable[str]) -> PrivateProtocol:
-        """Return the protocol that these parameters describe, with one site per view."""
-        members = Membership({name: (name,) for name in view_names})
-        protocol = PrivateProtocol.from_settings(self.get_params(deep=False), members)
-        return replace(protocol, is_reproducible=True)
+        """Return the protocol that these parameters describe: one site per view, or as stated."""
+        site_views: dict[str, tuple[str, ...]] = {}
+        for view in view_names:
+            for site in (self.sites or {}).get(view, (view,)):
+                site_views[site] = (*site_views.get(site, ()), view)
+        members = Membership(site_views, tuple(self.sites or ()))
+        settings = self.get_params(deep=False)
+        del settings["sites"]
+        return replace(PrivateProtocol.from_settings(settings, members), is_reproducible=True)
+
+    def _held(self, view: View, *, fitting: bool = False) -> dict[str, View]:
+        """Return a view's rows by site."""
+        by_site = (self.sites or {}).get(view.name)
+        if by_site is None:
+            return {view.name: view}
+        holder = np.full(len(view), -1)
+        for number, ids in enumerate(by_site.values()):
+            rows = view.positions(np.asarray(ids))
+            rows = rows[rows >= 0]
+            if (holder[rows] >= 0).any():
+                raise DataError(
+                    f"sites must name each row of view {view.name!r} at one site, got "
+                    f"{int((holder[rows] >= 0).sum())} at two"
+                )
+            holder[rows] = number
+        if fitting and (holder < 0).any():
+            raise DataError(
+                f"sites must say where each row of view {view.name!r} is, got none for "
+                f"{int((holder < 0).sum())} of {len(view)}"
+            )
+        return {s: view.take(np.maximum(holder, 0) == k) for k, s in enumerate(by_site)}
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         if len(views) < 2:
@@ -98,7 +130,9 @@ class PrivateCompletion(AbstractCompleter):
         protocol = self.protocol(views)
         sites: dict[str, Any] = {}
         for name, view in views.items():
-            sites |= protocol.start_site(LocalData(name, {name: view}))
+            for site, rows in self._held(view, fitting=True).items():
+                sites |= protocol.start_site(LocalData(site, {name: rows}))
+        sites = {party: sites[party] for party in protocol.party_sites}
         federation = Federation(sites, coordinator=protocol.start_coordinator(), sent=self.sent)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
         self._keep_audit_keys(protocol, federation)
@@ -113,7 +147,7 @@ class PrivateCompletion(AbstractCompleter):
 
     @property
     def sites_(self) -> dict[str, PrivateSite]:
-        """The fitted sites by the names of their views."""
+        """The fitted sites by the names of their views, or ``view@site`` where several hold it."""
         return self.federation_.sites
 
     def _complete(self, views: MultiView, progress: Progress) -> Completed:
@@ -143,8 +177,9 @@ class PrivateCompletion(AbstractCompleter):
         """Return a view's cells for everyone in `views`, made from the other views alone."""
         check_is_fitted(self)
         hidden = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
-        site = self._ask(hidden, only=name)[name]
-        return cells_of(site, views.ids, self.protocol(views).policy).cells
+        asked = self._ask(hidden, only=name)
+        first = next(site for site in asked.values() if site.view.name == name)
+        return cells_of(first, views.ids, self.protocol(views).policy).cells
 
     def _ask(
         self, views: MultiView, *, only: str | None = None, progress: Progress | None = None
@@ -162,21 +197,35 @@ class PrivateCompletion(AbstractCompleter):
         ]
         if count == 1:
             return asked[0]
+        held = self._parts(views)
         return {
-            name: site.with_asked(views[name], views.ids, [part[name] for part in asked])
+            name: site.with_asked(held[name], self._asked_by(site, views), [p[name] for p in asked])
             for name, site in self.federation_.sites.items()
         }
+
+    def _parts(self, views: MultiView) -> dict[str, View]:
+        """Return rows by party."""
+        parties = self.protocol(views).members.parties
+        return {party: self._held(views[view])[site] for party, (view, site) in parties.items()}
+
+    def _asked_by(self, site: PrivateSite, views: MultiView) -> np.ndarray | None:
+        """Return whom a party asks about: a view's first site everybody, but for others' people."""
+        if site.name != site.peers[0]:
+            return None
+        others = [v.ids for p, v in self._parts(views).items() if p in site.peers[1:]]
+        return views.ids[~np.isin(views.ids, np.concatenate([views.ids[:0], *others]))]
 
     def _ask_part(
         self, views: MultiView, only: str | None, progress: Progress | None
     ) -> dict[str, PrivateSite]:
         protocol = self.protocol(views)
         fitted = self.federation_
+        held = self._parts(views)
         sites = {
             name: replace(
                 site,
-                view=views[name],
-                people=views.ids if only in (None, name) else None,
+                view=held[name],
+                people=self._asked_by(site, views) if only in (None, site.view.name) else None,
             )
             for name, site in fitted.sites.items()
         }
@@ -202,9 +251,10 @@ class PrivateCompletion(AbstractCompleter):
 
         check_is_fitted(self)
         rows = [
-            (name, feature.name, float(r2))
-            for name, site in self.sites_.items()
-            for feature, r2 in zip(self.features_[name], feature_r2(site), strict=True)
+            (site.view.name, feature.name, float(r2))
+            for site in self.sites_.values()
+            if site.name == site.peers[0]
+            for feature, r2 in zip(self.features_[site.view.name], feature_r2(site), strict=True)
         ]
         names = ("view", "feature", "r2")
         columns = zip(*rows, strict=True)

@@ -82,7 +82,7 @@ def learn(
     folds = range(plan.folds)
     features = yield from _features(computer, plan, inputs, [f"{f}" for f in folds])
     targets = [
-        [computer.input(v, f"target/{f}", inputs[f"{v}/target/{f}"]) for v in plan.views]
+        [_rows_of(computer, plan, k, f"target/{f}", inputs) for k in range(len(plan.views))]
         for f in folds
     ]
     sums = [_sums(computer, plan, f"{f}", features[f], targets[f]) for f in folds]
@@ -137,15 +137,15 @@ def _features(
     products = {}
     for part in parts:
         rows: dict[Block, Masked] = {
-            (k,): computer.input(v, f"feature/{part}", inputs[f"{v}/feature/{part}"])
-            for k, v in enumerate(plan.views)
+            (k,): _rows_of(computer, plan, k, f"feature/{part}", inputs)
+            for k in range(len(plan.views))
         }
         people = len(rows[0,].public)
         rows[()] = computer.constant(
             np.full((people, 1), 1 / np.sqrt(len(plan.views) * plan.slots)), INPUT_BITS
         )
         factors = [
-            computer.input(v, f"factor/{part}", inputs[f"{v}/factor/{part}"]) for v in plan.views
+            _rows_of(computer, plan, k, f"factor/{part}", inputs) for k in range(len(plan.views))
         ]
         for block in plan.blocks:
             if len(block) == 2:
@@ -161,6 +161,14 @@ def _features(
     for part, rows in zip(parts, features, strict=True):
         rows |= {b: masked[f"joint/{part}/{b}"] for b in plan.blocks if len(b) == 2}
     return features
+
+
+def _rows_of(computer: Computer, plan: Plan, view: int, label: str, inputs: Inputs) -> Masked:
+    """Return a view's rows: those of its sites, each zero where it has no row, added up."""
+    first, *others = (
+        computer.input(party, label, inputs[f"{party}/{label}"]) for party in plan.parties[view]
+    )
+    return sum(others, first)
 
 
 def _sums(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from jaxtyping import Float, Int, UInt64
@@ -45,6 +45,8 @@ class Plan:
         Sets of views, as bits, and how many people have exactly these, by fold of the common order.
     asked
         Per view the sets of other views that some person whose cells it asks for has.
+    parties
+        Per view its sites' parties: one, or several that have rows of different people.
     """
 
     views: tuple[str, ...]
@@ -55,6 +57,7 @@ class Plan:
     patterns: Int[np.ndarray, " patterns"]
     people: Int[np.ndarray, "folds patterns"]
     asked: Mapping[str, tuple[int, ...]]
+    parties: tuple[tuple[str, ...], ...]
 
     @property
     def folds(self) -> int:
@@ -148,19 +151,19 @@ class Plan:
         )
 
     def input_shapes(self, *, asking: bool) -> dict[str, tuple[int, int]]:
-        """Return the shape of every input by label: ``view/table/part``."""
+        """Return the shape of every party's inputs by label: ``party/table/part``."""
         parts = (
             {"asked": self.slots}
             if asking
             else {f"{f}": len(range(f, self.slots, self.folds)) for f in range(self.folds)}
         )
         shapes = {}
-        for k, view in enumerate(self.views):
-            for part, rows in parts.items():
-                shapes[f"{view}/feature/{part}"] = rows, self.widths[k]
-                shapes[f"{view}/factor/{part}"] = rows, self.factors[k]
+        for k, parties in enumerate(self.parties):
+            for party, (part, rows) in product(parties, parts.items()):
+                shapes[f"{party}/feature/{part}"] = rows, self.widths[k]
+                shapes[f"{party}/factor/{part}"] = rows, self.factors[k]
                 if not asking:
-                    shapes[f"{view}/target/{part}"] = rows, self.targets[k]
+                    shapes[f"{party}/target/{part}"] = rows, self.targets[k]
         return shapes
 
     def weights(

@@ -25,9 +25,8 @@ from cofill.federate._aggregation import LocalUpdate, Packing, SumState
 from cofill.federate._design import Design
 from cofill.federate._learner import AbstractLearner, initial_weights
 from cofill.federate._rows import Rows, encode_rows
-from cofill.federate._survey import Survey
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
-from cofill.protocol import views_with_columns
+from cofill.protocol import Survey, views_with_columns
 from cofill.views import MultiView, Scaler, View
 
 NO_TRAINING_ROWS = "has no individual that this model can learn from"

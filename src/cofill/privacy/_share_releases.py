@@ -19,6 +19,7 @@ from cofill.privacy._checks import (
     is_key,
     is_text,
     map_of,
+    of_floats,
     one_of,
     tuple_of,
     vector_of,
@@ -112,6 +113,21 @@ class SlotPlan(Release):
 
     def facts(self) -> dict[str, Any]:
         return {"everyone": self.everyone, "patterns": len(self.patterns)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CommonFeatures(Release):
+    """How several sites of one view make features, from rounded sums over all of their people.
+
+    ``arrays`` are matrices by name; the landmarks among them are drawn and nobody's rows.
+    """
+
+    kind: ClassVar[str] = "common-features"
+    individuals_in: ClassVar[str | None] = None
+    arrays: Mapping[str, np.ndarray] = checked(map_of(of_floats(2)))
+
+    def facts(self) -> dict[str, Any]:
+        return {"matrices": len(self.arrays)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

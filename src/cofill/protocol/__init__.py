@@ -25,12 +25,22 @@ from cofill.protocol._protocol import (
     first_of_type,
     one_by_one,
 )
+from cofill.protocol._survey import (
+    FEWEST_ROWS,
+    Bounds,
+    Pooled,
+    Survey,
+    range_of,
+    require_bounded,
+)
 
 __all__ = [
     "COORDINATOR",
     "DESCRIBE_COLUMNS",
+    "FEWEST_ROWS",
     "PROTOCOLS",
     "AbstractProtocol",
+    "Bounds",
     "Checkpoint",
     "Demands",
     "Federation",
@@ -40,9 +50,11 @@ __all__ = [
     "Membership",
     "Outbox",
     "PartyFolder",
+    "Pooled",
     "RunFolder",
     "SiteResult",
     "Step",
+    "Survey",
     "agree_on_columns",
     "agreed_columns",
     "check_sender",
@@ -50,6 +62,8 @@ __all__ = [
     "first_of_type",
     "one_by_one",
     "pool_moments",
+    "range_of",
+    "require_bounded",
     "run_protocol",
     "run_steps",
     "usable_scale",

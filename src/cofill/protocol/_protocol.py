@@ -15,6 +15,7 @@ given, never from the protocol object, so that federations with other seeds run 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -135,6 +136,26 @@ class Membership:
             for site, views in self.site_views.items()
             for view in views
             if view not in self.shared_views
+        }
+
+    @property
+    def parties(self) -> dict[str, tuple[str, str]]:
+        """View and site of each party of a run by view, which may be split by row as well.
+
+        The party of a view at one site has the view's name, those of a view at several are
+        ``view@site``.
+
+        Examples
+        --------
+        >>> held = {"north": ("clinic",), "south": ("clinic",), "fund": ("claims",)}
+        >>> list(Membership(held, ("clinic",)).parties)
+        ['clinic@north', 'clinic@south', 'claims']
+        """
+        holders = Counter(view for views in self.site_views.values() for view in views)
+        return {
+            view if holders[view] == 1 else f"{view}@{site}": (view, site)
+            for site, views in self.site_views.items()
+            for view in views
         }
 
     @property
