@@ -124,9 +124,9 @@ def completed_by(
     """
     filled: dict[str, PrivateCells] = {}
     for site in sites.values():
-        name, told = site.view.name, cells_of(site, views.ids, policy, draws)
+        name, of_site = site.view.name, cells_of(site, views.ids, policy, draws)
         rows = site.view.positions(views.ids) >= 0
-        filled[name] = told.over(filled[name], rows) if name in filled else told
+        filled[name] = of_site.over(filled[name], rows) if name in filled else of_site
     lower = {name: f.lower for name, f in filled.items()} if policy.interval else {}
     upper = {name: f.upper for name, f in filled.items()} if policy.interval else {}
     notes = tuple(note for site in sites.values() for note in site_note(site, policy))

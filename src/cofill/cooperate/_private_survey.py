@@ -82,13 +82,13 @@ def common_model(site: PrivateSite, inbox: Inbox) -> LocalModel:
 
 def _padded(site: PrivateSite, words: np.ndarray, number: int) -> MaskedVector:
     label = f"survey {number}"
-    own = random_words(site.key_for("survey"), label, words.shape)
-    other = random_words(site.pads["survey"], label, words.shape)
+    pad = random_words(site.key_for("survey"), label, words.shape)
+    other_pad = random_words(site.pads["survey"], label, words.shape)
     return MaskedVector(
         sender=site.name,
         receiver=COORDINATOR,
         round=number,
-        words=words + own - other,
+        words=words + pad - other_pad,
         rows=len(site.view),
     )
 

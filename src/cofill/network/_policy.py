@@ -61,6 +61,8 @@ delta = 1e-5
 #   [without_guarantee.blinded-ids]
 #   people = 1
 # With common models (federate): column-summary, and update or, for secure sums, masked-vector.
+# On shares (private), where other sites hold the same view: masked-vector, and participants at most
+# as many as these sites are.
 # With groups (cluster) that have no noise: group-sums. Two rounds that differ in one member tell
 # that member's row, whatever the size of the group.
 

@@ -94,7 +94,9 @@ class SiteRunner:
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:
-                require_common_categories(self.data.views, rules["columns"].people)
+                shared = self.protocol.members.shared_views
+                described = {n: v for n, v in self.data.views.items() if n in shared}
+                require_common_categories(described, rules["columns"].people)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()
@@ -251,7 +253,8 @@ class SiteRunner:
             ) as folder,
         ):
             for name, party in self.parties.items():
-                view = config.views.get(name) or next(iter(config.views.values()))
+                held, _ = self.protocol.members.parties.get(name, (name, ""))
+                view = config.views.get(held) or next(iter(config.views.values()))
                 ending = Source(view.source).result_ending
                 result = self.protocol.finish(party, data)
                 for stem, table in result.tables.items():

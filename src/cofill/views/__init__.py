@@ -31,7 +31,9 @@ from cofill.views._sources import (
     is_url,
     is_writable,
     read_view,
+    read_view_parts,
     read_views,
+    sources_of,
     write_table,
 )
 from cofill.views._sql import check_new_tables, write_sql
@@ -76,8 +78,10 @@ __all__ = [
     "read_ids",
     "read_later_views",
     "read_view",
+    "read_view_parts",
     "read_views",
     "side_by_side",
+    "sources_of",
     "stream",
     "to_frame",
     "to_table",
