@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cofill.audit import audit_run
+from cofill.cooperate import _private_coordinator
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
@@ -108,6 +109,30 @@ def test_a_site_may_hold_two_views(here):
         assert (difference.max(axis=0) < 5e-4 * expected.std(axis=0)).all()
     crossed = Ledger.load(federation.ledger("one"))
     assert {e.receiver for e in crossed} == {"c", COORDINATOR}
+
+
+def test_people_are_asked_about_in_parts_and_a_crash_between_them_changes_nothing(
+    here, monkeypatch
+):
+    # So small that dealt words take several messages, too.
+    monkeypatch.setattr(_private_coordinator, "_FRAME", 1_000_000)
+    federation = repeatable(private(here, settings={"most_asked": 40}))
+    office = federation.office()
+    names = [step.name for step in office.schedule.steps]
+    second = names.index("deal for the next part")
+    for stop in (names.index("deal on") + 1, second + 1, names.index("predict", second) + 2):
+        advance(office, places_of(federation), stop=stop)
+        assert office.next >= stop
+        _private_coordinator._DEALT.clear()  # what was only in memory is lost
+        office = federation.office()
+    run_in_process(office, places_of(federation))
+    protocol = federation.schedule().protocol
+    data, local = in_one_process(protocol, federation.views)
+    for name in data:
+        expected = completed_in(protocol, data, local, name)
+        np.testing.assert_array_equal(completed(federation, name, name), expected)
+    parts = [e for e in Ledger.load(federation.ledger("a")) if e.kind == "padded-cells"]
+    assert len(parts) == 3
 
 
 def test_a_sites_randomness_is_not_the_seeds(here):

@@ -37,7 +37,7 @@ def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     words = np.frombuffer(site.key_for("order"), np.uint32)
     order = np.random.default_rng(words).permutation(count)
-    site = replace(site, order=order, placement=None, inputs={}, received=(), pads={})
+    site = replace(site, order=order, placement=None, inputs={}, received=(), pads={}, part=0)
     ids = site.ids
     rows = site.view.positions(ids)
     asks = rows < 0
@@ -80,13 +80,13 @@ def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Send the rows to predict from, under masks, and keys for pads on what will come back."""
     site, outbox = _hand_in_rows(_with_plan(site, inbox), asking=True)
-    pads = {f"#{k}": site.key_for(f"pad/{k}") for k in (0, 1)}
+    pads = {f"#{k}": site.key_for(f"pad/{k}/{site.part}") for k in (0, 1)}
     releases = [
         PadKey(sender=site.name, receiver=other, key=pads[f"#{k}"])
         for k, other in enumerate(site.computing)
         if other != site.name
     ]
-    return replace(site, pads=pads), [*outbox, *releases]
+    return replace(site, pads=pads, part=site.part + 1), [*outbox, *releases]
 
 
 def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
@@ -109,7 +109,7 @@ def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
     counts = release.patterns, release.people, release.asked
     parties = tuple(tuple(p for p, v in site.parties.items() if v == view) for view in site.views)
     plan = Plan(site.views, release.everyone, widths, factors, targets, *counts, parties)
-    dealt = next((r.words for r in inbox if isinstance(r, DealtWords)), {})
+    dealt = {k: words for r in inbox if isinstance(r, DealtWords) for k, words in r.words.items()}
     placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
     return replace(site, placement=placement)
 

@@ -19,8 +19,6 @@ from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
 from cofill.views import MultiView, View, to_frame
 
-_ASKED_AT_ONCE = 10_000  # people of one request in this process, about 3 GiB
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateCompletion(AbstractCompleter):
@@ -42,6 +40,9 @@ class PrivateCompletion(AbstractCompleter):
     most_people
         At most so many people are learned from, drawn by chance from everybody whom some view has:
         time, memory and the size of messages of learning do not grow beyond that.
+    most_asked
+        People are asked about in parts of so many, so that memory and the size of messages do not
+        grow with them.
     on_unreconstructable
         Features whose out-of-sample R² is below `threshold` are named in the notes. ``"fill"``
         fills them with the best guess there is, and individuals whom no other site knows with the
@@ -84,6 +85,7 @@ class PrivateCompletion(AbstractCompleter):
     folds: int = 3
     min_overlap: int = 20
     most_people: int = 20_000
+    most_asked: int = 10_000
     on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None
@@ -184,40 +186,7 @@ class PrivateCompletion(AbstractCompleter):
     def _ask(
         self, views: MultiView, *, only: str | None = None, progress: Progress | None = None
     ) -> dict[str, PrivateSite]:
-        """Run the asking half of the protocol; each view asks about everyone it lacks.
-
-        Many people are asked about one part after another, so that memory does not grow with them.
-        """
-        count = -(-views.n_individuals // _ASKED_AT_ONCE)
-        order = np.arange(views.n_individuals)
-        parts = [order[k::count] for k in range(count)]
-        asked = [
-            self._ask_part(views if count == 1 else views.take(part), only, progress)
-            for part in parts
-        ]
-        if count == 1:
-            return asked[0]
-        held = self._parts(views)
-        return {
-            name: site.with_asked(held[name], self._asked_by(site, views), [p[name] for p in asked])
-            for name, site in self.federation_.sites.items()
-        }
-
-    def _parts(self, views: MultiView) -> dict[str, View]:
-        """Return rows by party."""
-        parties = self.protocol(views).members.parties
-        return {party: self._held(views[view])[site] for party, (view, site) in parties.items()}
-
-    def _asked_by(self, site: PrivateSite, views: MultiView) -> np.ndarray | None:
-        """Return whom a party asks about: a view's first site everybody, but for others' people."""
-        if site.name != site.peers[0]:
-            return None
-        others = [v.ids for p, v in self._parts(views).items() if p in site.peers[1:]]
-        return views.ids[~np.isin(views.ids, np.concatenate([views.ids[:0], *others]))]
-
-    def _ask_part(
-        self, views: MultiView, only: str | None, progress: Progress | None
-    ) -> dict[str, PrivateSite]:
+        """Run the asking half of the protocol; each view asks about everyone it lacks."""
         protocol = self.protocol(views)
         fitted = self.federation_
         held = self._parts(views)
@@ -243,6 +212,18 @@ class PrivateCompletion(AbstractCompleter):
         for name, site in federation.sites.items():
             fitted.sites[name] = replace(fitted.sites[name], run=site.run)
         return federation.sites
+
+    def _parts(self, views: MultiView) -> dict[str, View]:
+        """Return rows by party."""
+        parties = self.protocol(views).members.parties
+        return {party: self._held(views[view])[site] for party, (view, site) in parties.items()}
+
+    def _asked_by(self, site: PrivateSite, views: MultiView) -> np.ndarray | None:
+        """Return whom a party asks about: a view's first site everybody, but for others' people."""
+        if site.name != site.peers[0]:
+            return None
+        others = [v.ids for p, v in self._parts(views).items() if p in site.peers[1:]]
+        return views.ids[~np.isin(views.ids, np.concatenate([views.ids[:0], *others]))]
 
     @property
     def reconstructability_(self) -> Any:

@@ -71,10 +71,13 @@ def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
         shapes = {site.name: (len(at), shape[1])} if len(at) else {}
         require_words({k: w for k, w in part.words.items() if len(w)}, shapes, part.sender)
     if not len(at):
-        return replace(site, predicted=None, pads={}), []
+        return replace(site, pads={}), []
     total = np.zeros((len(at), shape[1]), np.uint64)
     for part in parts:
         pad = random_words(site.pads[f"#{part.part}"], site.name, shape)
         total += part.words[site.name] - pad[slots]
     targets = from_words(total, PREDICTED_BITS) * np.sqrt(everyone)
+    if site.predicted is not None:  # of the parts of people before
+        at = np.concatenate([site.predicted.at, at])
+        targets = np.concatenate([site.predicted.targets, targets])
     return replace(site, predicted=PredictedTargets(at, targets), pads={}), []

@@ -46,6 +46,8 @@ from cofill.settings import typed_settings, types_of
 from cofill.shares import derive
 from cofill.views import MultiView, View
 
+_DEAL_ON, _DEAL_PART = "deal on", "deal for the next part"
+_DEALING = ("match and deal", _DEAL_ON, _DEAL_PART)
 _NOT_IN_STATE = ("name", "view", "settings", "people", "parties", "computing")
 
 
@@ -191,6 +193,7 @@ class PrivateProtocol(AbstractProtocol):
             _step("prepare", alignment.prepare),
             *self._ring,
             _step("match and deal", coordinator.match_rows, "coordinator"),
+            *self._deal_on,
             _step("share rows", alignment.share_rows, receivers=pair),
             _step("learn", compute.start_computing(asking=False), **between),
             *[_step("learn", compute.compute(asking=False), **between)] * (LEARN_ROUNDS - 1),
@@ -201,14 +204,30 @@ class PrivateProtocol(AbstractProtocol):
         )
 
     @property
+    def _deal_on(self) -> tuple[Step[Any], ...]:
+        """As many steps as dealt words may take messages; those not needed are left out."""
+        receivers = self._computing_pair[1:]
+        step = _step(_DEAL_ON, coordinator.deal_on, "coordinator", receivers=receivers)
+        return (step,) * (coordinator.MOST_FRAMES - 1)
+
+    @property
     def _asking(self) -> tuple[Step[Any], ...]:
+        first = _step("match and deal", coordinator.match_asked, "coordinator")
+        later = _step(_DEAL_PART, coordinator.deal_part, "coordinator")
+        parts = [first, *[later] * (coordinator.MOST_PARTS - 1)]
+        return (
+            _step("ask", alignment.request),
+            *self._ring,
+            *(step for deal in parts for step in (deal, *self._deal_on, *self._predicting)),
+        )
+
+    @cached_property
+    def _predicting(self) -> tuple[Step[Any], ...]:
+        """The steps from rows that were dealt for to their people's cells."""
         pair = self._computing_pair
         between = {"actors": pair, "receivers": pair}
         to_coordinator = {"receivers": (COORDINATOR,)}
         return (
-            _step("ask", alignment.request),
-            *self._ring,
-            _step("match and deal", coordinator.match_asked, "coordinator"),
             _step("share rows", alignment.share_asked, receivers=pair),
             _step("predict", compute.start_computing(asking=True), **between),
             *[_step("predict", compute.compute(asking=True), **between)] * (ASK_ROUNDS - 1),
@@ -216,6 +235,29 @@ class PrivateProtocol(AbstractProtocol):
             _step("select", coordinator.select, "coordinator"),
             _step("complete", owner.receive_cells, receivers=()),
         )
+
+    def next_step(self, number: int, coordinator: Any) -> int:
+        """Return the step after one of the coordinator's.
+
+        Steps for frames and parts that there are none of are left out.
+        """
+        name = self.steps[number].name
+        if name == _DEAL_PART and coordinator.alignment is None:
+            return len(self.steps)
+        if name in _DEALING and coordinator.frame == coordinator.frames:
+            while self.steps[number + 1].name == _DEAL_ON:
+                number += 1
+        return number + 1
+
+    def may_be_missed(self, number: int) -> bool:
+        """Return whether a step may have been left out: further frames and further parts."""
+        return self.steps[number].name == _DEAL_ON or number >= self._optional
+
+    @cached_property
+    def _optional(self) -> int:
+        """The first step of the second part of the people."""
+        names = [step.name for step in self.steps]
+        return names.index(_DEAL_PART)
 
     @property
     def learning(self) -> range:

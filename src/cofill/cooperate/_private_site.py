@@ -6,7 +6,7 @@ cells it has asked for. `_private_protocol.py` has the order of the steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -76,8 +76,10 @@ class PrivateSettings:
     folds: int = 3
     min_overlap: int = 20
     most_people: int = 20_000
+    most_asked: int = 10_000
 
     def __post_init__(self) -> None:
+        require_whole("most_asked", self.most_asked, 10)
         require_whole("most_people", self.most_people, 100)
         require_whole("features", self.features, 1)
         require_whole("folds", self.folds, 2)
@@ -132,6 +134,8 @@ class PrivateSite:
         What this owner has chosen for its own targets.
     pads
         Keys of pads, by view (of a computing site) or by number of the computing site (``"#0"``).
+    part
+        How many parts of the people have been asked about in the present request.
     """
 
     name: str
@@ -156,6 +160,7 @@ class PrivateSite:
     choice: Choice | None = None
     pads: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     predicted: PredictedTargets | None = None
+    part: int = 0
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -218,21 +223,6 @@ class PrivateSite:
         places = np.full(len(self.view), -1)
         places[rows[rows >= 0]] = self.placed.slots[rows >= 0]
         return places
-
-    def with_asked(
-        self, view: View, people: np.ndarray, parts: Sequence[PrivateSite]
-    ) -> PrivateSite:
-        """Return the site with what it was told in several requests about parts of the people."""
-        site = replace(self, view=view, people=people, run=parts[-1].run)
-        site = replace(site, order=np.arange(len(site.known_ids)))
-        answers = [(part.ids, part.predicted) for part in parts if part.predicted is not None]
-        if not answers:
-            return replace(site, predicted=None)
-        ids = np.concatenate([part_ids[predicted.at] for part_ids, predicted in answers])
-        targets = np.concatenate([predicted.targets for _, predicted in answers])
-        sorter = np.argsort(site.ids)
-        at = sorter[np.searchsorted(site.ids, ids, sorter=sorter)]
-        return replace(site, predicted=PredictedTargets(at, targets))
 
     def without_shares(self) -> PrivateSite:
         """Return the site without shares, keys and words of a computation that is over."""
