@@ -56,6 +56,20 @@ def _digest(people: np.ndarray | None) -> str:
     return "" if people is None else digest_of(people)
 
 
+def _with_views(members: Membership, names: tuple[str, ...] | None) -> Membership:
+    """Return who takes part with some of the views, all where none are named."""
+    if names is None:
+        return members
+    every = {view for view, _ in members.parties.values()}
+    if unknown := sorted(set(names) - every):
+        raise SettingError(
+            f"views must be of those that the federation has ({', '.join(sorted(every))}), got "
+            f"{unknown[0]!r}"
+        )
+    chosen = {s: tuple(v for v in held if v in names) for s, held in members.site_views.items()}
+    return Membership(chosen, tuple(v for v in members.shared_views if v in names))
+
+
 def _step(name: str, act: Any, at: Any = "sites", **whose: tuple[str, ...]) -> Step[Any]:
     return Step(name, one_by_one(act), at, **whose)
 
@@ -135,12 +149,16 @@ class PrivateProtocol(AbstractProtocol):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> PrivateProtocol:
-        """Return the protocol with parameters of `PrivateCompletion`."""
+        """Return the protocol with parameters of `PrivateCompletion`.
+
+        ``views`` are those that take part, all unless stated.
+        """
         shared, local = types_of(PrivateSettings), types_of(CompletionPolicy)
-        others = {"computing": tuple[str, ...] | None, "seed": int}
+        names = tuple[str, ...] | None
+        others = {"computing": names, "views": names, "seed": int}
         values = typed_settings(cls.name, {**shared, **local, **others}, settings)
         return cls(
-            members=members,
+            members=_with_views(members, values.get("views")),
             settings=PrivateSettings(**{k: v for k, v in values.items() if k in shared}),
             policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
             computing=values.get("computing") or (),
@@ -249,15 +267,18 @@ class PrivateProtocol(AbstractProtocol):
                 number += 1
         return number + 1
 
-    def may_be_missed(self, number: int) -> bool:
-        """Return whether a step may have been left out: further frames and further parts."""
+    def is_optional(self, number: int) -> bool:
+        """Return whether a step may be left out: further frames and further parts."""
         return self.steps[number].name == _DEAL_ON or number >= self._optional
+
+    def may_be_missed(self, number: int) -> bool:
+        """Return whether a site that has not done a step can go on: where it may be left out."""
+        return self.is_optional(number)
 
     @cached_property
     def _optional(self) -> int:
-        """The first step of the second part of the people."""
-        names = [step.name for step in self.steps]
-        return names.index(_DEAL_PART)
+        """The first step after the first part of the people."""
+        return [step.name for step in self.steps].index(_DEAL_PART)
 
     @property
     def learning(self) -> range:

@@ -87,6 +87,11 @@ class Schedule:
         """The number of the last step, in which sites report to the coordinator."""
         return len(self.steps)
 
+    def position(self, number: int) -> int:
+        """Return how many steps come before one, those that may be left out not counted."""
+        own = min(number, self.report)
+        return self.protocol.count_steps(own) + number - own
+
     def name(self, number: int) -> str:
         """Return a step's name."""
         return "report" if number == self.report else self.steps[number].name

@@ -76,7 +76,8 @@ class RunCoordinator:
                 "order": self.order.to_json(),
                 "state": state,
                 "next": self.next,
-                "steps": self.schedule.report + 1,
+                "at": self.schedule.position(self.next),
+                "steps": self.schedule.position(self.schedule.report + 1),
                 "step": "end" if last else self.schedule.name(self.next),
                 "why": why,
                 "notes": self.notes,
@@ -90,7 +91,7 @@ class RunCoordinator:
         messages = {}
         for step, sender in self._wanted(receiver):
             path = self.folder.message(step, sender, receiver)
-            if self.schedule.protocol.may_be_missed(step) and not path.exists():
+            if self.schedule.protocol.is_optional(step) and not path.exists():
                 continue  # of a step that was left out
             try:
                 messages[step, sender] = path.read_bytes()

@@ -185,7 +185,7 @@ class SiteRunner:
         missing = sorted(
             sender
             for k, sender in due
-            if (k, sender) not in messages and not self.protocol.may_be_missed(k)
+            if (k, sender) not in messages and not self.protocol.is_optional(k)
         )
         if set(messages) - due or (missing and not self.schedule.is_star):
             what = f"no message from {', '.join(missing)}" if missing else "a message too many"

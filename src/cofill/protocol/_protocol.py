@@ -259,6 +259,14 @@ class AbstractProtocol(ABC):
         """Return the step after one of the coordinator's; a protocol can leave empty ones out."""
         return number + 1
 
+    def is_optional(self, number: int) -> bool:
+        """Return whether a step, with its messages, is left out where nothing is to be done."""
+        return False
+
+    def count_steps(self, stop: int) -> int:
+        """Return how many steps before one there are at least, to say how far a run has come."""
+        return sum(not self.is_optional(number) for number in range(stop))
+
     @abstractmethod
     def start_site(self, data: LocalData) -> dict[str, Any]:
         """Return the parties of a site by name, as they are before the first step."""
