@@ -15,6 +15,7 @@ from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
 from cofill.network._party_state import PartyState
+from cofill.network._policy import ExperimentRule, SitePolicy
 from cofill.privacy import Ledger, MessageAddress, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, RunFolder, run_protocol
 from cofill.views import FilledTable, MultiView, View
@@ -161,6 +162,28 @@ def test_with_the_systems_randomness_cells_are_as_near_the_truth(here):
         # Folds and features are drawn anew: not equal, and nearer than the noise in the cells.
         drawn = np.abs(completed(federation, name, name)[lacks] - cells[lacks])
         assert drawn.mean() < 0.2 * cells.std(axis=0).mean()
+
+
+def test_a_sites_policy_says_which_columns_inform_whom(here, tmp_path):
+    federation = private(here)
+    rule = ExperimentRule(informs={"a": {"b": ("a_0",), "c": ()}})
+    policy = federation.configs["a"].policy
+    policy = replace(policy, experiments={**policy.experiments, "private": rule})
+    place = federation.place("a", policy=policy)
+    places = {**places_of(federation), "a": place}
+    run_in_process(federation.office(), places)
+    place = federation.place("a", policy=policy)
+    site = replace(federation.schedule().protocol, is_reproducible=True).start_site(place.data)["a"]
+    assert site.informs == {"a": {"b": ("a_0",), "c": ()}}
+    wrong = replace(rule, informs={"z": {"b": ()}})
+    policy = replace(policy, experiments={"private": wrong})
+    federation.order = replace(federation.order, run=new_run())
+    with pytest.raises(SettingError, match="must name views that site 'a' has, got 'z'"):
+        federation.place("a", policy=policy)
+    path = tmp_path / "policy.toml"
+    path.write_text('[experiments.cooperate]\ninforms = {a = {b = ["a_0"]}}\n')
+    with pytest.raises(SettingError, match="only private can keep to it"):
+        SitePolicy.read(path)
 
 
 # --- what stays -------------------------------------------------------------------------------

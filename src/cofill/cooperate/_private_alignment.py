@@ -25,7 +25,8 @@ def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     if site.ring is not None:
         model = common_model(site, inbox)
     else:
-        model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
+        informs = site.informs.get(site.view.name, {})
+        model = LocalModel.fit(site.view, settings.features, site.views, site.seed, informs)
     return _blind(replace(site, model=model, run=site.run + 1), len(site.view))
 
 
@@ -46,7 +47,13 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     sizes = site.fitted.sizes
     points = blind_ids(ids, site.key_for("points"))
     return site, [
-        RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
+        RowFlags(
+            sender=site.name,
+            receiver=COORDINATOR,
+            flags=flags,
+            sizes=sizes,
+            groups=site.fitted.group_sizes,
+        ),
         BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),
     ]
 
@@ -104,11 +111,20 @@ def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
             f"site {site.name!r} needs a slot of its own for each of its {len(site.order)} people, "
             f"a size for each view and two keys, and got something else; start a new run"
         )
+    if release.groups.get(site.view.name) != site.fitted.group_sizes or set(release.groups) != set(
+        site.views
+    ):
+        raise DataError(
+            f"the plan of the run does not keep to what view {site.view.name!r} may inform; no row "
+            "is handed in"
+        )
     sizes = [release.sizes[view] for view in site.views]
     widths, factors, targets = (tuple(s[k] for s in sizes) for k in range(3))
     counts = release.patterns, release.people, release.asked
     parties = tuple(tuple(p for p, v in site.parties.items() if v == view) for view in site.views)
-    plan = Plan(site.views, release.everyone, widths, factors, targets, *counts, parties)
+    groups = tuple(release.groups[view] for view in site.views)
+    sized = widths, factors, targets
+    plan = Plan(site.views, release.everyone, *sized, *counts, parties, groups)
     dealt = {k: words for r in inbox if isinstance(r, DealtWords) for k, words in r.words.items()}
     placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
     return replace(site, placement=placement)

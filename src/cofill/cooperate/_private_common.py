@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.special import ndtr
 
 from cofill.cooperate._private_features import MOST_KNOTS, MOST_LANDMARKS, LocalFeatures
-from cofill.cooperate._private_inputs import LocalModel, factors_of
+from cofill.cooperate._private_inputs import EVERYBODY, FeatureGroup, LocalModel, factors_of
 from cofill.cooperate._private_targets import Targets
 from cofill.errors import DataError
 from cofill.protocol import FEWEST_ROWS, Pooled
@@ -164,7 +164,7 @@ class Shape:
         targets = Targets.of_moments(scaler, center, spread, self.correlation, self.people)
         cells = self._drawn_cells(scaler, knots, center, spread)
         features = LocalFeatures.of_landmarks(scaler, knots, cells, width, factors_of(views))
-        return LocalModel(features, targets)
+        return LocalModel((FeatureGroup(features, EVERYBODY),), targets)
 
     def _drawn_cells(
         self, scaler: Scaler, knots: np.ndarray, center: np.ndarray, spread: np.ndarray
@@ -212,7 +212,8 @@ _TARGETS = ("center", "deviation", "correlation", "loadings")
 
 def model_arrays(model: LocalModel) -> dict[str, np.ndarray]:
     """Return what a common model consists of beside its scaler, as matrices by name."""
-    parts = {name: getattr(model.features, name) for name in _FEATURES}
+    (group,) = model.groups
+    parts = {name: getattr(group.features, name) for name in _FEATURES}
     parts |= {name: getattr(model.targets, name) for name in ("center", "correlation", "loadings")}
     parts["deviation"] = model.targets.spread
     return {name: np.atleast_2d(values) for name, values in parts.items()}
@@ -249,4 +250,5 @@ def model_of_arrays(scaler: Scaler, arrays: dict[str, np.ndarray], view: str) ->
         arrays["correlation"],
         arrays["loadings"],
     )
-    return LocalModel(LocalFeatures(scaler, **parts, **lines), targets)
+    group = FeatureGroup(LocalFeatures(scaler, **parts, **lines), EVERYBODY)
+    return LocalModel((group,), targets)

@@ -121,7 +121,7 @@ def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordin
     plan, known = alignment.plan, party.known
     if known is None or party.learned is None:
         raise DataError("the coordinator has dealt no learning; fit first")
-    if plan.widths != known.widths or plan.targets != known.targets:
+    if (plan.groups, plan.targets) != (known.groups, known.targets):
         raise DataError("sites have other features than they learned with; fit again")
     party = replace(party, alignment=alignment, part=0)
     if party.parts > MOST_PARTS:
@@ -237,10 +237,12 @@ def _align(
     flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
     points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
     sizes: dict[str, tuple[int, int, int]] = {}
+    groups: dict[str, tuple[tuple[int, ...], ...]] = {}
     for name, view in party.parties.items():
         if name not in flags or len(points.get(name, ())) != len(flags[name].flags):
             raise DataError(f"the blinded ids of {name!r} are not those it announced; refused")
-        if sizes.setdefault(view, _three(flags[name].sizes)) != flags[name].sizes:
+        same = groups.setdefault(view, flags[name].groups) == flags[name].groups
+        if sizes.setdefault(view, _three(flags[name].sizes)) != flags[name].sizes or not same:
             raise DataError(f"{name!r} has other features than the sites of its view; refused")
     words = np.frombuffer(derive(party.secret, f"order/{party.run}"), np.uint32)
     asks = {name: flags[name].flags & 2 > 0 for name in party.parties}
@@ -250,6 +252,7 @@ def _align(
         {name: flags[name].flags & 1 > 0 for name in party.parties},
         {name: asks[name] & (view in party.choices) for name, view in party.parties.items()},
         sizes,
+        groups,
         folds,
         np.random.default_rng(words),
         most,
@@ -287,6 +290,7 @@ def _placed(
                 patterns=plan.patterns,
                 people=plan.people,
                 asked=plan.asked,
+                groups=dict(zip(plan.views, plan.groups, strict=True)),
                 keys=input_keys(dealer.keys, name),
                 dealer_key=b"" if number is None else dealer.keys[number],
             )

@@ -14,7 +14,7 @@ from cofill.completion import AbstractCompleter, Completed, Progress, merged, re
 from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2, site_note
 from cofill.cooperate._private_protocol import PrivateProtocol
 from cofill.cooperate._private_site import PrivateSite
-from cofill.errors import DataError
+from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
 from cofill.views import MultiView, View, to_frame
@@ -57,6 +57,9 @@ class PrivateCompletion(AbstractCompleter):
         Of views that several sites hold, who has whose row: ``{view: {site: ids}}``. Rows of people
         who come later are at the first one. Such sites agree on scales and features by sums; see
         `PrivateProtocol`.
+    informs
+        What owners allow: ``{view: {other view: columns}}`` names the columns of a view that may
+        inform another one. All may inform views that are not named; none with an empty list.
     seed
         Start of all randomness in this process. Over the network every site draws its own.
 
@@ -91,6 +94,7 @@ class PrivateCompletion(AbstractCompleter):
     interval: float | None = None
     computing: tuple[str, ...] | None = None
     sites: Mapping[str, Mapping[str, Any]] | None = None
+    informs: Mapping[str, Mapping[str, Sequence[str]]] | None = None
     seed: int = 0
 
     def protocol(self, view_names: Iterable[str]) -> PrivateProtocol:
@@ -101,7 +105,7 @@ class PrivateCompletion(AbstractCompleter):
                 site_views[site] = (*site_views.get(site, ()), view)
         members = Membership(site_views, tuple(self.sites or ()))
         settings = self.get_params(deep=False)
-        del settings["sites"]
+        del settings["sites"], settings["informs"]
         return replace(PrivateProtocol.from_settings(settings, members), is_reproducible=True)
 
     def _held(self, view: View, *, fitting: bool = False) -> dict[str, View]:
@@ -131,9 +135,13 @@ class PrivateCompletion(AbstractCompleter):
             raise DataError("there is one view only; sites can cooperate from two views on")
         protocol = self.protocol(views)
         sites: dict[str, Any] = {}
+        informs = self.informs or {}
+        if unknown := sorted(set(informs) - set(views)):
+            raise SettingError(f"informs must name views that there are, got {unknown[0]!r}")
         for name, view in views.items():
             for site, rows in self._held(view, fitting=True).items():
-                sites |= protocol.start_site(LocalData(site, {name: rows}))
+                allowed = {name: informs[name]} if name in informs else {}
+                sites |= protocol.start_site(LocalData(site, {name: rows}, informs=allowed))
         sites = {party: sites[party] for party in protocol.party_sites}
         federation = Federation(sites, coordinator=protocol.start_coordinator(), sent=self.sent)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)

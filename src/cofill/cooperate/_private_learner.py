@@ -94,7 +94,8 @@ def learn(
             blocks = plan.usable(t, plan.others(t), pairs=pairs, least=least)
             if len(blocks) < 2:
                 continue
-            at = plan.columns_of(blocks)
+            informing = plan.informing(t, blocks)
+            at = plan.columns_of(blocks)[informing]
             for f in folds:
                 task = f"{name}/{int(pairs)}/{f}"
                 tasks[task] = Task(
@@ -105,7 +106,7 @@ def learn(
                 )
                 rows = slice(plan.judged_rows(f))
                 judged[task] = (
-                    Masked.beside([features[f][block] for block in blocks])[rows],
+                    _beside(features[f], blocks, informing)[rows],
                     targets[f][t][rows],
                 )
     weights = yield from _solve(computer, plan, tasks)
@@ -161,6 +162,14 @@ def _features(
     for part, rows in zip(parts, features, strict=True):
         rows |= {b: masked[f"joint/{part}/{b}"] for b in plan.blocks if len(b) == 2}
     return features
+
+
+def _beside(
+    features: Mapping[Block, Masked], blocks: tuple[Block, ...], informing: np.ndarray
+) -> Masked:
+    """Return those columns of blocks, side by side, that may inform a target."""
+    whole = Masked.beside([features[block] for block in blocks])
+    return whole if informing.all() else whole[:, informing]
 
 
 def _rows_of(computer: Computer, plan: Plan, view: int, label: str, inputs: Inputs) -> Masked:
@@ -333,13 +342,14 @@ def ask(
                 blocks = known.usable(t, pattern, pairs=pairs, least=least)
                 if len(blocks) < 2 or not len(columns):
                     continue
-                at = known.columns_of(blocks)
+                informing = known.informing(t, blocks)
+                at = known.columns_of(blocks)[informing]
                 task = f"{name}/{pattern}/{variant}"
                 penalties = known.penalties[choices[name][1][columns]]
                 penalties = penalties * known.moment_scale(range(known.folds))
                 covariance = learned.covariance[np.ix_(at, at)]
                 tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
-                rows[task] = Masked.beside([features[block] for block in blocks])
+                rows[task] = _beside(features, blocks, informing)
                 places[task] = (f"{name}/{pattern}", columns, plan.targets[t])
     weights = yield from _solve(computer, plan, tasks)
     predicted: dict[str, Words] = {}

@@ -16,6 +16,7 @@ def common_order(
     present: Mapping[str, Bool[np.ndarray, " ids"]],
     asks: Mapping[str, Bool[np.ndarray, " ids"]],
     sizes: Mapping[str, tuple[int, int, int]],
+    groups: Mapping[str, tuple[tuple[int, ...], ...]],
     folds: int,
     generator: np.random.Generator,
     most: int | None = None,
@@ -25,7 +26,8 @@ def common_order(
     Slots are drawn at random, so that a slot tells nothing of its person; a fold is every
     `folds`-th slot. ``parties`` are the views by party, ``present`` says of whom a party has a row,
     ``asks`` whose cells it asks for, ``sizes`` are a view's numbers of features, factors and
-    targets. Of more than ``most`` people so many have a slot, drawn by chance, and the others -1.
+    targets, ``groups`` whom its features may inform. Of more than ``most`` people so many have a
+    slot, drawn by chance, and the others -1.
     """
     views = tuple(dict.fromkeys(parties.values()))
     people = _people(parties, tokens, present)
@@ -54,7 +56,9 @@ def common_order(
         others = np.unique(pattern[at[at >= 0]] & ~(1 << k))
         asked[view] = tuple(int(bits) for bits in others if bits)
     widths, factors, targets = (tuple(sizes[name][k] for name in views) for k in range(3))
-    plan = Plan(views, count, widths, factors, targets, patterns, counts, asked, names)
+    informing = tuple(groups[view] for view in views)
+    sized = widths, factors, targets
+    plan = Plan(views, count, *sized, patterns, counts, asked, names, informing)
     return plan, slots, pattern
 
 

@@ -48,7 +48,7 @@ from cofill.views import MultiView, View
 
 _DEAL_ON, _DEAL_PART = "deal on", "deal for the next part"
 _DEALING = ("match and deal", _DEAL_ON, _DEAL_PART)
-_NOT_IN_STATE = ("name", "view", "settings", "people", "parties", "computing")
+_NOT_IN_STATE = ("name", "view", "settings", "people", "informs", "parties", "computing")
 
 
 def _digest(people: np.ndarray | None) -> str:
@@ -333,6 +333,16 @@ class PrivateProtocol(AbstractProtocol):
             for party, (view, site) in self.members.parties.items()
             if site == data.site and view in data.views
         }
+        if unknown := sorted(set(data.informs) - set(data.views)):
+            raise SettingError(
+                f"informs must name views that site {data.site!r} has, got {unknown[0]!r}"
+            )
+        for view, party in names.items():
+            if data.informs.get(view) and party in self._split:
+                raise SettingError(
+                    f"several sites hold view {view!r}, and cannot say yet which of its columns "
+                    "may inform whom; leave columns out of the run instead"
+                )
         # Which rows a kernel is built on is a site's own affair, like its secret.
         seed = self.seed if self.is_reproducible else int.from_bytes(os.urandom(4))
         return {
@@ -340,6 +350,7 @@ class PrivateProtocol(AbstractProtocol):
                 name=party,
                 view=data.views[view],
                 people=data.people,
+                informs=data.informs,
                 secret=self._secret(party),
                 seed=seed,
                 **self._common,
@@ -388,7 +399,8 @@ class PrivateProtocol(AbstractProtocol):
                 f"the list of people of view {name!r} has changed since the run began, so it "
                 "cannot go on; start a new run"
             )
-        return PrivateSite(name=name, view=view, people=data.people, **self._common, **state)
+        local = {"view": view, "people": data.people, "informs": data.informs}
+        return PrivateSite(name=name, **local, **self._common, **state)
 
     # --- results --------------------------------------------------------------------------------
 

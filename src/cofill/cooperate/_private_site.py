@@ -6,7 +6,7 @@ cells it has asked for. `_private_protocol.py` has the order of the steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -119,6 +119,8 @@ class PrivateSite:
         Start of the site's randomness; it never leaves. ``run`` counts its alignments.
     people
         Ids whose cells the site asks for although its view has no row of them.
+    informs
+        By own view and other view, the columns that may inform it; all where nothing is said.
     scaler
         Of a view that several sites hold: its columns, and how they have agreed to scale them.
     order
@@ -146,6 +148,7 @@ class PrivateSite:
     secret: bytes = field(repr=False)
     seed: int = 0
     people: np.ndarray | None = None
+    informs: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     run: int = 0
     scaler: Scaler | None = None
     model: LocalModel | None = None

@@ -89,8 +89,8 @@ class Schedule:
 
     def position(self, number: int) -> int:
         """Return how many steps come before one, those that may be left out not counted."""
-        own = min(number, self.report)
-        return self.protocol.count_steps(own) + number - own
+        last = min(number, self.report)
+        return self.protocol.count_steps(last) + number - last
 
     def name(self, number: int) -> str:
         """Return a step's name."""

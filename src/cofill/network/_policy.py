@@ -88,6 +88,10 @@ people = 1
 # until = 2030-12-31
 # approval = true
 # columns = {blood = ["age", "ferritin"]}
+#
+# `informs` of private: by own view and other view, the columns that may inform it. All columns may
+# inform views that are not named, none where the list is empty.
+# informs = {blood = {claims = ["age"], shop = []}}
 """
 
 
@@ -119,7 +123,7 @@ class ExperimentRule:
     """Who may order an experiment, how often, until when, on what, and whether a person is asked.
 
     At most ``runs`` in any ``days`` days. ``columns`` are those that take part, by view; all of a
-    view that is not in it.
+    view that is not in it. ``informs`` are, by own and by other view, those that may inform it.
     """
 
     people: _Texts = ()
@@ -128,6 +132,7 @@ class ExperimentRule:
     until: Annotated[date | None, must_be("a date such as 2030-12-31")] = None
     approval: _Flag = False
     columns: Mapping[str, _Texts] = field(default_factory=dict)
+    informs: Mapping[str, Mapping[str, _Texts]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -198,6 +203,12 @@ class SitePolicy:
     def read(cls, path: Path) -> SitePolicy:
         """Read `policy.toml`, or raise a `SettingError`."""
         policy = validate(cls, read_toml(path), str(path))
+        for name, rule in policy.experiments.items():
+            if rule.informs and name != "private":
+                raise SettingError(
+                    f"{path}: experiments.{name}.informs must be left out: only private can keep "
+                    "to it"
+                )
         budget = policy.budget
         if budget.per_run > budget.epsilon:
             raise SettingError(

@@ -91,6 +91,7 @@ class SiteRunner:
                 {name: keys[name].sign for name in federation.names if name in keys},
                 run,
                 self.config.policy.participants,
+                rule.informs,
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:

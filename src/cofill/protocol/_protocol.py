@@ -176,7 +176,8 @@ class LocalData:
     ``people`` are ids of individuals whom it may name although no view of it has them, or None;
     ``signing_key`` and ``known_keys`` its private Ed25519 key and the public ones of the other
     sites, where they have identities; ``run`` is what it signs for, and ``least_summed`` the fewest
-    sites in a sum that it lets be opened.
+    sites in a sum that it lets be opened; ``informs``, by own view and other view, the columns that
+    may inform it, all where nothing is said.
     """
 
     site: str
@@ -186,6 +187,7 @@ class LocalData:
     known_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     run: str = ""
     least_summed: int = 2
+    informs: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
