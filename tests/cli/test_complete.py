@@ -113,7 +113,7 @@ def test_databases_in_and_out(tables):
 
 BAD = {
     "view without a source": (["--view", "x"], {}, "--view must be NAME=VALUE"),
-    "the same view twice": (["--view", "lab=a.csv"], {}, "names 'lab' twice"),
+    "the same table twice": ([], {"views": ["x=lab.parquet"] * 2}, "give each table once"),
     "unknown method": ([], {"method": "magic"}, "there is no method 'magic'"),
     "unknown ending": ([], {"views": ["x=form.odt"]}, "give a .csv or .parquet"),
     "missing file": (["--view", "x=nowhere.csv"], {}, "nowhere.csv: there is no such file"),

@@ -42,7 +42,7 @@ def kit(folder, *, state="running", why=""):
     (home / "identity.json").write_text(json.dumps({"private": "SECRET"}))
     note = {
         "order": {"run": "r", "experiment": "cooperate", "settings": {}},
-        "state": state, "next": 2, "steps": 8, "step": "train links", "why": why,
+        "state": state, "next": 2, "at": 2, "steps": 8, "step": "train links", "why": why,
         "notes": ["site 'south' was late"], "metrics": {},
     }  # fmt: skip
     (home / "runs" / "r" / "run.json").write_text(json.dumps(note))

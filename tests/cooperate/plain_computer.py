@@ -94,8 +94,9 @@ def run(computation):
 
 def slots_and_patterns(sites):
     slots, patterns = {}, None
-    for k, (name, site) in enumerate(sites.items()):
+    for name, site in sites.items():
         placed = site.placed
+        k = placed.plan.views.index(site.view.name)
         rows = site.view.positions(site.ids)
         slots[name] = np.empty(len(site.view), int)
         slots[name][rows[rows >= 0]] = placed.slots[rows >= 0]
@@ -105,33 +106,44 @@ def slots_and_patterns(sites):
 
 
 def plain_inputs(sites, slots, plan, computer, *, asking):
-    return {
-        f"{name}/{label}": words
-        for name, site in sites.items()
-        for label, words in site.fitted.inputs(
-            site.view, slots[name], plan, computer, asking=asking
-        ).items()
-    }
+    inputs = {}
+    for parties in plan.parties:
+        views = [sites[name].view for name in parties]
+        rows = np.concatenate([slots[name] for name in parties])
+        ids = np.arange(len(rows))  # a person whose row is at two sites is there twice
+        whole = views[0].with_rows(ids, np.vstack([view.cells for view in views]))
+        model = sites[parties[0]].fitted
+        table = model.inputs(whole, rows, plan, computer, asking=asking)
+        for name in parties:
+            share = 1.0 if name == parties[0] else 0.0
+            inputs |= {f"{name}/{label}": share * words for label, words in table.items()}
+    return inputs
 
 
 def plain_targets(model, asked):
-    """Return, by view, the targets that a trusted machine predicts for those who were asked for."""
+    """Return, by party, the targets that a trusted machine predicts for whom it asked about.
+
+    It takes each view's rows as one table, wherever they are.
+    """
     least = model.min_overlap
     slots, patterns, known = slots_and_patterns(model.sites_)
     machine = PlainComputer(known.weights(patterns, least))
     inputs = plain_inputs(model.sites_, slots, known, machine, asking=False)
     learned, _ = run(learn(machine, known, inputs, least))
     slots, patterns, plan = slots_and_patterns(asked)
-    for k, (name, site) in enumerate(asked.items()):
+    for k, (view, parties) in enumerate(zip(plan.views, plan.parties, strict=True)):
         is_asked = np.zeros(plan.slots, bool)
-        is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
-        for bits in plan.asked[name]:
-            machine.weights[f"asked/{name}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
+        for site in map(asked.get, parties):
+            is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
+        for bits in plan.asked[view]:
+            machine.weights[f"asked/{view}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
     inputs = plain_inputs(asked, slots, plan, machine, asking=True)
     choices = model.federation_.coordinator.choices
     predicted = run(ask(machine, plan, inputs, learned, known, choices, least))
     return {
-        name: machine.decode(predicted[name][site.placed.slots[site.predicted.at]], PREDICTED_BITS)
+        name: machine.decode(
+            predicted[site.view.name][site.placed.slots[site.predicted.at]], PREDICTED_BITS
+        )
         * np.sqrt(plan.slots)
         for name, site in asked.items()
         if site.predicted is not None

@@ -17,7 +17,7 @@ from tests.cooperate.plain_computer import (
 )
 
 from cofill.codec import decode, encode
-from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_estimator
+from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_coordinator
 from cofill.cooperate._private_learner import (
     GRAM_BITS,
     ROTATION_BITS,
@@ -322,7 +322,7 @@ def test_computing_sites_open_spectra_and_nothing_else_of_a_covariance():
         protocol, parties = federation(views)
         seen = recorded(protocol, parties, until=protocol.learning.stop)
         shares = defaultdict(list)
-        for party in protocol.computing_views:
+        for party in protocol.computing_parties:
             for release in seen[party]:
                 if isinstance(release, OpenedShares):
                     for label, words in release.words.items():
@@ -374,7 +374,7 @@ def test_a_receiver_with_as_many_columns_as_shared_people_is_refused():
 
 def test_the_coordinator_and_one_site_twice_cannot_compute():
     members = Membership({"x": ("a", "b"), "y": ("c",)})
-    assert PrivateProtocol(members=members).computing_views == ("a", "c")
+    assert PrivateProtocol(members=members).computing_parties == ("a", "c")
     with pytest.raises(SettingError, match="cannot be a computing site"):
         PrivateProtocol(members=members, computing=("a", COORDINATOR))
     with pytest.raises(SettingError, match="two views of different sites"):
@@ -437,7 +437,12 @@ def test_at_most_so_many_people_are_learned_from_and_the_others_are_completed(fi
 def test_people_asked_about_in_parts_get_the_cells_of_one_request(fitted, monkeypatch):
     model, views, _ = fitted
     expected = model.complete(views)
-    monkeypatch.setattr(_private_estimator, "_ASKED_AT_ONCE", 50)
-    done = model.complete(views)
+    monkeypatch.setattr(_private_coordinator, "_FRAME", 2_000_000)  # and words are dealt in frames
+    parts = small(most_asked=50)
+    done = parts.fit_complete(views)
+    dealt = [e.bytes for e in parts.ledger_ if e.kind == "dealt-words"]
+    assert len(dealt) > 6
+    assert max(dealt) < 2_100_000
+    assert len([e for e in parts.ledger_ if e.kind == "padded-cells"]) == 2 * 3
     for name in views:
         np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)

@@ -10,9 +10,8 @@ from cofill.errors import DataError, SettingError
 from cofill.federate import FederatedCompletion, RoundSettings
 from cofill.federate._estimator import _Fit
 from cofill.federate._scales import scaling_steps
-from cofill.federate._survey import Survey
 from cofill.privacy import Columns, MaskedVector
-from cofill.protocol import run_steps
+from cofill.protocol import Survey, run_steps
 from cofill.views import Feature, Kind, MultiView, Scaler, View
 
 RNG = np.random.default_rng(0)

@@ -217,7 +217,10 @@ def rows_here(tmp_path) -> Callable[..., Here]:
 
 @pytest.fixture
 def here(tmp_path) -> Callable[..., Here]:
-    """Return a maker of federations in one process, sites named as given."""
+    """Return a maker of federations in one process, sites named as given.
+
+    Rows of a view that several sites hold are dealt out to them in turn.
+    """
 
     def make(
         views: MultiView | None = None, sites: dict[str, tuple[str, ...]] | None = None
@@ -225,7 +228,14 @@ def here(tmp_path) -> Callable[..., Here]:
         views = marked_views() if views is None else views
         sites = sites or {name: (name,) for name in views}
         members = tuple(Member(name, name, held) for name, held in sites.items())
-        federation = FederationConfig("test", "localhost", 8002, members, id_type="text")
+        holders: dict[str, list[str]] = {}
+        for name, held in sites.items():
+            for view in held:
+                holders.setdefault(view, []).append(name)
+        shared = tuple(view for view, names in holders.items() if len(names) > 1)
+        federation = FederationConfig(
+            "test", "localhost", 8002, members, id_type="text", shared=shared
+        )
         identities = _identities((*sites, "coordinator"))
         people = tmp_path / "people.csv"
         people.write_text("id\n" + "\n".join(views.ids.tolist()) + "\n")
@@ -233,7 +243,9 @@ def here(tmp_path) -> Callable[..., Here]:
         for name, held in sites.items():
             (tmp_path / name).mkdir()
             for view in held:
-                write_table(to_table(views[view]), tmp_path / name / f"{view}.parquet")
+                rows = np.arange(len(views[view])) % len(holders[view])
+                part = views[view].take(rows == holders[view].index(name))
+                write_table(to_table(part), tmp_path / name / f"{view}.parquet")
             configs[name] = SiteConfig(
                 {v: ViewSource(str(tmp_path / name / f"{v}.parquet"), "id") for v in held},
                 tmp_path / name / "results",

@@ -31,6 +31,7 @@ from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._local import LocalFederation, local_federation
 from cofill.network._order import RunOrder, new_run
+from cofill.privacy import Ledger
 from cofill.views import MultiView, read_views
 
 from .conftest import FAST, ROUNDS, estimator_for, marked_views, row_sites
@@ -57,8 +58,9 @@ def expectation(experiment: str) -> tuple[dict[str, Any], Cells, float]:
         # Cells vary by thousands; programs that train one site or three round differently.
         return FAST, {name: {name: done.cells[name]} for name in done.views}, 0.5
     if experiment == "private":
-        settings = {"features": 6, "min_overlap": 10}
+        settings = {"features": 6, "min_overlap": 10, "most_asked": 50}
         done = PrivateCompletion(**settings).fit_complete(marked_views())
+        settings = {**settings, "views": ["a", "b", "c"]}
         # Over the network folds are drawn by the operating system, and with them penalties.
         return settings, {name: {name: done.cells[name]} for name in done.views}, 1000.0
     settings = {**ROUNDS, "rounds": 8, "min_sites": 2}
@@ -121,6 +123,8 @@ def run_trial(
         left = [name] if done["notes"] else []
         outcome = "resumed without it in some rounds" if left else outcome
     _require_results(federation, order, expected, left, name, atol)
+    if experiment == "private":
+        _require_shown_once(federation, order, settings)
     return Trial(seed, victim, name, share, outcome, why, time.monotonic() - began)
 
 
@@ -191,6 +195,28 @@ def _require_results(
             assert np.isfinite(made).all()
             if not left:
                 np.testing.assert_allclose(made, cells, rtol=0, atol=atol)
+
+
+def _require_shown_once(
+    federation: LocalFederation, order: RunOrder, settings: dict[str, Any]
+) -> None:
+    """Raise unless each party has sent what a run without faults sends, and nothing twice."""
+    plain = {name: value for name, value in settings.items() if name != "views"}
+    undisturbed = PrivateCompletion(**plain).fit(marked_views())
+    undisturbed.complete(marked_views())
+    expected = Counter((e.sender, e.receiver, e.kind) for e in undisturbed.ledger_)
+    shown: Counter[tuple[str, str, str]] = Counter()
+    for name in ("coordinator", *federation.federation.names):
+        shown.update(
+            (e.sender, e.receiver, e.kind)
+            for e in Ledger.load(federation.party(name).ledger)
+            if order.run in e.step and e.kind != "figures"
+        )
+    assert shown == expected, {
+        key: (shown[key], expected[key])
+        for key in {*shown, *expected}
+        if shown[key] != expected[key]
+    }
 
 
 def main() -> int:

@@ -131,7 +131,8 @@ def both(running, first):
 def on_shares(running, first):
     """A run on secret shares, with so few features that every message is one frame on the wire."""
     federation, _ = running
-    order = RunOrder(new_run(), "private", {"features": 2, "min_overlap": 10})
+    settings = {"features": 2, "min_overlap": 10, "views": ["a", "b", "c"]}
+    order = RunOrder(new_run(), "private", settings)
     return order, federation.run(order, timeout=120.0)
 
 

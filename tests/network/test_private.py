@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cofill.audit import audit_run
+from cofill.cooperate import _private_coordinator
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import RunOrder, new_run
 from cofill.network._party_state import PartyState
+from cofill.network._policy import ExperimentRule, SitePolicy
 from cofill.privacy import Ledger, MessageAddress, decode_releases, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, RunFolder, run_protocol
 from cofill.views import FilledTable, MultiView, View
@@ -110,6 +112,30 @@ def test_a_site_may_hold_two_views(here):
     assert {e.receiver for e in crossed} == {"c", COORDINATOR}
 
 
+def test_people_are_asked_about_in_parts_and_a_crash_between_them_changes_nothing(
+    here, monkeypatch
+):
+    # So small that dealt words take several messages, too.
+    monkeypatch.setattr(_private_coordinator, "_FRAME", 1_000_000)
+    federation = repeatable(private(here, settings={"most_asked": 40}))
+    office = federation.office()
+    names = [step.name for step in office.schedule.steps]
+    second = names.index("deal for the next part")
+    for stop in (names.index("deal on") + 1, second + 1, names.index("predict", second) + 2):
+        advance(office, places_of(federation), stop=stop)
+        assert office.next >= stop
+        _private_coordinator._DEALT.clear()  # what was only in memory is lost
+        office = federation.office()
+    run_in_process(office, places_of(federation))
+    protocol = federation.schedule().protocol
+    data, local = in_one_process(protocol, federation.views)
+    for name in data:
+        expected = completed_in(protocol, data, local, name)
+        np.testing.assert_array_equal(completed(federation, name, name), expected)
+    parts = [e for e in Ledger.load(federation.ledger("a")) if e.kind == "padded-cells"]
+    assert len(parts) == 3
+
+
 def test_a_sites_randomness_is_not_the_seeds(here):
     federation = private(here)
     secrets, landmarks = [], []
@@ -136,6 +162,28 @@ def test_with_the_systems_randomness_cells_are_as_near_the_truth(here):
         # Folds and features are drawn anew: not equal, and nearer than the noise in the cells.
         drawn = np.abs(completed(federation, name, name)[lacks] - cells[lacks])
         assert drawn.mean() < 0.2 * cells.std(axis=0).mean()
+
+
+def test_a_sites_policy_says_which_columns_inform_whom(here, tmp_path):
+    federation = private(here)
+    rule = ExperimentRule(informs={"a": {"b": ("a_0",), "c": ()}})
+    policy = federation.configs["a"].policy
+    policy = replace(policy, experiments={**policy.experiments, "private": rule})
+    place = federation.place("a", policy=policy)
+    places = {**places_of(federation), "a": place}
+    run_in_process(federation.office(), places)
+    place = federation.place("a", policy=policy)
+    site = replace(federation.schedule().protocol, is_reproducible=True).start_site(place.data)["a"]
+    assert site.informs == {"a": {"b": ("a_0",), "c": ()}}
+    wrong = replace(rule, informs={"z": {"b": ()}})
+    policy = replace(policy, experiments={"private": wrong})
+    federation.order = replace(federation.order, run=new_run())
+    with pytest.raises(SettingError, match="must name views that site 'a' has, got 'z'"):
+        federation.place("a", policy=policy)
+    path = tmp_path / "policy.toml"
+    path.write_text('[experiments.cooperate]\ninforms = {a = {b = ["a_0"]}}\n')
+    with pytest.raises(SettingError, match="only private can keep to it"):
+        SitePolicy.read(path)
 
 
 # --- what stays -------------------------------------------------------------------------------
@@ -313,7 +361,7 @@ def test_a_receiver_with_as_many_columns_as_shared_people_ends_the_run(here):
     ("settings", "words"),
     [
         ({"computing": ["a", COORDINATOR]}, "deals and cannot be a computing site as well"),
-        ({"computing": ["a", "z"]}, "must name two views of different sites, got a, z"),
+        ({"computing": ["a", "z"]}, "several hold it\\), got a, z"),
         ({"features": "many"}, "private: features must be a whole number, got 'many'"),
         ({"folds": 1}, "folds must be a whole number of 2 or more, got 1"),
         ({"speed": 3}, "no setting 'speed'"),

@@ -116,7 +116,7 @@ def test_keys_of_a_kit_are_not_opened(tmp_path):
         (kit / name).parent.mkdir(parents=True, exist_ok=True)
         (kit / name).write_text("{")
     (kit / "cofill" / "runs" / "r1").mkdir(parents=True)
-    note = {"order": {"run": "r1"}, "state": "running", "next": 1, "steps": 5}
+    note = {"order": {"run": "r1"}, "state": "running", "next": 1, "at": 1, "steps": 5}
     (kit / "cofill" / "runs" / "r1" / "run.json").write_text(json.dumps(note))
     records = find_records(tmp_path)
     assert [r.kind for r in records.known] == ["run"]

@@ -98,7 +98,7 @@ for _kind, _words, _reason in (
         "masked-vector",
         "a vector under masks",
         "alone it looks random to fewer sites than the threshold; the sum, which is opened, is in "
-        "the common model, which is attacked",
+        "the common model, which is attacked, or in figures of columns, which are rounded",
     ),
     (
         "encrypted-ids",
@@ -117,6 +117,12 @@ for _kind, _words, _reason in (
         "how columns are scaled",
         "made from the sites' summaries, or from sums over all sites' rows, of which one person "
         "moves each by about one over their number",
+    ),
+    (
+        "common-features",
+        "how the sites of one view make features of their rows",
+        "made from rounded sums over all of the view's people; the rows in it were drawn and are "
+        "nobody's",
     ),
     (
         "group-centres",

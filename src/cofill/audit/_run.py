@@ -23,7 +23,7 @@ from cofill.errors import CofillError, DataError, StoreError
 from cofill.federate import FederatedCompletion, FederatedProtocol
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol import FederationFolder, Membership, PartyFolder
-from cofill.views import ColumnRules, MultiView, Source, View, is_url, read_view
+from cofill.views import ColumnRules, MultiView, Source, View, is_url, read_view, sources_of
 
 ReportProgress = Callable[[str, float], None]
 
@@ -141,7 +141,13 @@ def _evidence(
         (views,) = held.values()
         held = {site: dict(dealt) for site, dealt in run.deal(MultiView(views)).items()}
     counts = Counter(name for views in held.values() for name in views)
-    single = {n: v for views in held.values() for n, v in views.items() if counts[n] == 1}
+    single = {
+        name if counts[name] == 1 else f"{name}@{site}": view
+        for site, views in held.items()
+        for name, view in views.items()
+        # Of a view that several sites hold, sites by view have a party each.
+        if counts[name] == 1 or run.row_protocol is None
+    }
     return read_evidence(
         run.logs,
         received=run.received,
@@ -202,8 +208,9 @@ def _read_completion(folder: CompletionFolder) -> _Run:
         method, seed, settings = str(job["method"]), job["seed"], job["settings"]
         rules = ColumnRules(**{name: job[name] for name in RULES if name in job})
         tables = {
-            name: {name: _Table(_locate(str(source), folder.path), job["id"], rules)}
-            for name, source in job["sources"].items()
+            site: {name: _Table(_locate(str(source), folder.path), job["id"], rules)}
+            for name, sources in job["sources"].items()
+            for site, source in _sites_of(name, sources)
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise StoreError(
@@ -225,6 +232,14 @@ def _read_completion(folder: CompletionFolder) -> _Run:
         merged = {"": {name: t for views in tables.values() for name, t in views.items()}}
         return replace(run, tables=merged, row_protocol=estimator.protocol, deal=estimator.deal)
     return run
+
+
+def _sites_of(name: str, sources: Any) -> list[tuple[str, Any]]:
+    """Return a site and a source for each table of a view; sites of several are numbered."""
+    parts = sources_of(sources)
+    if len(parts) == 1:
+        return [(name, parts[0])]
+    return [(f"{name}-{number}", part) for number, part in enumerate(parts, start=1)]
 
 
 def _without_ledger(method: str) -> AuditedRelease:

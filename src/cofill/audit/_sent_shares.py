@@ -38,8 +38,8 @@ def words_by_place(
 ) -> UInt64[np.ndarray, "places width"]:
     """Return the words about a view's columns that have a row for everybody, side by side.
 
-    A label is the view's name and what the words are; while sites learn it has the number of a
-    fold, whose people have every k-th place.
+    A label is the name of the view, or of the site's part of it (``view@site``), and what the words
+    are; while sites learn it has the number of a fold, whose people have every k-th place.
 
     Examples
     --------
@@ -52,15 +52,16 @@ def words_by_place(
     together: list[np.ndarray] = []
     folds: dict[tuple[str, ...], dict[int, np.ndarray]] = {}
     for label, words in matrices.items():
-        if words.ndim != 2 or (label != view and not label.startswith(f"{view}/")):
+        head, _, rest = label.partition("/")
+        if words.ndim != 2 or head not in (view, view.partition("@")[0]):
             continue
-        parts = label[len(view) + 1 :].split("/")
+        parts = rest.split("/")
         numbers = [k for k, part in enumerate(parts) if part.isdecimal()]
         if parts[-1] == _ASKED or len(parts) == 1:
             whole.append(words)
         elif numbers:
-            rest = (*parts[: numbers[-1]], *parts[numbers[-1] + 1 :])
-            folds.setdefault(rest, {})[int(parts[numbers[-1]])] = words
+            table = (*parts[: numbers[-1]], *parts[numbers[-1] + 1 :])
+            folds.setdefault(table, {})[int(parts[numbers[-1]])] = words
     for parts in folds.values() if stage == "learn" else ():
         sizes = [len(range(fold, everyone, len(parts))) for fold in range(len(parts))]
         if [len(parts.get(fold, ())) for fold in range(len(parts))] == sizes:

@@ -41,7 +41,7 @@ def check(
     Shows what each column was taken for, values that look wrong, who is in which table, what will
     be filled, by which method and why, and roughly how long it takes.
     """
-    sources = options.sources_of(view)
+    sources = options.stacked_sources(view)
     from cofill.completion import CompletionJob, check_tables
 
     job = CompletionJob(

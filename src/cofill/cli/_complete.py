@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     "cofill complete --view clinic=clinic.csv --view lab=lab.parquet --id person --out completed/",
     "cofill complete --view a=a.csv --view b=sqlite:///b.db#results --id id --out done/ --evaluate",
     "cofill complete --view a=a.csv --view b=b.csv --id id --out done/ --separate",
+    "cofill complete --view a=x.csv --view a=y.csv --view b=b.csv --id id --out done/ --separate",
     "cofill complete --view people=people.csv --out completed/ --draws 5",
     "cofill complete --view people=people.csv --out completed/ --save model/",
 )
@@ -38,7 +39,8 @@ def complete(
         bool,
         typer.Option(
             "--separate",
-            help="Let every view be a site that keeps its rows at home, as organisations must.",
+            help="Let every view be a site that keeps its rows at home, as organisations must. A "
+            "view given twice, with the same columns of other people, is at two sites.",
         ),
     ] = False,
     method: Annotated[
@@ -82,7 +84,7 @@ def complete(
     output: options.Output = options.SHOWN,
 ) -> None:
     """Fill the holes of a table, or the missing rows and cells of several about the same people."""
-    sources = options.sources_of(view)
+    sources = options.stacked_sources(view)
     from cofill.completion import CompletionJob, run_completion  # scikit-learn is behind it
 
     job = CompletionJob(

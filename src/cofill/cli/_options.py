@@ -246,9 +246,24 @@ def sources_of(texts: Sequence[str] | None) -> dict[str, str]:
     """
     sources = pairs(texts, "--view")
     for source in sources.values():
-        if "://" not in source and not Path(source).exists():
-            raise DataError(f"{source}: there is no such file; check the path")
+        _require_file(source)
     return sources
+
+
+def _require_file(source: str) -> None:
+    if "://" not in source and not Path(source).exists():
+        raise DataError(f"{source}: there is no such file; check the path")
+
+
+def stacked_sources(texts: Sequence[str] | None) -> dict[str, str | tuple[str, ...]]:
+    """Split ``NAME=SOURCE`` texts; several of one name are tables of the same columns."""
+    sources: dict[str, tuple[str, ...]] = {}
+    for text in texts or ():
+        ((name, source),) = sources_of([text]).items()
+        if source in sources.get(name, ()):
+            raise SettingError(f"--view names {name}={source} twice; give each table once")
+        sources[name] = (*sources.get(name, ()), source)
+    return {name: parts if parts[1:] else parts[0] for name, parts in sources.items()}
 
 
 def reading_of(folder: Path | None, views: Sequence[str] | None, **stated: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from cofill.privacy import ColumnScales, GroupSums, Ledger, Release
 from cofill.protocol import (
     COORDINATOR,
     DESCRIBE_COLUMNS,
+    MOST_ROWS,
     Federation,
     Inbox,
     Outbox,
@@ -35,7 +36,6 @@ from cofill.protocol import (
 )
 from cofill.views import MultiView, View
 
-_MOST_ROWS = 1e10  # more than there are people
 _LARGEST_SUM = 2.0**200  # of cells within ±2^100, as the survey of columns has them, or squares
 _ALL = "rows"  # scales of all views' columns side by side
 
@@ -166,7 +166,7 @@ def received_sums(
             )
         if not (np.isfinite(sums).all() and np.isfinite(release.counts).all()):
             raise DataError(f"sums from {site!r} are not finite numbers; refused")
-        if (np.abs(release.counts) > _MOST_ROWS).any() or (np.abs(sums) > _LARGEST_SUM).any():
+        if (np.abs(release.counts) > MOST_ROWS).any() or (np.abs(sums) > _LARGEST_SUM).any():
             raise DataError(
                 f"sums from {site!r} are of more individuals than there are, or of larger cells "
                 "than tables have; refused"

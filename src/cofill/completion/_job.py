@@ -28,8 +28,9 @@ from cofill.views import (
     Source,
     check_new_tables,
     is_url,
-    read_views,
+    read_view_parts,
     require_formulas,
+    sources_of,
 )
 
 TOGETHER, SEPARATE = "pooled", "private"
@@ -45,7 +46,9 @@ class CompletionJob:
     Parameters
     ----------
     sources
-        ``{view: source}``: a file, ``URL#table`` or ``URL#SELECT …``.
+        ``{view: source}``: a file, ``URL#table`` or ``URL#SELECT …``. Several sources of a view
+        have the same columns of different people, and are sites of their own where sites are
+        separate.
     id
         The id column, the same in every source; a single source needs none.
     out
@@ -84,7 +87,7 @@ class CompletionJob:
         with it.
     """
 
-    sources: Mapping[str, str]
+    sources: Mapping[str, str | Sequence[str]]
     id: str | None
     out: str
     separate: bool = False
@@ -126,6 +129,13 @@ class CompletionJob:
             )
         if self.separate and len(self.sources) == 1:
             raise SettingError("a single view has nobody to be separate from; give two at least")
+        if self.separate and self.method != SEPARATE:
+            for name, source in self.sources.items():
+                if len(sources_of(source)) > 1:
+                    raise SettingError(
+                        f"view {name!r} is at several sites, which the method {self.method!r} "
+                        f"cannot do; leave the method out or choose {SEPARATE!r}"
+                    )
         if "seed" in self.settings:
             raise SettingError("the seed is the job's, for all methods alike; give it as --seed")
         require_result(self)
@@ -169,7 +179,7 @@ class CompletionJob:
     @property
     def target(self) -> Target:
         """Where the result goes."""
-        endings = {name: Source(source).result_ending for name, source in self.sources.items()}
+        endings = {n: Source(sources_of(s)[0]).result_ending for n, s in self.sources.items()}
         return Target(self.out, endings, self.order, self.formulas)
 
     @property
@@ -191,27 +201,34 @@ def run_completion(job: CompletionJob, progress: Progress | None = None) -> Comp
     if job.save is not None:
         check_new_folder(Path(job.save))
     report_progress("read", 0.0)
-    views = read_views(job.sources, id=job.id, **job.rules)
+    views, parts = read_view_parts(job.sources, id=job.id, **job.rules)
     require_shared_individuals(views)
+    sites = {
+        name: {f"{name}-{number}": ids for number, ids in enumerate(held, start=1)}
+        for name, held in parts.items()
+        if job.separate
+    }
     with ExitStack() as folders:
         model = folder = None
         if job.save is not None:
             model = folders.enter_context(new_folder(Path(job.save), private=True))
         if not job.to_database:
             folder = CompletionFolder(folders.enter_context(new_folder(Path(job.out))))
-        return _complete(job, views, report_progress, folder, model)
+        return _complete(job, views, sites, report_progress, folder, model)
 
 
 def _complete(
     job: CompletionJob,
     views: MultiView,
+    sites: Mapping[str, Mapping[str, Any]],
     report_progress: Progress,
     folder: CompletionFolder | None,
     model: Path | None,
 ) -> CompletionResult:
     started = time.perf_counter()
+    held = {"sites": sites} if sites else {}
     makers = {
-        name: _maker(name, job.settings if name == job.method else {})
+        name: _maker(name, {**job.settings, **held} if name == job.method else {})
         for name in dict.fromkeys([job.method, *job.compare] if job.evaluate else [job.method])
     }
     completer = makers[job.method](job.seed)
@@ -252,7 +269,7 @@ def _complete(
     return CompletionResult(completed, record, facts["settings"]["out"], files, facts)
 
 
-def require_sources(sources: Mapping[str, str]) -> None:
+def require_sources(sources: Mapping[str, str | Sequence[str]]) -> None:
     """Raise a `SettingError` unless there are views whose names can be those of files."""
     if not sources:
         raise SettingError("there is no view; give at least one as --view NAME=SOURCE")
@@ -262,7 +279,8 @@ def require_sources(sources: Mapping[str, str]) -> None:
                 f"a view's name becomes a file name and must be letters, digits, '_', '-' or "
                 f"'.', got {name!r}"
             )
-        Source(source)
+        for part in sources_of(source):
+            Source(part)
 
 
 def require_result(job: Any) -> None:

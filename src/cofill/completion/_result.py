@@ -17,7 +17,7 @@ from cofill.completion._distributions import distributions
 from cofill.completion._folder import RECORD_FORMAT, CompletionFolder
 from cofill.metrics import ResultRecord, versions
 from cofill.privacy import Ledger
-from cofill.views import Source, is_url, write_sql, write_table
+from cofill.views import Source, is_url, sources_of, write_sql, write_table
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,11 @@ class Target:
         self, settings: dict[str, Any], completed: Completed, duration: float
     ) -> dict[str, Any]:
         """Say what was done, in counts: no id, no cell, no password."""
-        sources = {name: Source(s).label for name, s in settings["sources"].items()}
+        labels = {
+            name: [Source(part).label for part in sources_of(source)]
+            for name, source in settings["sources"].items()
+        }
+        sources = {name: parts if parts[1:] else parts[0] for name, parts in labels.items()}
         settings = {**settings, "sources": sources}
         if self.is_database:
             settings["out"] = Source(self.out).label

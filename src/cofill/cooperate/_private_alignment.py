@@ -9,6 +9,7 @@ import numpy as np
 from cofill.cooperate._private_inputs import LocalModel
 from cofill.cooperate._private_plan import Plan
 from cofill.cooperate._private_site import Placement, PrivateSite, only_release
+from cofill.cooperate._private_survey import common_model
 from cofill.errors import DataError
 from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
 from cofill.protocol import COORDINATOR, Inbox, Outbox
@@ -16,9 +17,16 @@ from cofill.shares import ComputingSite, blind_ids, mask_input, multiply_points
 
 
 def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
-    """Learn features and targets from the site's own rows, and send its ids out blinded."""
+    """Learn features and targets from the site's own rows, and send its ids out blinded.
+
+    Sites that hold the same view have agreed on both.
+    """
     settings = site.settings
-    model = LocalModel.fit(site.view, settings.features, len(site.views), site.seed)
+    if site.ring is not None:
+        model = common_model(site, inbox)
+    else:
+        informs = site.informs.get(site.view.name, {})
+        model = LocalModel.fit(site.view, settings.features, site.views, site.seed, informs)
     return _blind(replace(site, model=model, run=site.run + 1), len(site.view))
 
 
@@ -30,7 +38,7 @@ def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     words = np.frombuffer(site.key_for("order"), np.uint32)
     order = np.random.default_rng(words).permutation(count)
-    site = replace(site, order=order, placement=None, inputs={}, received=(), pads={})
+    site = replace(site, order=order, placement=None, inputs={}, received=(), pads={}, part=0)
     ids = site.ids
     rows = site.view.positions(ids)
     asks = rows < 0
@@ -39,7 +47,13 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     sizes = site.fitted.sizes
     points = blind_ids(ids, site.key_for("points"))
     return site, [
-        RowFlags(sender=site.name, receiver=COORDINATOR, flags=flags, sizes=sizes),
+        RowFlags(
+            sender=site.name,
+            receiver=COORDINATOR,
+            flags=flags,
+            sizes=sizes,
+            groups=site.fitted.group_sizes,
+        ),
         BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),
     ]
 
@@ -61,7 +75,8 @@ def _multiplied(site: PrivateSite, inbox: Inbox, receiver: str) -> BlindedPoints
 
 
 def _next(site: PrivateSite) -> str:
-    return site.views[(site.views.index(site.name) + 1) % len(site.views)]
+    names = list(site.parties)
+    return names[(names.index(site.name) + 1) % len(names)]
 
 
 def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -72,13 +87,13 @@ def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
 def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Send the rows to predict from, under masks, and keys for pads on what will come back."""
     site, outbox = _hand_in_rows(_with_plan(site, inbox), asking=True)
-    pads = {f"#{k}": site.key_for(f"pad/{k}") for k in (0, 1)}
+    pads = {f"#{k}": site.key_for(f"pad/{k}/{site.part}") for k in (0, 1)}
     releases = [
         PadKey(sender=site.name, receiver=other, key=pads[f"#{k}"])
         for k, other in enumerate(site.computing)
         if other != site.name
     ]
-    return replace(site, pads=pads), [*outbox, *releases]
+    return replace(site, pads=pads, part=site.part + 1), [*outbox, *releases]
 
 
 def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
@@ -96,11 +111,21 @@ def _with_plan(site: PrivateSite, inbox: Inbox) -> PrivateSite:
             f"site {site.name!r} needs a slot of its own for each of its {len(site.order)} people, "
             f"a size for each view and two keys, and got something else; start a new run"
         )
+    if release.groups.get(site.view.name) != site.fitted.group_sizes or set(release.groups) != set(
+        site.views
+    ):
+        raise DataError(
+            f"the plan of the run does not keep to what view {site.view.name!r} may inform; no row "
+            "is handed in"
+        )
     sizes = [release.sizes[view] for view in site.views]
     widths, factors, targets = (tuple(s[k] for s in sizes) for k in range(3))
     counts = release.patterns, release.people, release.asked
-    plan = Plan(site.views, release.everyone, widths, factors, targets, *counts)
-    dealt = next((r.words for r in inbox if isinstance(r, DealtWords)), {})
+    parties = tuple(tuple(p for p, v in site.parties.items() if v == view) for view in site.views)
+    groups = tuple(release.groups[view] for view in site.views)
+    sized = widths, factors, targets
+    plan = Plan(site.views, release.everyone, *sized, *counts, parties, groups)
+    dealt = {k: words for r in inbox if isinstance(r, DealtWords) for k, words in r.words.items()}
     placement = Placement(plan, release.slots, release.keys, release.dealer_key, dealt)
     return replace(site, placement=placement)
 

@@ -22,6 +22,15 @@ class PrivateCells:
     lower: Float[np.ndarray, "ids features"]
     upper: Float[np.ndarray, "ids features"]
 
+    def over(self, others: PrivateCells, rows: np.ndarray) -> PrivateCells:
+        """Return others' cells with these in some rows."""
+        return PrivateCells(
+            *(
+                np.where(rows[:, None], getattr(self, name), getattr(others, name))
+                for name in ("cells", "lower", "upper")
+            )
+        )
+
 
 def feature_r2(site: PrivateSite) -> Float[np.ndarray, " features"]:
     """Return the out-of-sample R² of each feature by all other views; 0 where none tells."""
@@ -88,11 +97,18 @@ def cells_of(
 
 
 def site_note(site: PrivateSite, policy: CompletionPolicy) -> list[str]:
-    """Return sentences on a view that nobody can tell of, and on features left empty."""
+    """Return sentences on a view that nobody can tell of, and on features left empty.
+
+    One of a view's sites says them for all.
+    """
+    if site.name != site.peers[0]:
+        return []
     if site.choice is None:
-        return [f"view {site.name!r} shares too few people with any other view to be completed"]
+        return [
+            f"view {site.view.name!r} shares too few people with any other view to be completed"
+        ]
     untold = feature_r2(site) < policy.threshold
-    return note_untold(site.name, site.fitted.targets.scaler, untold, policy)
+    return note_untold(site.view.name, site.fitted.targets.scaler, untold, policy)
 
 
 def completed_by(
@@ -102,8 +118,15 @@ def completed_by(
     method: str,
     draws: np.random.Generator | None = None,
 ) -> Completed:
-    """Return views in which each site has filled its gaps, with its best guesses or with draws."""
-    filled = {name: cells_of(site, views.ids, policy, draws) for name, site in sites.items()}
+    """Return views in which each site has filled its gaps, with its best guesses or with draws.
+
+    Of a view that several sites hold, the first tells of everybody whose row no other has.
+    """
+    filled: dict[str, PrivateCells] = {}
+    for site in sites.values():
+        name, of_site = site.view.name, cells_of(site, views.ids, policy, draws)
+        rows = site.view.positions(views.ids) >= 0
+        filled[name] = of_site.over(filled[name], rows) if name in filled else of_site
     lower = {name: f.lower for name, f in filled.items()} if policy.interval else {}
     upper = {name: f.upper for name, f in filled.items()} if policy.interval else {}
     notes = tuple(note for site in sites.values() for note in site_note(site, policy))

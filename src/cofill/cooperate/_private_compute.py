@@ -33,12 +33,12 @@ def start_computing(asking: bool) -> Callable[[PrivateSite, Inbox], tuple[Privat
                     raise DataError(f"{release.sender!r} sent rows in another's name; refused")
                 inputs |= release.words
         expected = site.placed.plan.input_shapes(asking=asking)
-        for view in site.views:
-            shapes = {k: shape for k, shape in expected.items() if k.startswith(f"{view}/")}
-            rows = {k: words for k, words in inputs.items() if k.startswith(f"{view}/")}
-            require_words(rows, shapes, view)
-            if asking and view != site.name and view not in pads:
-                raise DataError(f"site {site.name!r} needs a key for pads of {view!r}; refused")
+        for party in site.parties:
+            shapes = {k: shape for k, shape in expected.items() if k.startswith(f"{party}/")}
+            rows = {k: words for k, words in inputs.items() if k.startswith(f"{party}/")}
+            require_words(rows, shapes, party)
+            if asking and party != site.name and party not in pads:
+                raise DataError(f"site {site.name!r} needs a key for pads of {party!r}; refused")
         site = replace(site, inputs=inputs, pads={**site.pads, **pads})
         shares = _shares_to_open(site, asking)
         return site, [_opened(site, shares)]
@@ -69,11 +69,12 @@ def finish_learning(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbo
         for view in site.views
     }
     learner = site.without_shares()
-    site = replace(learner, learned=learned, known=site.placed.plan, scores=by_view[site.name])
+    scores = by_view[site.parties[site.name]]
+    site = replace(learner, learned=learned, known=site.placed.plan, scores=scores)
     return site, [
-        ScoreShares(sender=site.name, receiver=view, words=words)
-        for view, words in by_view.items()
-        if view != site.name and words
+        ScoreShares(sender=site.name, receiver=party, words=by_view[view])
+        for party, view in site.parties.items()
+        if party != site.name and by_view[view]
     ]
 
 
@@ -84,8 +85,10 @@ def finish_asking(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
     predicted = _result(_with_received(site, inbox, True), asking=True)
     pads = {**site.pads, site.name: site.pads[f"#{site.number}"]}
     padded = {}
-    for label, words in predicted.items():
-        padded[label] = words + random_words(pads[label], label, words.shape)
+    for party, view in site.parties.items():
+        if view in predicted:
+            pad = random_words(pads[party], party, predicted[view].shape)
+            padded[party] = predicted[view] + pad
     site = replace(site.without_shares(), pads={k: v for k, v in site.pads.items() if k[0] == "#"})
     return site, [PaddedCells(sender=site.name, receiver=COORDINATOR, words=padded)]
 

@@ -28,6 +28,11 @@ from cofill.privacy import (
 )
 from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
+from cofill.views import Scaler
+
+MOST_FRAMES, MOST_PARTS = 16, 100
+"""How many messages of dealt words a computation may take, and parts of people a request."""
+_FRAME = 64 * 2**20  # bytes of dealt words in a message, unless one matrix alone is larger
 
 
 @storable
@@ -49,13 +54,21 @@ class PrivateCoordinator:
     ----------
     secret
         Start of its randomness; ``run`` counts alignments.
+    parties
+        The view of each party, in order.
+    scalers
+        How the sites of a view that several hold have agreed to scale it.
     known, learned
         The plan of learning, and the masks of what was learned.
     alignment
         The present one.
+    part
+        Which part of the people is asked about.
+    frames, frame
+        How many frames the words have that were dealt last, and how many of them are out.
     """
 
-    views: tuple[str, ...]
+    parties: Mapping[str, str]
     computing: tuple[str, str]
     settings: PrivateSettings
     secret: bytes = field(repr=False)
@@ -64,38 +77,143 @@ class PrivateCoordinator:
     learned: Learned | None = None
     choices: Mapping[str, np.ndarray] = field(default_factory=dict)
     alignment: Alignment | None = None
+    part: int = 0
+    frames: int = 0
+    frame: int = 0
+    scalers: Mapping[str, Scaler] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> int:
+        """In how many parts the people of the present alignment are asked about."""
+        people = 0 if self.alignment is None else self.alignment.plan.slots
+        return -(-people // self.settings.most_asked)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """All views, in order."""
+        return tuple(dict.fromkeys(self.parties.values()))
+
+    @property
+    def split_views(self) -> dict[str, tuple[str, ...]]:
+        """The parties of each view that several sites hold."""
+        names = {v: tuple(p for p, of in self.parties.items() if of == v) for v in self.views}
+        return {view: parties for view, parties in names.items() if len(parties) > 1}
+
+
+_DEALT: dict[bytes, list[dict[str, np.ndarray]]] = {}
+"""Frames of dealt words on their way, by key; what is missing is dealt again."""
 
 
 def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Order everybody's people for learning, and deal what the learning needs."""
-    party = replace(party, run=party.run + 1)
+    party = replace(party, run=party.run + 1, learned=None, known=None)
     settings = party.settings
-    alignment, least = (
-        _align(party, inbox, settings.folds, settings.most_people),
-        settings.min_overlap,
-    )
-    plan = alignment.plan
-    plan.require_learnable(least)
-    dealer = replace(_dealer(party), weights=plan.weights(alignment.patterns, least))
-    learned, _ = run_as_dealer(learn(dealer, plan, _zeros(plan, asking=False), least))
-    party = replace(party, learned=learned, known=plan)
-    return party, _placements(party, alignment, dealer)
+    alignment = _align(party, inbox, settings.folds, settings.most_people)
+    alignment.plan.require_learnable(settings.min_overlap)
+    party, dealer = _deal(replace(party, alignment=alignment))
+    return _placed(party, alignment, dealer)
 
 
 def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
-    """Order the people of a request, and deal what the predictions need."""
+    """Order the people of a request, and deal what the predictions of their first part need."""
     party = replace(party, run=party.run + 1)
     alignment = _align(party, inbox, 1)
-    plan, known, learned = alignment.plan, party.known, party.learned
-    if known is None or learned is None:
+    plan, known = alignment.plan, party.known
+    if known is None or party.learned is None:
         raise DataError("the coordinator has dealt no learning; fit first")
-    if plan.widths != known.widths or plan.targets != known.targets:
+    if (plan.groups, plan.targets) != (known.groups, known.targets):
         raise DataError("sites have other features than they learned with; fit again")
-    dealer = replace(_dealer(party), weights=_asked_weights(alignment))
-    zeros = _zeros(plan, asking=True)
-    least = party.settings.min_overlap
-    run_as_dealer(ask(dealer, plan, zeros, learned, known, party.choices, least))
-    return replace(party, alignment=alignment), _placements(party, alignment, dealer)
+    party = replace(party, alignment=alignment, part=0)
+    if party.parts > MOST_PARTS:
+        raise DataError(
+            f"at most {MOST_PARTS * party.settings.most_asked:,} people can be asked about at "
+            f"once, got {plan.slots:,}; raise most_asked, or ask about them in several runs"
+        )
+    party, dealer = _deal(party)
+    return _placed(party, _part_of(alignment, party), dealer)
+
+
+def deal_part(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Deal what the predictions of the next part of the people need, if there is one."""
+    if party.alignment is None or party.part + 1 >= party.parts:
+        return replace(party, alignment=None), []
+    alignment = party.alignment
+    party, dealer = _deal(replace(party, part=party.part + 1))
+    return _placed(party, _part_of(alignment, party), dealer)
+
+
+def deal_on(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+    """Send the next frame of dealt words."""
+    if _token(party) not in _DEALT:  # this process is not the one that has dealt
+        party = replace(_deal(party)[0], frame=party.frame)
+    party, words = _next_frame(party)
+    return party, [DealtWords(sender=COORDINATOR, receiver=party.computing[1], words=words)]
+
+
+def _next_frame(party: PrivateCoordinator) -> tuple[PrivateCoordinator, dict[str, np.ndarray]]:
+    """Return a frame that has not been sent, and forget all when it is the last one."""
+    token = _token(party)
+    words = _DEALT[token][party.frame]
+    party = replace(party, frame=party.frame + 1)
+    if party.frame == party.frames:
+        del _DEALT[token]
+    return party, words
+
+
+def _deal(party: PrivateCoordinator) -> tuple[PrivateCoordinator, Dealer]:
+    """Deal for learning, or for the present part of the people, in frames of a bounded size."""
+    alignment, settings = party.alignment, party.settings
+    if alignment is None:
+        raise DataError("the coordinator has aligned nobody; start a new run")
+    plan, least = alignment.plan, settings.min_overlap
+    run = f"{party.run}/{party.part}"
+    keys = derive(party.secret, f"0/{run}"), derive(party.secret, f"1/{run}")
+    dealer = Dealer(keys, derive(party.secret, f"own/{run}"))
+    if plan.folds > 1 or party.learned is None or party.known is None:
+        dealer = replace(dealer, weights=plan.weights(alignment.patterns, least))
+        learned, _ = run_as_dealer(learn(dealer, plan, _zeros(plan, asking=False), least))
+        party = replace(party, learned=learned, known=plan)
+    else:
+        part = _part_of(alignment, party)
+        dealer = replace(dealer, weights=_asked_weights(part))
+        zeros = _zeros(part.plan, asking=True)
+        known = party.learned, party.known
+        run_as_dealer(ask(dealer, part.plan, zeros, *known, party.choices, least))
+    _DEALT[_token(party)] = frames = _framed(dealer.dealt)
+    if len(frames) > MOST_FRAMES:
+        raise DataError(
+            f"this run would deal more than {MOST_FRAMES} messages of {_FRAME >> 20} MiB at "
+            "once; lower features, most_people or most_asked"
+        )
+    return replace(party, frames=len(frames), frame=0), dealer
+
+
+def _framed(words: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Return words in frames: as many labels together as fit, and at least one."""
+    frames: list[dict[str, np.ndarray]] = [{}]
+    size = 0
+    for label, values in words.items():
+        if frames[-1] and size + values.nbytes > _FRAME:
+            frames.append({})
+            size = 0
+        frames[-1][label] = values
+        size += values.nbytes
+    return frames
+
+
+def _token(party: PrivateCoordinator) -> bytes:
+    return derive(party.secret, f"dealt/{party.run}/{party.part}")
+
+
+def _part_of(alignment: Alignment, party: PrivateCoordinator) -> Alignment:
+    """Return the alignment of every k-th slot, in which everybody else has none."""
+    count, part = party.parts, party.part
+    plan = replace(alignment.plan, slots=len(range(part, alignment.plan.slots, count)))
+    slots = {
+        name: np.where((at >= 0) & (at % count == part), at // count, -1)
+        for name, at in alignment.slots.items()
+    }
+    return Alignment(plan, slots, alignment.asks, alignment.patterns[part::count])
 
 
 def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
@@ -103,7 +221,9 @@ def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
     weights = {}
     for k, view in enumerate(alignment.plan.views):
         is_asked = np.zeros(alignment.plan.slots, bool)
-        is_asked[alignment.slots[view][alignment.asks[view]]] = True
+        for name in alignment.plan.parties[k]:
+            asked = alignment.slots[name][alignment.asks[name]]
+            is_asked[asked[asked >= 0]] = True
         others = alignment.patterns & ~(1 << k)
         for bits in alignment.plan.asked[view]:
             chosen = is_asked & (others == bits)
@@ -116,27 +236,28 @@ def _align(
 ) -> Alignment:
     flags = {r.sender: r for r in inbox if isinstance(r, RowFlags)}
     points = {r.origin: split_points(r.points) for r in inbox if isinstance(r, BlindedPoints)}
-    for view in party.views:
-        if view not in flags or len(points.get(view, ())) != len(flags[view].flags):
-            raise DataError(f"the blinded ids of view {view!r} are not those it announced; refused")
+    sizes: dict[str, tuple[int, int, int]] = {}
+    groups: dict[str, tuple[tuple[int, ...], ...]] = {}
+    for name, view in party.parties.items():
+        if name not in flags or len(points.get(name, ())) != len(flags[name].flags):
+            raise DataError(f"the blinded ids of {name!r} are not those it announced; refused")
+        same = groups.setdefault(view, flags[name].groups) == flags[name].groups
+        if sizes.setdefault(view, _three(flags[name].sizes)) != flags[name].sizes or not same:
+            raise DataError(f"{name!r} has other features than the sites of its view; refused")
     words = np.frombuffer(derive(party.secret, f"order/{party.run}"), np.uint32)
-    tokens = {v: points[v] for v in party.views}
-    asks = {v: flags[v].flags & 2 > 0 for v in party.views}
+    asks = {name: flags[name].flags & 2 > 0 for name in party.parties}
     plan, slots, patterns = common_order(
-        tokens,
-        {v: flags[v].flags & 1 > 0 for v in party.views},
-        {v: asks[v] & (v in party.choices) for v in party.views},
-        {v: _three(flags[v].sizes) for v in party.views},
+        party.parties,
+        points,
+        {name: flags[name].flags & 1 > 0 for name in party.parties},
+        {name: asks[name] & (view in party.choices) for name, view in party.parties.items()},
+        sizes,
+        groups,
         folds,
         np.random.default_rng(words),
         most,
     )
     return Alignment(plan, slots, asks, patterns)
-
-
-def _dealer(party: PrivateCoordinator) -> Dealer:
-    keys = derive(party.secret, f"0/{party.run}"), derive(party.secret, f"1/{party.run}")
-    return Dealer(keys, derive(party.secret, f"own/{party.run}"))
 
 
 def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
@@ -148,68 +269,77 @@ def _zeros(plan: Plan, *, asking: bool) -> dict[str, np.ndarray]:
     return {k: np.zeros(s, np.uint64) for k, s in plan.input_shapes(asking=asking).items()}
 
 
-def _placements(party: PrivateCoordinator, alignment: Alignment, dealer: Dealer) -> Outbox:
+def _placed(
+    party: PrivateCoordinator, alignment: Alignment, dealer: Dealer
+) -> tuple[PrivateCoordinator, Outbox]:
+    """Tell every site its slots and keys, and the second computing site what was dealt first."""
     plan = alignment.plan
     sizes = {
         v: (plan.widths[k], plan.factors[k], plan.targets[k]) for k, v in enumerate(plan.views)
     }
     releases: list[SlotPlan | DealtWords] = []
-    for view in plan.views:
-        number = party.computing.index(view) if view in party.computing else None
+    for name in party.parties:
+        number = party.computing.index(name) if name in party.computing else None
         releases.append(
             SlotPlan(
                 sender=COORDINATOR,
-                receiver=view,
-                slots=alignment.slots[view],
+                receiver=name,
+                slots=alignment.slots[name],
                 everyone=plan.slots,
                 sizes=sizes,
                 patterns=plan.patterns,
                 people=plan.people,
                 asked=plan.asked,
-                keys=input_keys(dealer.keys, view),
+                groups=dict(zip(plan.views, plan.groups, strict=True)),
+                keys=input_keys(dealer.keys, name),
                 dealer_key=b"" if number is None else dealer.keys[number],
             )
         )
         if number == 1:
-            releases.append(DealtWords(sender=COORDINATOR, receiver=view, words=dealer.dealt))
-    return releases
+            party, words = _next_frame(party)
+            releases.append(DealtWords(sender=COORDINATOR, receiver=name, words=words))
+    return party, releases
 
 
 def keep_choices(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Keep what owners have chosen: it decides which triples asking needs."""
     if party.known is None:
         raise DataError("the coordinator has dealt no learning; fit first")
-    return replace(party, choices=chosen_penalties(inbox, party.known)), []
+    return replace(party, alignment=None, choices=chosen_penalties(inbox, party.known)), []
 
 
 def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Hand each site the padded shares of those it asked about, and of nobody else."""
-    alignment = party.alignment
-    if alignment is None:
+    if party.alignment is None:
         raise DataError("the coordinator has aligned nobody; start a new run")
+    alignment = _part_of(party.alignment, party)
     padded = {r.sender: r.words for r in inbox if isinstance(r, PaddedCells)}
     plan = alignment.plan
-    shapes = {v: (plan.slots, n) for v, n in zip(plan.views, plan.targets, strict=True)}
+    shapes = {
+        name: (plan.slots, plan.targets[plan.views.index(view)])
+        for name, view in party.parties.items()
+    }
     first = padded.get(party.computing[0], {})
     for name in party.computing:
         if name not in padded:
             raise DataError(f"the coordinator needs padded cells of {name!r}; start a new run")
-        require_words(padded[name], {v: s for v, s in shapes.items() if v in first}, name)
+        require_words(padded[name], {p: s for p, s in shapes.items() if p in first}, name)
     releases = []
-    for k, view in enumerate(alignment.plan.views):
-        slots = alignment.slots[view]
-        known = np.isin(alignment.patterns[slots] & ~(1 << k), alignment.plan.asked[view])
+    for receiver, view in party.parties.items():
+        slots, bit = alignment.slots[receiver], 1 << plan.views.index(view)
+        known = np.isin(alignment.patterns[slots] & ~bit, plan.asked[view])
         # Nothing is sent of people whom no other site knows, nor by whom they are known.
-        ids = np.flatnonzero(alignment.asks[view] & known & (view in first))
+        is_sent = alignment.asks[receiver] & (slots >= 0) & known
+        ids = np.flatnonzero(is_sent & (receiver in first))
         releases += [
             SelectedCells(
                 sender=COORDINATOR,
-                receiver=view,
+                receiver=receiver,
                 part=part,
                 ids=ids,
                 slots=slots[ids],
-                words={view: padded[name][view][slots[ids]]} if view in first else {},
+                words={receiver: padded[name][receiver][slots[ids]]} if receiver in first else {},
             )
             for part, name in enumerate(party.computing)
         ]
-    return replace(party, alignment=None), releases
+    return party, releases

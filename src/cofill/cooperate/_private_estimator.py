@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,10 @@ from cofill.completion import AbstractCompleter, Completed, Progress, merged, re
 from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2, site_note
 from cofill.cooperate._private_protocol import PrivateProtocol
 from cofill.cooperate._private_site import PrivateSite
-from cofill.errors import DataError
+from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
-from cofill.views import MultiView, to_frame
-
-_ASKED_AT_ONCE = 10_000  # people of one request in this process, about 3 GiB
+from cofill.views import MultiView, View, to_frame
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,6 +40,9 @@ class PrivateCompletion(AbstractCompleter):
     most_people
         At most so many people are learned from, drawn by chance from everybody whom some view has:
         time, memory and the size of messages of learning do not grow beyond that.
+    most_asked
+        People are asked about in parts of so many, so that memory and the size of messages do not
+        grow with them.
     on_unreconstructable
         Features whose out-of-sample R² is below `threshold` are named in the notes. ``"fill"``
         fills them with the best guess there is, and individuals whom no other site knows with the
@@ -52,6 +53,13 @@ class PrivateCompletion(AbstractCompleter):
         Level of the intervals that `complete` adds, or None for none.
     computing
         The two views whose sites compute; the first two unless stated.
+    sites
+        Of views that several sites hold, who has whose row: ``{view: {site: ids}}``. Rows of people
+        who come later are at the first one. Such sites agree on scales and features by sums; see
+        `PrivateProtocol`.
+    informs
+        What owners allow: ``{view: {other view: columns}}`` names the columns of a view that may
+        inform another one. All may inform views that are not named; none with an empty list.
     seed
         Start of all randomness in this process. Over the network every site draws its own.
 
@@ -80,25 +88,61 @@ class PrivateCompletion(AbstractCompleter):
     folds: int = 3
     min_overlap: int = 20
     most_people: int = 20_000
+    most_asked: int = 10_000
     on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None
     computing: tuple[str, ...] | None = None
+    sites: Mapping[str, Mapping[str, Any]] | None = None
+    informs: Mapping[str, Mapping[str, Sequence[str]]] | None = None
     seed: int = 0
 
     def protocol(self, view_names: Iterable[str]) -> PrivateProtocol:
-        """Return the protocol that these parameters describe, with one site per view."""
-        members = Membership({name: (name,) for name in view_names})
-        protocol = PrivateProtocol.from_settings(self.get_params(deep=False), members)
-        return replace(protocol, is_reproducible=True)
+        """Return the protocol that these parameters describe: one site per view, or as stated."""
+        site_views: dict[str, tuple[str, ...]] = {}
+        for view in view_names:
+            for site in (self.sites or {}).get(view, (view,)):
+                site_views[site] = (*site_views.get(site, ()), view)
+        members = Membership(site_views, tuple(self.sites or ()))
+        settings = self.get_params(deep=False)
+        del settings["sites"], settings["informs"]
+        return replace(PrivateProtocol.from_settings(settings, members), is_reproducible=True)
+
+    def _held(self, view: View, *, fitting: bool = False) -> dict[str, View]:
+        """Return a view's rows by site."""
+        by_site = (self.sites or {}).get(view.name)
+        if by_site is None:
+            return {view.name: view}
+        holder = np.full(len(view), -1)
+        for number, ids in enumerate(by_site.values()):
+            rows = view.positions(np.asarray(ids))
+            rows = rows[rows >= 0]
+            if (holder[rows] >= 0).any():
+                raise DataError(
+                    f"sites must name each row of view {view.name!r} at one site, got "
+                    f"{int((holder[rows] >= 0).sum())} at two"
+                )
+            holder[rows] = number
+        if fitting and (holder < 0).any():
+            raise DataError(
+                f"sites must say where each row of view {view.name!r} is, got none for "
+                f"{int((holder < 0).sum())} of {len(view)}"
+            )
+        return {s: view.take(np.maximum(holder, 0) == k) for k, s in enumerate(by_site)}
 
     def _fit(self, views: MultiView, progress: Progress) -> None:
         if len(views) < 2:
             raise DataError("there is one view only; sites can cooperate from two views on")
         protocol = self.protocol(views)
         sites: dict[str, Any] = {}
+        informs = self.informs or {}
+        if unknown := sorted(set(informs) - set(views)):
+            raise SettingError(f"informs must name views that there are, got {unknown[0]!r}")
         for name, view in views.items():
-            sites |= protocol.start_site(LocalData(name, {name: view}))
+            for site, rows in self._held(view, fitting=True).items():
+                allowed = {name: informs[name]} if name in informs else {}
+                sites |= protocol.start_site(LocalData(site, {name: rows}, informs=allowed))
+        sites = {party: sites[party] for party in protocol.party_sites}
         federation = Federation(sites, coordinator=protocol.start_coordinator(), sent=self.sent)
         run_protocol(protocol, [federation], progress=progress, until=protocol.learning.stop)
         self._keep_audit_keys(protocol, federation)
@@ -113,7 +157,7 @@ class PrivateCompletion(AbstractCompleter):
 
     @property
     def sites_(self) -> dict[str, PrivateSite]:
-        """The fitted sites by the names of their views."""
+        """The fitted sites by the names of their views, or ``view@site`` where several hold it."""
         return self.federation_.sites
 
     def _complete(self, views: MultiView, progress: Progress) -> Completed:
@@ -143,40 +187,22 @@ class PrivateCompletion(AbstractCompleter):
         """Return a view's cells for everyone in `views`, made from the other views alone."""
         check_is_fitted(self)
         hidden = views.hide({name: np.ones(views.n_individuals, dtype=bool)})
-        site = self._ask(hidden, only=name)[name]
-        return cells_of(site, views.ids, self.protocol(views).policy).cells
+        asked = self._ask(hidden, only=name)
+        first = next(site for site in asked.values() if site.view.name == name)
+        return cells_of(first, views.ids, self.protocol(views).policy).cells
 
     def _ask(
         self, views: MultiView, *, only: str | None = None, progress: Progress | None = None
     ) -> dict[str, PrivateSite]:
-        """Run the asking half of the protocol; each view asks about everyone it lacks.
-
-        Many people are asked about one part after another, so that memory does not grow with them.
-        """
-        count = -(-views.n_individuals // _ASKED_AT_ONCE)
-        order = np.arange(views.n_individuals)
-        parts = [order[k::count] for k in range(count)]
-        asked = [
-            self._ask_part(views if count == 1 else views.take(part), only, progress)
-            for part in parts
-        ]
-        if count == 1:
-            return asked[0]
-        return {
-            name: site.with_asked(views[name], views.ids, [part[name] for part in asked])
-            for name, site in self.federation_.sites.items()
-        }
-
-    def _ask_part(
-        self, views: MultiView, only: str | None, progress: Progress | None
-    ) -> dict[str, PrivateSite]:
+        """Run the asking half of the protocol; each view asks about everyone it lacks."""
         protocol = self.protocol(views)
         fitted = self.federation_
+        held = self._parts(views)
         sites = {
             name: replace(
                 site,
-                view=views[name],
-                people=views.ids if only in (None, name) else None,
+                view=held[name],
+                people=self._asked_by(site, views) if only in (None, site.view.name) else None,
             )
             for name, site in fitted.sites.items()
         }
@@ -195,6 +221,18 @@ class PrivateCompletion(AbstractCompleter):
             fitted.sites[name] = replace(fitted.sites[name], run=site.run)
         return federation.sites
 
+    def _parts(self, views: MultiView) -> dict[str, View]:
+        """Return rows by party."""
+        parties = self.protocol(views).members.parties
+        return {party: self._held(views[view])[site] for party, (view, site) in parties.items()}
+
+    def _asked_by(self, site: PrivateSite, views: MultiView) -> np.ndarray | None:
+        """Return whom a party asks about: a view's first site everybody, but for others' people."""
+        if site.name != site.peers[0]:
+            return None
+        others = [v.ids for p, v in self._parts(views).items() if p in site.peers[1:]]
+        return views.ids[~np.isin(views.ids, np.concatenate([views.ids[:0], *others]))]
+
     @property
     def reconstructability_(self) -> Any:
         """Out-of-sample R² of each feature by all other views."""
@@ -202,9 +240,10 @@ class PrivateCompletion(AbstractCompleter):
 
         check_is_fitted(self)
         rows = [
-            (name, feature.name, float(r2))
-            for name, site in self.sites_.items()
-            for feature, r2 in zip(self.features_[name], feature_r2(site), strict=True)
+            (site.view.name, feature.name, float(r2))
+            for site in self.sites_.values()
+            if site.name == site.peers[0]
+            for feature, r2 in zip(self.features_[site.view.name], feature_r2(site), strict=True)
         ]
         names = ("view", "feature", "r2")
         columns = zip(*rows, strict=True)

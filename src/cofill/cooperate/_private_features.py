@@ -18,8 +18,8 @@ from scipy.special import ndtri
 from cofill.codec import storable
 from cofill.views import Kind, Scaler, View
 
-_MOST_LANDMARKS = 1000
-_MOST_KNOTS = 512
+MOST_LANDMARKS = 1000
+MOST_KNOTS = 512
 _ROWS_AT_ONCE = 2048
 _FARTHEST = 10.0  # standard deviations at which a column is cut, so that no row rules a kernel
 _LEADING = 4.0  # the same for factors of products
@@ -35,7 +35,8 @@ class LocalFeatures:
     knots
         Quantiles of each numeric column, from which normal scores are read.
     landmarks, projection
-        Rows of the site itself, and what makes features of the kernel with them.
+        Rows of the site itself, or of nobody where several sites hold the view, and what makes
+        features of the kernel with them.
     mean
         The kernel's mean over the landmarks, and its mean as the last number.
     spread
@@ -54,13 +55,21 @@ class LocalFeatures:
         """Learn at most so many features, fewer where rows are few; the first ones are leading."""
         scaler = Scaler.fit(view)
         numeric = _numeric(scaler)
-        levels = np.linspace(0, 1, min(len(view), _MOST_KNOTS))
+        levels = np.linspace(0, 1, min(len(view), MOST_KNOTS))
         cells = scaler.encode_view(view)[0][:, numeric]
         knots = np.nanquantile(cells, levels, axis=0).T if len(numeric) else np.zeros((0, 2))
+        order = np.random.default_rng([seed, 0xFEA7]).permutation(len(view))
+        rows = view.take(np.sort(order[:MOST_LANDMARKS]))
+        return cls.of_landmarks(scaler, knots, scaler.encode_view(rows)[0], width, leading)
+
+    @classmethod
+    def of_landmarks(
+        cls, scaler: Scaler, knots: np.ndarray, cells: np.ndarray, width: int, leading: int
+    ) -> LocalFeatures:
+        """Return the leading kernel principal components of some rows' encoded cells."""
         blank = np.zeros((0, 0))
         columns = cls(scaler, knots, blank, blank, blank[0:0].ravel(), blank[0:0].ravel())
-        order = np.random.default_rng([seed, 0xFEA7]).permutation(len(view))
-        landmarks = columns._columns(view.take(np.sort(order[:_MOST_LANDMARKS])))
+        landmarks = columns._with_scores(cells)
         kernel = _kernel(landmarks, landmarks)
         mean, overall = kernel.mean(axis=0), kernel.mean()
         values, vectors = np.linalg.eigh(kernel - mean - mean[:, None] + overall)
@@ -83,7 +92,7 @@ class LocalFeatures:
 
     def of(self, view: View) -> Float[np.ndarray, "rows features"]:
         """Return the features of a view's rows."""
-        columns = self._columns(view)
+        columns = self._with_scores(self.scaler.encode_view(view)[0])
         parts = [
             self._project(columns[k : k + _ROWS_AT_ONCE])
             for k in range(0, len(columns), _ROWS_AT_ONCE)
@@ -100,9 +109,8 @@ class LocalFeatures:
         kernel += self.mean[-1] - kernel.mean(axis=1, keepdims=True) - self.mean[:-1]
         return kernel @ self.projection
 
-    def _columns(self, view: View) -> np.ndarray:
+    def _with_scores(self, cells: np.ndarray) -> np.ndarray:
         """Return standardised columns beside normal scores, mean where a cell is not known."""
-        cells = self.scaler.encode_view(view)[0]
         scores = [
             _normal_scores(cells[:, k], knots)
             for k, knots in zip(_numeric(self.scaler), self.knots, strict=True)

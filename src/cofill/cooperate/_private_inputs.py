@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,14 @@ from cofill.cooperate._private_features import LocalFeatures
 from cofill.cooperate._private_learner import INPUT_BITS
 from cofill.cooperate._private_plan import Plan
 from cofill.cooperate._private_targets import Targets
+from cofill.errors import SettingError
 from cofill.views import View
 
 _MOST_PRODUCTS = 300  # columns of products of two views, over all pairs that tell of a target
 _MOST_FACTORS = 12
+
+EVERYBODY = 2**62 - 1
+"""All views, as bits."""
 
 
 def factors_of(views: int) -> int:
@@ -29,22 +34,58 @@ def factors_of(views: int) -> int:
 
 @storable
 @dataclass(frozen=True, eq=False)
+class FeatureGroup:
+    """Features of some of a view's columns, and the views that they may inform, as bits."""
+
+    features: LocalFeatures
+    audience: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of features and of factors, and the audience."""
+        return self.features.width, len(self.features.spread), self.audience
+
+
+@storable
+@dataclass(frozen=True, eq=False)
 class LocalModel:
     """What a site has learned from its own rows alone."""
 
-    features: LocalFeatures
+    groups: tuple[FeatureGroup, ...]
     targets: Targets
 
     @classmethod
-    def fit(cls, view: View, width: int, views: int, seed: int) -> LocalModel:
-        """Learn features and targets of a view in a federation of so many views."""
-        features = LocalFeatures.fit(view, width, factors_of(views), seed)
-        return cls(features, Targets.fit(view))
+    def fit(
+        cls,
+        view: View,
+        width: int,
+        views: Sequence[str],
+        seed: int,
+        informs: Mapping[str, Sequence[str]],
+    ) -> LocalModel:
+        """Learn features and targets of a view in a federation.
+
+        ``informs`` names, for some of the other views, the columns that may inform them; all may
+        inform those that it does not name. Views with the same columns share features.
+        """
+        audiences = _audiences(view, views, informs)
+        factors = factors_of(len(views))
+        groups = [
+            FeatureGroup(LocalFeatures.fit(view.select(names), width, factors, seed), audience)
+            for names, audience in audiences.items()
+        ]
+        return cls(tuple(groups), Targets.fit(view))
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Numbers of features, factors and targets."""
-        return self.features.width, len(self.features.spread), self.targets.width
+        features, factors, _ = zip(*self.group_sizes, strict=True)
+        return sum(features), sum(factors), self.targets.width
+
+    @property
+    def group_sizes(self) -> tuple[tuple[int, int, int], ...]:
+        """Numbers of features and factors of each group, and the views it may inform, as bits."""
+        return tuple(group.sizes for group in self.groups)
 
     def inputs(
         self, view: View, slots: np.ndarray, plan: Plan, computer: Any, *, asking: bool
@@ -53,14 +94,17 @@ class LocalModel:
 
         ``computer`` has `encode`. Asking needs no targets.
         """
-        features = self.features.of(view)
         count = len(plan.views)
         pairs = max(1, (count - 1) * (count - 2) // 2)
-        factor = (count * pairs * plan.slots) ** -0.25 / np.sqrt(max(1, len(self.features.spread)))
-        tables = {
-            "feature": features / np.sqrt(count * plan.slots),
-            "factor": self.features.leading(features) * factor,
-        }
+        features, leading = [], []
+        for group in self.groups:
+            values, chosen = group.features.of(view), len(group.features.spread)
+            factor = (count * pairs * plan.slots) ** -0.25 / np.sqrt(max(1, chosen))
+            # What may inform nobody does not leave, not even under masks.
+            is_used = float(group.audience > 0)
+            leading.append(is_used * factor * group.features.leading(values))
+            features.append(is_used * values / np.sqrt(count * plan.slots))
+        tables = {"feature": np.hstack(features), "factor": np.hstack(leading)}
         if not asking:
             tables["target"] = self.targets.of(view) / np.sqrt(plan.slots)
         inputs = {}
@@ -72,6 +116,31 @@ class LocalModel:
                 rows = laid_out if asking else laid_out[fold :: plan.folds]
                 inputs[f"{name}/{part}"] = computer.encode(rows, INPUT_BITS)
         return inputs
+
+
+def _audiences(
+    view: View, views: Sequence[str], informs: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, ...], int]:
+    """Return which views, as bits, each set of columns may inform."""
+    unknown = sorted(set(informs) - (set(views) - {view.name}))
+    if unknown:
+        raise SettingError(
+            f"informs of view {view.name!r} must name other views of the run, got {unknown[0]!r}"
+        )
+    names = view.feature_names
+    if not informs:
+        return {names: EVERYBODY}
+    audiences: dict[tuple[str, ...], int] = {}
+    for k, other in enumerate(views):
+        allowed = informs.get(other, names)
+        if lacking := sorted(set(allowed) - set(names)):
+            raise SettingError(
+                f"informs of view {view.name!r} must name columns that it has, got {lacking[0]!r}"
+            )
+        chosen = tuple(name for name in names if name in allowed)
+        if other != view.name and chosen:
+            audiences[chosen] = audiences.get(chosen, 0) | 1 << k
+    return audiences or {names: 0}
 
 
 @storable

@@ -82,7 +82,7 @@ def learn(
     folds = range(plan.folds)
     features = yield from _features(computer, plan, inputs, [f"{f}" for f in folds])
     targets = [
-        [computer.input(v, f"target/{f}", inputs[f"{v}/target/{f}"]) for v in plan.views]
+        [_rows_of(computer, plan, k, f"target/{f}", inputs) for k in range(len(plan.views))]
         for f in folds
     ]
     sums = [_sums(computer, plan, f"{f}", features[f], targets[f]) for f in folds]
@@ -94,7 +94,8 @@ def learn(
             blocks = plan.usable(t, plan.others(t), pairs=pairs, least=least)
             if len(blocks) < 2:
                 continue
-            at = plan.columns_of(blocks)
+            informing = plan.informing(t, blocks)
+            at = plan.columns_of(blocks)[informing]
             for f in folds:
                 task = f"{name}/{int(pairs)}/{f}"
                 tasks[task] = Task(
@@ -105,7 +106,7 @@ def learn(
                 )
                 rows = slice(plan.judged_rows(f))
                 judged[task] = (
-                    Masked.beside([features[f][block] for block in blocks])[rows],
+                    _beside(features[f], blocks, informing)[rows],
                     targets[f][t][rows],
                 )
     weights = yield from _solve(computer, plan, tasks)
@@ -137,15 +138,15 @@ def _features(
     products = {}
     for part in parts:
         rows: dict[Block, Masked] = {
-            (k,): computer.input(v, f"feature/{part}", inputs[f"{v}/feature/{part}"])
-            for k, v in enumerate(plan.views)
+            (k,): _rows_of(computer, plan, k, f"feature/{part}", inputs)
+            for k in range(len(plan.views))
         }
         people = len(rows[0,].public)
         rows[()] = computer.constant(
             np.full((people, 1), 1 / np.sqrt(len(plan.views) * plan.slots)), INPUT_BITS
         )
         factors = [
-            computer.input(v, f"factor/{part}", inputs[f"{v}/factor/{part}"]) for v in plan.views
+            _rows_of(computer, plan, k, f"factor/{part}", inputs) for k in range(len(plan.views))
         ]
         for block in plan.blocks:
             if len(block) == 2:
@@ -161,6 +162,22 @@ def _features(
     for part, rows in zip(parts, features, strict=True):
         rows |= {b: masked[f"joint/{part}/{b}"] for b in plan.blocks if len(b) == 2}
     return features
+
+
+def _beside(
+    features: Mapping[Block, Masked], blocks: tuple[Block, ...], informing: np.ndarray
+) -> Masked:
+    """Return those columns of blocks, side by side, that may inform a target."""
+    whole = Masked.beside([features[block] for block in blocks])
+    return whole if informing.all() else whole[:, informing]
+
+
+def _rows_of(computer: Computer, plan: Plan, view: int, label: str, inputs: Inputs) -> Masked:
+    """Return a view's rows: those of its sites, each zero where it has no row, added up."""
+    first, *others = (
+        computer.input(party, label, inputs[f"{party}/{label}"]) for party in plan.parties[view]
+    )
+    return sum(others, first)
 
 
 def _sums(
@@ -325,13 +342,14 @@ def ask(
                 blocks = known.usable(t, pattern, pairs=pairs, least=least)
                 if len(blocks) < 2 or not len(columns):
                     continue
-                at = known.columns_of(blocks)
+                informing = known.informing(t, blocks)
+                at = known.columns_of(blocks)[informing]
                 task = f"{name}/{pattern}/{variant}"
                 penalties = known.penalties[choices[name][1][columns]]
                 penalties = penalties * known.moment_scale(range(known.folds))
                 covariance = learned.covariance[np.ix_(at, at)]
                 tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
-                rows[task] = Masked.beside([features[block] for block in blocks])
+                rows[task] = _beside(features, blocks, informing)
                 places[task] = (f"{name}/{pattern}", columns, plan.targets[t])
     weights = yield from _solve(computer, plan, tasks)
     predicted: dict[str, Words] = {}

@@ -31,16 +31,20 @@ def choose(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
         raise DataError(
             f"site {site.name!r} needs errors from two computing sites, got {len(parts)}; refused"
         )
-    labels = [f"{site.name}/{int(pairs)}" for pairs in variants(plan)]
+    view = site.parties[site.name]
+    labels = [f"{view}/{int(pairs)}" for pairs in variants(plan)]
     shapes = dict.fromkeys(labels, (len(plan.penalties) * targets,))
     for sender, words in received.items():
-        require_words(words, {**shapes, f"{site.name}/spread": (targets,)}, sender)
+        require_words(words, {**shapes, f"{view}/spread": (targets,)}, sender)
     scores = np.stack([from_words(parts[0][k] + parts[1][k], SCORE_BITS) for k in labels])
-    spread = f"{site.name}/spread"
+    spread = f"{view}/spread"
     choice = Choice.of(scores, from_words(parts[0][spread] + parts[1][spread], SPREAD_BITS))
     chosen = np.stack([choice.variant, choice.penalty]).astype(np.int64)
     receivers = [*(c for c in site.computing if c != site.name), COORDINATOR]
-    return replace(site, choice=choice, scores={}, choices={site.name: chosen}), [
+    site = replace(site, choice=choice, scores={}, choices={view: chosen})
+    if site.name != site.peers[0]:
+        return site, []  # all sites of a view choose alike, and one of them says what
+    return site, [
         ChosenPenalties(sender=site.name, receiver=r, choices=chosen, rows=len(site.view))
         for r in receivers
     ]
@@ -67,10 +71,13 @@ def receive_cells(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]
         shapes = {site.name: (len(at), shape[1])} if len(at) else {}
         require_words({k: w for k, w in part.words.items() if len(w)}, shapes, part.sender)
     if not len(at):
-        return replace(site, predicted=None, pads={}), []
+        return replace(site, pads={}), []
     total = np.zeros((len(at), shape[1]), np.uint64)
     for part in parts:
         pad = random_words(site.pads[f"#{part.part}"], site.name, shape)
         total += part.words[site.name] - pad[slots]
     targets = from_words(total, PREDICTED_BITS) * np.sqrt(everyone)
+    if site.predicted is not None:  # of the parts of people before
+        at = np.concatenate([site.predicted.at, at])
+        targets = np.concatenate([site.predicted.targets, targets])
     return replace(site, predicted=PredictedTargets(at, targets), pads={}), []

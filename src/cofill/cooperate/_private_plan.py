@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
 from cofill.codec import storable
 from cofill.errors import DataError
@@ -45,6 +45,10 @@ class Plan:
         Sets of views, as bits, and how many people have exactly these, by fold of the common order.
     asked
         Per view the sets of other views that some person whose cells it asks for has.
+    parties
+        Per view its sites' parties: one, or several that have rows of different people.
+    groups
+        Per view its groups of features: how many features and factors, and whom they may inform.
     """
 
     views: tuple[str, ...]
@@ -55,6 +59,8 @@ class Plan:
     patterns: Int[np.ndarray, " patterns"]
     people: Int[np.ndarray, "folds patterns"]
     asked: Mapping[str, tuple[int, ...]]
+    parties: tuple[tuple[str, ...], ...]
+    groups: tuple[tuple[tuple[int, ...], ...], ...]
 
     @property
     def folds(self) -> int:
@@ -90,6 +96,20 @@ class Plan:
     def columns_of(self, blocks: Iterable[Block]) -> np.ndarray:
         """Return the columns of some blocks."""
         return np.concatenate([self.columns[block] for block in blocks])
+
+    def informing(self, target: int, blocks: Iterable[Block]) -> Bool[np.ndarray, " columns"]:
+        """Return which columns of some blocks, side by side, their owners let inform a view."""
+        return np.concatenate([self._informs(block, target) for block in blocks])
+
+    def _informs(self, block: Block, target: int) -> Bool[np.ndarray, " columns"]:
+        if not block:
+            return np.ones(1, bool)
+        kind = 0 if len(block) == 1 else 1  # features, or factors of products
+        parts = [
+            np.repeat([g[2] >> target & 1 > 0 for g in groups], [g[kind] for g in groups])
+            for groups in (self.groups[k] for k in block)
+        ]
+        return parts[0] if len(parts) == 1 else np.logical_and.outer(*parts).ravel()
 
     def count(self, members: Iterable[int], folds: Iterable[int] | None = None) -> int:
         """Return how many people have all of some views, in some folds or all."""
@@ -144,23 +164,24 @@ class Plan:
             if target not in block
             and all(pattern >> k & 1 for k in block)
             and (pairs or len(block) < 2)
+            and self._informs(block, target).any()
             and self.count((*block, target)) >= least
         )
 
     def input_shapes(self, *, asking: bool) -> dict[str, tuple[int, int]]:
-        """Return the shape of every input by label: ``view/table/part``."""
+        """Return the shape of every party's inputs by label: ``party/table/part``."""
         parts = (
             {"asked": self.slots}
             if asking
             else {f"{f}": len(range(f, self.slots, self.folds)) for f in range(self.folds)}
         )
         shapes = {}
-        for k, view in enumerate(self.views):
-            for part, rows in parts.items():
-                shapes[f"{view}/feature/{part}"] = rows, self.widths[k]
-                shapes[f"{view}/factor/{part}"] = rows, self.factors[k]
+        for k, parties in enumerate(self.parties):
+            for party, (part, rows) in product(parties, parts.items()):
+                shapes[f"{party}/feature/{part}"] = rows, self.widths[k]
+                shapes[f"{party}/factor/{part}"] = rows, self.factors[k]
                 if not asking:
-                    shapes[f"{view}/target/{part}"] = rows, self.targets[k]
+                    shapes[f"{party}/target/{part}"] = rows, self.targets[k]
         return shapes
 
     def weights(

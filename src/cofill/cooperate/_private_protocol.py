@@ -13,6 +13,7 @@ everybody how many people which views share. What the real protocol shows beside
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -24,6 +25,7 @@ from cofill.cooperate import _private_alignment as alignment
 from cofill.cooperate import _private_compute as compute
 from cofill.cooperate import _private_coordinator as coordinator
 from cofill.cooperate import _private_owner as owner
+from cofill.cooperate import _private_survey as survey
 from cofill.cooperate._policy import CompletionPolicy
 from cofill.cooperate._private_completion import completed_by, feature_r2
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
@@ -44,12 +46,28 @@ from cofill.settings import typed_settings, types_of
 from cofill.shares import derive
 from cofill.views import MultiView, View
 
-_NOT_IN_STATE = ("name", "view", "settings", "people", "views", "computing")
+_DEAL_ON, _DEAL_PART = "deal on", "deal for the next part"
+_DEALING = ("match and deal", _DEAL_ON, _DEAL_PART)
+_NOT_IN_STATE = ("name", "view", "settings", "people", "informs", "parties", "computing")
 
 
 def _digest(people: np.ndarray | None) -> str:
     """Return a hash by which a changed list of people is noticed: states hold positions in it."""
     return "" if people is None else digest_of(people)
+
+
+def _with_views(members: Membership, names: tuple[str, ...] | None) -> Membership:
+    """Return who takes part with some of the views, all where none are named."""
+    if names is None:
+        return members
+    every = {view for view, _ in members.parties.values()}
+    if unknown := sorted(set(names) - every):
+        raise SettingError(
+            f"views must be of those that the federation has ({', '.join(sorted(every))}), got "
+            f"{unknown[0]!r}"
+        )
+    chosen = {s: tuple(v for v in held if v in names) for s, held in members.site_views.items()}
+    return Membership(chosen, tuple(v for v in members.shared_views if v in names))
 
 
 def _step(name: str, act: Any, at: Any = "sites", **whose: tuple[str, ...]) -> Step[Any]:
@@ -63,14 +81,15 @@ class PrivateProtocol(AbstractProtocol):
     Parameters
     ----------
     members
-        The site of each view; a party is a view.
+        The sites of each view; a party is a view at a site.
     settings
         What all sites do alike.
     policy
         What a site does with features that cannot be reconstructed.
     computing
-        The two views whose sites compute; the first two of different sites unless stated. The
-        coordinator deals, so that it cannot be one of them.
+        The two parties that compute: views, or ``view@site`` of views that several sites hold; the
+        first two of different sites unless stated. The coordinator deals, so that it cannot be one
+        of them.
     seed, is_reproducible
         Start of all randomness, for repeatable results in one process, where `is_reproducible`.
         Else every party draws its own from the operating system: between organisations whoever
@@ -79,7 +98,7 @@ class PrivateProtocol(AbstractProtocol):
     Examples
     --------
     >>> members = Membership({"lab": ("blood",), "ward": ("signs",)})
-    >>> PrivateProtocol(members=members).computing_views
+    >>> PrivateProtocol(members=members).computing_parties
     ('blood', 'signs')
     """
 
@@ -94,39 +113,52 @@ class PrivateProtocol(AbstractProtocol):
     is_reproducible: bool = False
 
     def __post_init__(self) -> None:
-        if not self.members.is_by_view:
+        if len({view for view, _ in self.members.parties.values()}) < 2:
             raise SettingError(
-                "private needs sites that hold a view of their own each, and federation.toml has "
-                "sites with none; run federate, cluster or mean"
+                "private needs sites with different views, and federation.toml has one view only; "
+                "run federate, cluster or mean"
             )
         if COORDINATOR in self.computing:
             raise SettingError(
                 "the coordinator deals and cannot be a computing site as well: together it would "
                 "see everything; name two views of different sites"
             )
-        sites = [self.members.view_sites.get(view) for view in self.computing_views]
+        sites = [self.party_sites.get(party) for party in self.computing_parties]
         if len(sites) != 2 or None in sites or sites[0] == sites[1]:
             raise SettingError(
-                "computing must name two views of different sites, got "
-                f"{', '.join(self.computing_views) or 'none'}; one site would see both shares"
+                "computing must name two views of different sites (view@site where several hold "
+                f"it), got {', '.join(self.computing_parties) or 'none'}; one site would see both "
+                "shares"
             )
 
     @property
-    def computing_views(self) -> tuple[str, ...]:
-        """The two views whose sites compute."""
+    def computing_parties(self) -> tuple[str, ...]:
+        """The two parties that compute."""
         if self.computing:
             return self.computing
-        first_views = {place: view for view, place in reversed(self.members.view_sites.items())}
-        return tuple(first_views[place] for place in self.members.sites)[:2]
+        first: dict[str, str] = {}
+        for party, site in self.party_sites.items():
+            first.setdefault(site, party)
+        return tuple(first[site] for site in self.members.sites if site in first)[:2]
+
+    @cached_property
+    def _split(self) -> tuple[str, ...]:
+        """The parties of views that several sites hold."""
+        views = [view for view, _ in self.members.parties.values()]
+        return tuple(p for p, (view, _) in self.members.parties.items() if views.count(view) > 1)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> PrivateProtocol:
-        """Return the protocol with parameters of `PrivateCompletion`."""
+        """Return the protocol with parameters of `PrivateCompletion`.
+
+        ``views`` are those that take part, all unless stated.
+        """
         shared, local = types_of(PrivateSettings), types_of(CompletionPolicy)
-        others = {"computing": tuple[str, ...] | None, "seed": int}
+        names = tuple[str, ...] | None
+        others = {"computing": names, "views": names, "seed": int}
         values = typed_settings(cls.name, {**shared, **local, **others}, settings)
         return cls(
-            members=members,
+            members=_with_views(members, values.get("views")),
             settings=PrivateSettings(**{k: v for k, v in values.items() if k in shared}),
             policy=CompletionPolicy(**{k: v for k, v in values.items() if k in local}),
             computing=values.get("computing") or (),
@@ -148,18 +180,38 @@ class PrivateProtocol(AbstractProtocol):
     def _ring(self) -> tuple[Step[Any], ...]:
         """Every list of points passes every other site."""
         return (
-            *[_step("pass ids on", alignment.pass_on)] * (len(self.members.view_sites) - 2),
+            *[_step("pass ids on", alignment.pass_on)] * (len(self.members.parties) - 2),
             _step("hand ids in", alignment.hand_in, receivers=(COORDINATOR,)),
         )
 
     @property
+    def _survey(self) -> tuple[Step[Any], ...]:
+        """The sites of each view that several hold agree on columns, scales and features."""
+        split = self._split
+        if not split:
+            return ()
+        to_coordinator = {"actors": split, "receivers": (COORDINATOR,)}
+        to_sites = {"at": "coordinator", "receivers": split}
+        described = {"actors": split, "receivers": (*split, COORDINATOR)}
+        return (
+            _step("describe columns", survey.describe, **described),
+            _step("agree on columns", survey.agree_columns, **to_sites),
+            _step("survey", survey.add_moments, **to_coordinator),
+            _step("agree on scales", survey.agree_scales, **to_sites),
+            _step("survey", survey.add_shapes, **to_coordinator),
+            _step("agree on features", survey.agree_features, **to_sites),
+        )
+
+    @property
     def _learning(self) -> tuple[Step[Any], ...]:
-        pair, owners = self._computing_pair, tuple(self.members.view_sites)
+        pair, owners = self._computing_pair, tuple(self.members.parties)
         between = {"actors": pair, "receivers": pair}
         return (
+            *self._survey,
             _step("prepare", alignment.prepare),
             *self._ring,
             _step("match and deal", coordinator.match_rows, "coordinator"),
+            *self._deal_on,
             _step("share rows", alignment.share_rows, receivers=pair),
             _step("learn", compute.start_computing(asking=False), **between),
             *[_step("learn", compute.compute(asking=False), **between)] * (LEARN_ROUNDS - 1),
@@ -170,14 +222,30 @@ class PrivateProtocol(AbstractProtocol):
         )
 
     @property
+    def _deal_on(self) -> tuple[Step[Any], ...]:
+        """As many steps as dealt words may take messages; those not needed are left out."""
+        receivers = self._computing_pair[1:]
+        step = _step(_DEAL_ON, coordinator.deal_on, "coordinator", receivers=receivers)
+        return (step,) * (coordinator.MOST_FRAMES - 1)
+
+    @property
     def _asking(self) -> tuple[Step[Any], ...]:
+        first = _step("match and deal", coordinator.match_asked, "coordinator")
+        later = _step(_DEAL_PART, coordinator.deal_part, "coordinator")
+        parts = [first, *[later] * (coordinator.MOST_PARTS - 1)]
+        return (
+            _step("ask", alignment.request),
+            *self._ring,
+            *(step for deal in parts for step in (deal, *self._deal_on, *self._predicting)),
+        )
+
+    @cached_property
+    def _predicting(self) -> tuple[Step[Any], ...]:
+        """The steps from rows that were dealt for to their people's cells."""
         pair = self._computing_pair
         between = {"actors": pair, "receivers": pair}
         to_coordinator = {"receivers": (COORDINATOR,)}
         return (
-            _step("ask", alignment.request),
-            *self._ring,
-            _step("match and deal", coordinator.match_asked, "coordinator"),
             _step("share rows", alignment.share_asked, receivers=pair),
             _step("predict", compute.start_computing(asking=True), **between),
             *[_step("predict", compute.compute(asking=True), **between)] * (ASK_ROUNDS - 1),
@@ -185,6 +253,32 @@ class PrivateProtocol(AbstractProtocol):
             _step("select", coordinator.select, "coordinator"),
             _step("complete", owner.receive_cells, receivers=()),
         )
+
+    def next_step(self, number: int, coordinator: Any) -> int:
+        """Return the step after one of the coordinator's.
+
+        Steps for frames and parts that there are none of are left out.
+        """
+        name = self.steps[number].name
+        if name == _DEAL_PART and coordinator.alignment is None:
+            return len(self.steps)
+        if name in _DEALING and coordinator.frame == coordinator.frames:
+            while self.steps[number + 1].name == _DEAL_ON:
+                number += 1
+        return number + 1
+
+    def is_optional(self, number: int) -> bool:
+        """Return whether a step may be left out: further frames and further parts."""
+        return self.steps[number].name == _DEAL_ON or number >= self._optional
+
+    def may_be_missed(self, number: int) -> bool:
+        """Return whether a site that has not done a step can go on: where it may be left out."""
+        return self.is_optional(number)
+
+    @cached_property
+    def _optional(self) -> int:
+        """The first step after the first part of the people."""
+        return [step.name for step in self.steps].index(_DEAL_PART)
 
     @property
     def learning(self) -> range:
@@ -200,14 +294,22 @@ class PrivateProtocol(AbstractProtocol):
 
     @property
     def party_sites(self) -> Mapping[str, str]:
-        """The site of each view."""
-        return self.members.view_sites
+        """The site of each party: of each view, or of each part of one that several hold."""
+        return {party: site for party, (_, site) in self.members.parties.items()}
 
     @property
     def demands(self) -> Demands:
-        """Words that are uniform to their receivers, and what the choice of penalties tells."""
+        """Words that are uniform to their receivers, and what the choice of penalties tells.
+
+        Where several sites hold a view, its columns, and sums over so many sites as hold it.
+        """
         groups = {"min_overlap": self.settings.min_overlap}
-        return Demands(("row-flags", "chosen-penalties"), groups=groups)
+        plain = ("row-flags", "chosen-penalties")
+        if not self._split:
+            return Demands(plain, groups=groups)
+        sites = Counter(self.members.parties[party][0] for party in self._split)
+        plain = (*plain, "columns", "masked-vector")
+        return Demands(plain, groups=groups, summed_sites=min(sites.values()))
 
     @property
     def is_star(self) -> bool:
@@ -216,7 +318,7 @@ class PrivateProtocol(AbstractProtocol):
 
     @property
     def _computing_pair(self) -> tuple[str, str]:
-        first, second = self.computing_views
+        first, second = self.computing_parties
         return first, second
 
     def _secret(self, name: str) -> bytes:
@@ -226,26 +328,41 @@ class PrivateProtocol(AbstractProtocol):
 
     def start_site(self, data: LocalData) -> dict[str, PrivateSite]:
         """Return a party for each view that the site holds."""
-        names = [name for name in data.views if name in self.members.view_sites]
+        names = {
+            view: party
+            for party, (view, site) in self.members.parties.items()
+            if site == data.site and view in data.views
+        }
+        if unknown := sorted(set(data.informs) - set(data.views)):
+            raise SettingError(
+                f"informs must name views that site {data.site!r} has, got {unknown[0]!r}"
+            )
+        for view, party in names.items():
+            if data.informs.get(view) and party in self._split:
+                raise SettingError(
+                    f"several sites hold view {view!r}, and cannot say yet which of its columns "
+                    "may inform whom; leave columns out of the run instead"
+                )
         # Which rows a kernel is built on is a site's own affair, like its secret.
         seed = self.seed if self.is_reproducible else int.from_bytes(os.urandom(4))
         return {
-            name: PrivateSite(
-                name=name,
-                view=data.views[name],
+            party: PrivateSite(
+                name=party,
+                view=data.views[view],
                 people=data.people,
-                secret=self._secret(name),
+                informs=data.informs,
+                secret=self._secret(party),
                 seed=seed,
                 **self._common,
             )
-            for name in names
+            for view, party in names.items()
         }
 
     @property
     def _common(self) -> dict[str, Any]:
         return {
             "settings": self.settings,
-            "views": tuple(self.members.view_sites),
+            "parties": {party: view for party, (view, _) in self.members.parties.items()},
             "computing": self._computing_pair,
         }
 
@@ -274,30 +391,31 @@ class PrivateProtocol(AbstractProtocol):
         people = state.pop("people")
         if data is None:
             return coordinator.PrivateCoordinator(**self._common, **state)
-        view = data.views.get(name)
+        view = data.views.get(self.members.parties[name][0])
         if view is None:
-            raise StoreError(f"view {name!r} is not at this site any more; start a new run")
+            raise StoreError(f"the view of {name!r} is not at this site any more; start a new run")
         if people != _digest(data.people):
             raise StoreError(
                 f"the list of people of view {name!r} has changed since the run began, so it "
                 "cannot go on; start a new run"
             )
-        return PrivateSite(name=name, view=view, people=data.people, **self._common, **state)
+        local = {"view": view, "people": data.people, "informs": data.informs}
+        return PrivateSite(name=name, **local, **self._common, **state)
 
     # --- results --------------------------------------------------------------------------------
 
     def finish(self, party: PrivateSite, data: LocalData) -> SiteResult:
         """Return the completed view and the origin of its cells."""
-        name, view = party.name, party.view
-        views = [view]
+        view = party.view
+        name, views = view.name, [view]
         if data.people is not None and len(data.people):
             # A second view only makes these people known by their ids.
             views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
-        done = completed_by(MultiView(views), {name: party}, self.policy, "private")
+        done = completed_by(MultiView(views), {party.name: party}, self.policy, "private")
         counts = done.counts(name)
         r2 = feature_r2(party)
         figures = RunFigures(
-            sender=name,
+            sender=party.name,
             receiver=COORDINATOR,
             rows=counts["observed_rows"],
             figures={

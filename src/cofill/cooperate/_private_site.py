@@ -21,7 +21,7 @@ from cofill.errors import DataError
 from cofill.privacy import ChosenPenalties, Release, require_whole
 from cofill.protocol import Inbox
 from cofill.shares import derive
-from cofill.views import View
+from cofill.views import Scaler, View
 
 Named = Mapping[str, np.ndarray]
 Kind = TypeVar("Kind", bound=Release)
@@ -51,7 +51,11 @@ def require_words(words: Named, shapes: Mapping[str, tuple[int, ...]], sender: s
 
 def chosen_penalties(inbox: Inbox, plan: Plan) -> dict[str, np.ndarray]:
     """Return what owners have chosen by view, or raise a `DataError` for what cannot be chosen."""
-    choices = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
+    leads = {parties[0]: view for view, parties in zip(plan.views, plan.parties, strict=True)}
+    chosen_by = {r.sender: r.choices for r in inbox if isinstance(r, ChosenPenalties)}
+    if set(chosen_by) - set(leads):
+        raise DataError("only the first site of a view chooses penalties for it; refused")
+    choices = {leads[sender]: chosen for sender, chosen in chosen_by.items()}
     limits = np.array([[len(variants(plan))], [len(plan.penalties)]])
     for view, chosen in choices.items():
         columns = plan.targets[plan.views.index(view)]
@@ -72,8 +76,10 @@ class PrivateSettings:
     folds: int = 3
     min_overlap: int = 20
     most_people: int = 20_000
+    most_asked: int = 10_000
 
     def __post_init__(self) -> None:
+        require_whole("most_asked", self.most_asked, 10)
         require_whole("most_people", self.most_people, 100)
         require_whole("features", self.features, 1)
         require_whole("folds", self.folds, 2)
@@ -107,12 +113,16 @@ class PrivateSite:
 
     Attributes
     ----------
-    views, computing
-        All views in order, and the two whose sites compute.
+    parties, computing
+        The view of each party, in order, and the two parties that compute.
     secret
         Start of the site's randomness; it never leaves. ``run`` counts its alignments.
     people
         Ids whose cells the site asks for although its view has no row of them.
+    informs
+        By own view and other view, the columns that may inform it; all where nothing is said.
+    scaler
+        Of a view that several sites hold: its columns, and how they have agreed to scale them.
     order
         Positions, among its rows' ids and then the people's, in which ids went out in the present
         alignment.
@@ -126,17 +136,21 @@ class PrivateSite:
         What this owner has chosen for its own targets.
     pads
         Keys of pads, by view (of a computing site) or by number of the computing site (``"#0"``).
+    part
+        How many parts of the people have been asked about in the present request.
     """
 
     name: str
     view: View
     settings: PrivateSettings
-    views: tuple[str, ...]
+    parties: Mapping[str, str]
     computing: tuple[str, str]
     secret: bytes = field(repr=False)
     seed: int = 0
     people: np.ndarray | None = None
+    informs: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     run: int = 0
+    scaler: Scaler | None = None
     model: LocalModel | None = None
     order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     placement: Placement | None = None
@@ -149,6 +163,30 @@ class PrivateSite:
     choice: Choice | None = None
     pads: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     predicted: PredictedTargets | None = None
+    part: int = 0
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """All views, in order."""
+        return tuple(dict.fromkeys(self.parties.values()))
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The parties of its view, itself among them."""
+        return tuple(p for p, view in self.parties.items() if view == self.parties[self.name])
+
+    @property
+    def ring(self) -> str | None:
+        """The next party of its view, or None where it is alone."""
+        peers = self.peers
+        return peers[(peers.index(self.name) + 1) % len(peers)] if len(peers) > 1 else None
+
+    @property
+    def agreed_scaler(self) -> Scaler:
+        """How the sites of its view have agreed to scale it, or a `DataError`."""
+        if self.scaler is None:
+            raise DataError(f"site {self.name!r} has agreed on no scales; start a new run")
+        return self.scaler
 
     @property
     def number(self) -> int | None:
@@ -188,21 +226,6 @@ class PrivateSite:
         places = np.full(len(self.view), -1)
         places[rows[rows >= 0]] = self.placed.slots[rows >= 0]
         return places
-
-    def with_asked(
-        self, view: View, people: np.ndarray, parts: Sequence[PrivateSite]
-    ) -> PrivateSite:
-        """Return the site with what it was told in several requests about parts of the people."""
-        site = replace(self, view=view, people=people, run=parts[-1].run)
-        site = replace(site, order=np.arange(len(site.known_ids)))
-        answers = [(part.ids, part.predicted) for part in parts if part.predicted is not None]
-        if not answers:
-            return replace(site, predicted=None)
-        ids = np.concatenate([part_ids[predicted.at] for part_ids, predicted in answers])
-        targets = np.concatenate([predicted.targets for _, predicted in answers])
-        sorter = np.argsort(site.ids)
-        at = sorter[np.searchsorted(site.ids, ids, sorter=sorter)]
-        return replace(site, predicted=PredictedTargets(at, targets))
 
     def without_shares(self) -> PrivateSite:
         """Return the site without shares, keys and words of a computation that is over."""

@@ -53,10 +53,22 @@ class Targets:
         rows = np.where(known, (cells - center) / spread, 0.0)
         shared = known.astype(float).T @ known
         correlation = (rows.T @ rows) / np.maximum(shared, 1)
+        return cls.of_moments(scaler, center, spread, correlation, len(view))
+
+    @classmethod
+    def of_moments(
+        cls,
+        scaler: Scaler,
+        center: np.ndarray,
+        spread: np.ndarray,
+        correlation: np.ndarray,
+        people: int,
+    ) -> Targets:
+        """Return targets for columns with these moments over so many people."""
         values, vectors = np.linalg.eigh(correlation)
         values = np.maximum(values, 0.0)
         correlation = (vectors * values) @ vectors.T + _RIDGE * np.eye(len(values))
-        most = max(1, len(view) // _PEOPLE_A_TARGET)
+        most = max(1, people // _PEOPLE_A_TARGET)
         if most >= len(values):
             loadings = np.eye(len(values))
         else:

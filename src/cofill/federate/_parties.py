@@ -29,13 +29,11 @@ from cofill.federate._learner import AbstractLearner, initial_weights
 from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows, encode_rows
 from cofill.federate._strategies import AbstractStrategy, FedAvg
-from cofill.federate._survey import Survey
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
-from cofill.protocol import views_with_columns
+from cofill.protocol import MOST_ROWS, Survey, views_with_columns
 from cofill.views import MultiView, Scaler, View
 
 NO_TRAINING_ROWS = "has no individual that this model can learn from"
-MOST_ROWS = 10**10  # more than there are people
 SURVEY_NUMBER = 0  # of the survey's sum; rounds, which begin at 0 too, come after it
 
 Kind = TypeVar("Kind", bound=Release)

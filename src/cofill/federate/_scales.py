@@ -1,7 +1,7 @@
 """Before the first round: sites agree on columns and scales, without showing a row.
 
 ``describe columns → agree on columns → summarise → agree on scales → encode``: sites sum up what
-scaling needs of their columns (`_survey`), in a secure sum of which only the total is opened; the
+scaling needs of their columns (`Survey`), in a secure sum of which only the total is opened; the
 coordinator makes scales and a first model, and sends the scales back; sites encode their rows.
 Images are brought to [0, 1] by their modality's range over all sites, other numbers to mean 0 and
 deviation 1. Without secure sums each site sends a summary of its columns in the clear, its lowest
@@ -21,7 +21,6 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.federate._parties import (
-    MOST_ROWS,
     Coordinator,
     RowSite,
     SurveyCoordinator,
@@ -31,14 +30,6 @@ from cofill.federate._parties import (
 )
 from cofill.federate._rows import Shape, encode_rows
 from cofill.federate._secure import SUMMING, join_survey, open_sum
-from cofill.federate._survey import (
-    FEWEST_ROWS,
-    Bounds,
-    Pooled,
-    range_of,
-    require_bounded,
-    require_possible,
-)
 from cofill.privacy import (
     Columns,
     ColumnScales,
@@ -49,14 +40,21 @@ from cofill.privacy import (
 from cofill.protocol import (
     COORDINATOR,
     DESCRIBE_COLUMNS,
+    FEWEST_ROWS,
+    MOST_ROWS,
+    Bounds,
     Inbox,
     Outbox,
+    Pooled,
     Step,
     agree_on_columns,
     agreed_columns,
     first_of_type,
     one_by_one,
     pool_moments,
+    range_of,
+    require_bounded,
+    require_possible,
     usable_scale,
     views_with_columns,
 )

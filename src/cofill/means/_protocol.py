@@ -18,6 +18,7 @@ from cofill.errors import DataError, SettingError
 from cofill.privacy import Box, MeanDefence, NoisyMean
 from cofill.protocol import (
     COORDINATOR,
+    MOST_ROWS,
     AbstractProtocol,
     Demands,
     Inbox,
@@ -31,7 +32,6 @@ from cofill.protocol import (
 from cofill.registry import require_settings
 from cofill.views import View
 
-_MOST_ROWS = 10**10  # more than there are people; larger ones do not even fit a float
 _MOST_SCALES = 40  # Laplace noise is further out once in 10^17
 _SETTINGS = ("epsilon", "delta", "noise", "neighbours", "low", "high", "view", "min_sites", "seed")
 
@@ -78,7 +78,7 @@ def _fault(release: NoisyMean, defence: MeanDefence) -> str | None:
     """Return why a claimed mean cannot be one, in words; None when it can."""
     width, bounds = len(release.mean), defence.bounds
     # A private number of rows has noise, and may be below 0.
-    if abs(release.rows) > _MOST_ROWS:
+    if abs(release.rows) > MOST_ROWS:
         return "claims a number of rows that nobody has"
     try:
         away = np.abs(release.mean - bounds.centre_of(width)) / bounds.unit_of(width)
@@ -86,7 +86,7 @@ def _fault(release: NoisyMean, defence: MeanDefence) -> str | None:
         return f"sent a mean of {width} columns, which the bounds are not for"
     # Not by the scale that it claims. With a private number the noisy one divides the sum.
     scale = defence.scale_of(release.rows, width) / bounds.unit_of(width)
-    most = 1 + _MOST_SCALES * scale if defence.neighbours == "replace one" else _MOST_ROWS
+    most = 1 + _MOST_SCALES * scale if defence.neighbours == "replace one" else MOST_ROWS
     if (away > most).any():
         return "sent a mean further outside the bounds than its noise can take it"
     return None

@@ -150,7 +150,7 @@ class LocalFederation(FederationFolder):
         note = self.run_folder("coordinator", run).read_note()
         if note is None:
             return "start", 0.0
-        return note["step"], note["next"] / note["steps"]
+        return note["step"], note["at"] / note["steps"]
 
     def run(
         self, order: RunOrder, report_progress: ReportProgress | None = None, timeout: float = 600.0

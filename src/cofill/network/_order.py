@@ -87,18 +87,30 @@ class Schedule:
         """The number of the last step, in which sites report to the coordinator."""
         return len(self.steps)
 
+    def position(self, number: int) -> int:
+        """Return how many steps come before one, those that may be left out not counted."""
+        last = min(number, self.report)
+        return self.protocol.count_steps(last) + number - last
+
     def name(self, number: int) -> str:
         """Return a step's name."""
         return "report" if number == self.report else self.steps[number].name
 
     def actors(self, number: int) -> tuple[str, ...]:
         """Return the machines that act in a step: sites, or the coordinator."""
-        if number == self.report:
-            return self.federation.names
-        step = self.steps[number]
-        if step.at == "coordinator":
-            return (COORDINATOR,)
-        return self._only(self.federation.names, step.actors)
+        return self._all_actors[number]
+
+    @cached_property
+    def _all_actors(self) -> tuple[tuple[str, ...], ...]:
+        """Who acts in each step; there may be thousands, most of which are left out."""
+        names = self.federation.names
+        return (
+            *(
+                (COORDINATOR,) if step.at == "coordinator" else self._only(names, step.actors)
+                for step in self.steps
+            ),
+            names,
+        )
 
     def _only(self, machines: tuple[str, ...], parties: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the machines at which some parties are, or all where none are named."""
@@ -132,7 +144,8 @@ class Schedule:
 
     def last_acted(self, number: int, name: str) -> int:
         """Return the last step before one in which a machine acted; the first if it never did."""
-        return max((k for k in range(number) if name in self.actors(k)), default=0)
+        earlier = (k for k in range(number - 1, -1, -1) if name in self.actors(k))
+        return next(earlier, 0)
 
     def needed_messages(self, number: int, receiver: str) -> tuple[tuple[int, str], ...]:
         """Return step and sender of the messages a machine needs before it acts, without a star.

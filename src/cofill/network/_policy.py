@@ -61,6 +61,8 @@ delta = 1e-5
 #   [without_guarantee.blinded-ids]
 #   people = 1
 # With common models (federate): column-summary, and update or, for secure sums, masked-vector.
+# On shares (private), where other sites hold the same view: masked-vector, and participants at most
+# as many as these sites are.
 # With groups (cluster) that have no noise: group-sums. Two rounds that differ in one member tell
 # that member's row, whatever the size of the group.
 
@@ -86,6 +88,10 @@ people = 1
 # until = 2030-12-31
 # approval = true
 # columns = {blood = ["age", "ferritin"]}
+#
+# `informs` of private: by own view and other view, the columns that may inform it. All columns may
+# inform views that are not named, none where the list is empty.
+# informs = {blood = {claims = ["age"], shop = []}}
 """
 
 
@@ -117,7 +123,7 @@ class ExperimentRule:
     """Who may order an experiment, how often, until when, on what, and whether a person is asked.
 
     At most ``runs`` in any ``days`` days. ``columns`` are those that take part, by view; all of a
-    view that is not in it.
+    view that is not in it. ``informs`` are, by own and by other view, those that may inform it.
     """
 
     people: _Texts = ()
@@ -126,6 +132,7 @@ class ExperimentRule:
     until: Annotated[date | None, must_be("a date such as 2030-12-31")] = None
     approval: _Flag = False
     columns: Mapping[str, _Texts] = field(default_factory=dict)
+    informs: Mapping[str, Mapping[str, _Texts]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -196,6 +203,12 @@ class SitePolicy:
     def read(cls, path: Path) -> SitePolicy:
         """Read `policy.toml`, or raise a `SettingError`."""
         policy = validate(cls, read_toml(path), str(path))
+        for name, rule in policy.experiments.items():
+            if rule.informs and name != "private":
+                raise SettingError(
+                    f"{path}: experiments.{name}.informs must be left out: only private can keep "
+                    "to it"
+                )
         budget = policy.budget
         if budget.per_run > budget.epsilon:
             raise SettingError(

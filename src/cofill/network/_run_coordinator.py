@@ -77,7 +77,8 @@ class RunCoordinator:
                 "order": self.order.to_json(),
                 "state": state,
                 "next": self.next,
-                "steps": self.schedule.report + 1,
+                "at": self.schedule.position(self.next),
+                "steps": self.schedule.position(self.schedule.report + 1),
                 "step": "end" if last else self.schedule.name(self.next),
                 "why": why,
                 "notes": self.notes,
@@ -92,6 +93,8 @@ class RunCoordinator:
         total = 0
         for step, sender in self._wanted(receiver):
             path = self.folder.message(step, sender, receiver)
+            if self.schedule.protocol.is_optional(step) and not path.exists():
+                continue  # of a step that was left out
             try:
                 total += path.stat().st_size
                 # Its own party reads all sites' messages from disk, and nobody carries them.

@@ -91,11 +91,13 @@ class SiteRunner:
                 {name: keys[name].sign for name in federation.names if name in keys},
                 run,
                 self.config.policy.participants,
+                rule.informs,
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:
-                fewest, agreed = rules["columns"].people, federation.categories
-                require_common_categories(self.data.views, fewest, agreed)
+                shared, agreed = self.protocol.members.shared_views, federation.categories
+                described = {n: v for n, v in self.data.views.items() if n in shared}
+                require_common_categories(described, rules["columns"].people, agreed)
         self._digests = {} if self.data is None else digest_views(self.data.views)
         if self.state.exists:
             self._resume()
@@ -181,7 +183,11 @@ class SiteRunner:
     def _open(self, messages: Messages, number: int) -> list[Release]:
         """Return the releases that have arrived, in the order of the in-process driver."""
         due = self.schedule.possible_messages(number, self.name, self.done)
-        missing = sorted(sender for k, sender in due if (k, sender) not in messages)
+        missing = sorted(
+            sender
+            for k, sender in due
+            if (k, sender) not in messages and not self.protocol.is_optional(k)
+        )
         if set(messages) - due or (missing and not self.schedule.is_star):
             what = f"no message from {', '.join(missing)}" if missing else "a message too many"
             raise DataError(
@@ -252,7 +258,8 @@ class SiteRunner:
             ) as folder,
         ):
             for name, party in self.parties.items():
-                view = config.views.get(name) or next(iter(config.views.values()))
+                held, _ = self.protocol.members.parties.get(name, (name, ""))
+                view = config.views.get(held) or next(iter(config.views.values()))
                 ending = Source(view.source).result_ending
                 result = self.protocol.finish(party, data)
                 for stem, table in result.tables.items():

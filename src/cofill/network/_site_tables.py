@@ -51,7 +51,7 @@ def read_site_views(
             left_out = tuple(column for column in held if column not in columns[name])
             rules = replace(rules, ignore=(*rules.ignore, *left_out))
             rules = replace(
-                rules, kinds={c: k for c, k in rules.kinds.items() if c in columns[name]}
+                rules, kinds={c: k for c, k in (rules.kinds or {}).items() if c in columns[name]}
             )
             views[name] = read_view(name, source.source, rules=rules, **options)
         views[name] = with_agreed_categories(views[name], agreed)

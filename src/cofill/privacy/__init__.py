@@ -81,6 +81,7 @@ from cofill.privacy._sent import SentLog, SentStep
 from cofill.privacy._share_releases import (
     BlindedPoints,
     ChosenPenalties,
+    CommonFeatures,
     DealtWords,
     MaskedRows,
     OpenedShares,
@@ -115,6 +116,7 @@ __all__ = [
     "ColumnScales",
     "ColumnSummary",
     "Columns",
+    "CommonFeatures",
     "ComposedEvent",
     "DealtWords",
     "EncryptedIds",

@@ -19,6 +19,7 @@ from cofill.privacy._checks import (
     is_key,
     is_text,
     map_of,
+    of_floats,
     one_of,
     tuple_of,
     vector_of,
@@ -28,6 +29,10 @@ from cofill.privacy._release import Release, checked
 
 def _are_words(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.uint64 and value.ndim in (1, 2)
+
+
+def _are_groups(value: Any) -> bool:
+    return bool(value) and tuple_of(tuple_of(is_count))(value) and {len(g) for g in value} == {3}
 
 
 def _are_counts(value: Any) -> bool:
@@ -71,7 +76,8 @@ class BlindedPoints(Release):
 class RowFlags(Release):
     """For each of a site's shuffled points whether it has a row (1) and asks for cells (2).
 
-    ``sizes`` are its numbers of features, factors and targets. The coordinator cannot tell whose
+    ``sizes`` are its numbers of features, factors and targets; ``groups`` the features and factors
+    that may inform the same views, and which these are, as bits. The coordinator cannot tell whose
     point is whose.
     """
 
@@ -79,6 +85,7 @@ class RowFlags(Release):
     individuals_in: ClassVar[str] = "flags"
     flags: UInt8[np.ndarray, " ids"] = checked(vector_of("uint8"))
     sizes: tuple[int, ...] = checked(tuple_of(is_count))
+    groups: tuple[tuple[int, ...], ...] = checked(_are_groups)
 
     @property
     def fewest(self) -> int:
@@ -86,7 +93,10 @@ class RowFlags(Release):
         return 1
 
     def misfit(self) -> str | None:
-        return None if len(self.sizes) == 3 else "three sizes"
+        if len(self.sizes) != 3:
+            return "three sizes"
+        sums = tuple(sum(group[k] for group in self.groups) for k in (0, 1))
+        return None if sums == self.sizes[:2] else "groups of all features"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,7 +104,8 @@ class SlotPlan(Release):
     """Where a site's people are in the common order, how many people there are, and its keys.
 
     ``patterns`` and ``people`` count people by the set of views that have them, in each fold;
-    ``asked`` are the sets of views of people whose cells each view asks for. ``keys`` are those of
+    ``asked`` are the sets of views of people whose cells each view asks for; ``groups`` say which
+    features of each view may inform whom (`RowFlags`). ``keys`` are those of
     the site's masks, ``dealer_key`` a computing site's.
     """
 
@@ -107,11 +118,27 @@ class SlotPlan(Release):
     patterns: Int[np.ndarray, " patterns"] = checked(vector_of("int64"))
     people: Int[np.ndarray, "folds patterns"] = checked(_are_counts)
     asked: Mapping[str, tuple[int, ...]] = checked(map_of(tuple_of(is_count)))
+    groups: Mapping[str, tuple[tuple[int, ...], ...]] = checked(map_of(_are_groups))
     keys: tuple[bytes, ...] = checked(tuple_of(is_key), repr=False)
     dealer_key: bytes = checked(is_key, repr=False, default=b"")
 
     def facts(self) -> dict[str, Any]:
         return {"everyone": self.everyone, "patterns": len(self.patterns)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CommonFeatures(Release):
+    """How several sites of one view make features, from rounded sums over all of their people.
+
+    ``arrays`` are matrices by name; the landmarks among them are drawn and nobody's rows.
+    """
+
+    kind: ClassVar[str] = "common-features"
+    individuals_in: ClassVar[str | None] = None
+    arrays: Mapping[str, np.ndarray] = checked(map_of(of_floats(2)))
+
+    def facts(self) -> dict[str, Any]:
+        return {"matrices": len(self.arrays)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -82,7 +82,8 @@ class Checkpoint:
             {
                 "state": "finished" if over else "running",
                 "next": number,
-                "steps": len(steps),
+                "at": self.protocol.count_steps(number),
+                "steps": self.protocol.count_steps(len(steps)),
                 "step": "end" if over else steps[number].name,
                 "notes": result.get("notes", []),
                 "result": result,

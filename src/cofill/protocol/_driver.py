@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Generic
 
 from cofill.errors import SettingError
@@ -79,7 +80,9 @@ def run_protocol(
         Stop before this step; run all of them unless stated.
     """
     steps = protocol.steps if until is None else protocol.steps[:until]
-    _advance(steps, protocol.next_step, federations, progress, after_step)
+    optional = [protocol.is_optional(number) for number in range(len(steps))]
+    counts = [0, *accumulate(not left_out for left_out in optional)]
+    _advance(steps, protocol.next_step, federations, progress, after_step, counts)
 
 
 def _advance(
@@ -88,8 +91,10 @@ def _advance(
     federations: Sequence[Federation[Any]],
     progress: Callable[[str, float], None] | None,
     after_step: Callable[[int, Federation[Any]], None] | None = None,
+    counts: Sequence[int] | None = None,
 ) -> None:
     end = len(steps)
+    counts = range(end + 1) if counts is None else counts  # of steps before each that count
     copies = [federation._copy() for federation in federations]
     start = min((copy.next_step for copy in copies), default=end)
     while any(copy.next_step < end for copy in copies):
@@ -99,7 +104,8 @@ def _advance(
 
         def report_progress(share: float, at: int = number, name: str = step.name) -> None:
             if progress is not None:
-                progress(name, (at - start + share) / (end - start))
+                so_far, count = counts[at] - counts[start], counts[end] - counts[start]
+                progress(name, min((so_far + share) / max(count, 1), 1.0))
 
         report_progress(0.0)
         _run_step(step, acting, report_progress)

@@ -15,6 +15,7 @@ given, never from the protocol object, so that federations with other seeds run 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -138,6 +139,26 @@ class Membership:
         }
 
     @property
+    def parties(self) -> dict[str, tuple[str, str]]:
+        """View and site of each party of a run by view, which may be split by row as well.
+
+        The party of a view at one site has the view's name, those of a view at several are
+        ``view@site``.
+
+        Examples
+        --------
+        >>> held = {"north": ("clinic",), "south": ("clinic",), "fund": ("claims",)}
+        >>> list(Membership(held, ("clinic",)).parties)
+        ['clinic@north', 'clinic@south', 'claims']
+        """
+        holders = Counter(view for views in self.site_views.values() for view in views)
+        return {
+            view if holders[view] == 1 else f"{view}@{site}": (view, site)
+            for site, views in self.site_views.items()
+            for view in views
+        }
+
+    @property
     def is_by_view(self) -> bool:
         """Whether every site holds a view of its own."""
         return set(self.view_sites.values()) == set(self.sites)
@@ -155,7 +176,8 @@ class LocalData:
     ``people`` are ids of individuals whom it may name although no view of it has them, or None;
     ``signing_key`` and ``known_keys`` its private Ed25519 key and the public ones of the other
     sites, where they have identities; ``run`` is what it signs for, and ``least_summed`` the fewest
-    sites in a sum that it lets be opened.
+    sites in a sum that it lets be opened; ``informs``, by own view and other view, the columns that
+    may inform it, all where nothing is said.
     """
 
     site: str
@@ -165,6 +187,7 @@ class LocalData:
     known_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     run: str = ""
     least_summed: int = 2
+    informs: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +260,14 @@ class AbstractProtocol(ABC):
     def next_step(self, number: int, coordinator: Any) -> int:
         """Return the step after one of the coordinator's; a protocol can leave empty ones out."""
         return number + 1
+
+    def is_optional(self, number: int) -> bool:
+        """Return whether a step, with its messages, is left out where nothing is to be done."""
+        return False
+
+    def count_steps(self, stop: int) -> int:
+        """Return how many steps before one there are at least, to say how far a run has come."""
+        return sum(not self.is_optional(number) for number in range(stop))
 
     @abstractmethod
     def start_site(self, data: LocalData) -> dict[str, Any]:

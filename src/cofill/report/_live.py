@@ -260,13 +260,13 @@ def _read_run(path: Path, snapshot: _Snapshot) -> None:
     facts = _object(path)
     if "next" not in facts:
         return
-    number, steps = int(facts["next"]), max(int(facts["steps"]), 1)
+    number, at, steps = int(facts["next"]), int(facts["at"]), max(int(facts["steps"]), 1)
     # Of a fit in one process the progress log knows more: a command may go on after the last round.
     if "order" in facts or not snapshot.what:
         snapshot.state = str(facts["state"])
         snapshot.why = str(facts.get("why", ""))[:_MOST_CHARACTERS]
-        snapshot.what, snapshot.share = str(facts["step"]), min(number / steps, 1.0)
-        snapshot.steps = (min(number + 1, steps), steps)
+        snapshot.what, snapshot.share = str(facts["step"]), min(at / steps, 1.0)
+        snapshot.steps = (min(at + 1, steps), steps)
     for fault in (*facts.get("notes", []), *([snapshot.why] if snapshot.why else [])):
         snapshot.add_fault(fault)
     for entry in facts.get("result", {}).get("curve", []):

@@ -156,6 +156,6 @@ _FORMATS = {f"cofill-{kind}": kind for kind in ("completion", "clustering", "aud
 # Objects without a format are recognised by their keys.
 _KEYS = {
     "attack": {"method", "records", "features", "expected_accuracy", "outcome"},
-    "run": {"order", "state", "next", "steps"},
+    "run": {"order", "state", "next", "at", "steps"},
     "outcome": {"run", "experiment", "state", "metrics"},
 }

@@ -77,6 +77,9 @@ class Masked:
         """The transposed matrix."""
         return Masked(self.public.T, self.mask.T)
 
+    def __add__(self, other: Masked) -> Masked:
+        return Masked(self.public + other.public, self.mask + other.mask)
+
     def __getitem__(self, index: Any) -> Masked:
         return Masked(self.public[index], self.mask[index])
 

@@ -32,7 +32,9 @@ from cofill.views._sources import (
     is_url,
     is_writable,
     read_view,
+    read_view_parts,
     read_views,
+    sources_of,
     write_table,
 )
 from cofill.views._sql import check_new_tables, write_sql
@@ -77,9 +79,11 @@ __all__ = [
     "read_ids",
     "read_later_views",
     "read_view",
+    "read_view_parts",
     "read_views",
     "require_formulas",
     "side_by_side",
+    "sources_of",
     "stream",
     "to_frame",
     "to_table",

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
 from cofill.files import draft_of
 from cofill.registry import Registry
 from cofill.views._formulas import escaped_table, require_formulas
-from cofill.views._frames import text_to_table, view_from_table
+from cofill.views._frames import read_ids, text_to_table, view_from_table
 from cofill.views._multiview import MultiView, require_id
 from cofill.views._rules import ColumnRules
 from cofill.views._source_table import FilledTable
 from cofill.views._sql_connection import safe_label
+from cofill.views._stack import count_rows, require_apart, stack_tables
 from cofill.views._text import TextTable
 from cofill.views._view import View
 
@@ -165,8 +167,11 @@ class Source:
         return max((e for e in form.endings if name.endswith(e)), key=len)
 
 
+Sources = Mapping[str, "str | Path | Source | Sequence[str | Path | Source]"]
+
+
 def read_views(
-    sources: Mapping[str, str | Path | Source],
+    sources: Sources,
     *,
     id: str | None = None,  # noqa: A002
     **rules: Any,
@@ -177,7 +182,8 @@ def read_views(
     ----------
     sources
         ``{view: source}``; a source is a file (.csv, .tsv, .parquet, .feather, text also with .gz
-        or .zst), ``URL#table`` or ``URL#SELECT …``.
+        or .zst), ``URL#table`` or ``URL#SELECT …``. Several sources of one view have the same
+        columns of different people.
     id
         The column that identifies an individual, in every source. A single source needs none: its
         rows are individuals then.
@@ -185,18 +191,46 @@ def read_views(
         Fields of `ColumnRules`: ``kinds``, ``ignore``, ``drop``, ``id_type``, ``na_values``, and
         ``decimal``, ``thousands``, ``delimiter``, ``encoding`` of text files.
     """
-    placed = {n: s if isinstance(s, Source) else Source(str(s)) for n, s in sources.items()}
+    return read_view_parts(sources, id=id, **rules)[0]
+
+
+def read_view_parts(
+    sources: Sources,
+    *,
+    id: str | None = None,  # noqa: A002
+    **rules: Any,
+) -> tuple[MultiView, dict[str, tuple[np.ndarray, ...]]]:
+    """Read views as `read_views` does, with the ids of each source of views that have several."""
+    placed = {
+        name: tuple(s if isinstance(s, Source) else Source(str(s)) for s in sources_of(listed))
+        for name, listed in sources.items()
+    }
     common = ColumnRules(**rules)
     require_id(id, list(placed))
-    tables = {name: source.read(common) for name, source in placed.items()}
-    common.check({name: table.column_names for name, table in tables.items()})
-    views = []
-    for name, source in placed.items():
-        own_rules = replace(common, **source.rules)
-        views.append(
-            view_from_table(name, tables.pop(name), id=id, rules=own_rules, where=source.label)
-        )
-    return MultiView(views)
+    tables = {name: [part.read(common) for part in parts] for name, parts in placed.items()}
+    common.check({name: read[0].column_names for name, read in tables.items()})
+    views, ids = [], {}
+    for name, parts in placed.items():
+        own_rules, labels = replace(common, **parts[0].rules), [part.label for part in parts]
+        read, where = tables.pop(name), ", ".join(labels)
+        table = stack_tables(name, read, labels) if len(read) > 1 else read[0]
+        if len(read) > 1 and id is not None and id in table.column_names:
+            sizes = np.cumsum([count_rows(part) for part in read])[:-1]
+            ids[name] = tuple(np.split(read_ids(table, id, where, own_rules), sizes))
+            require_apart(name, ids[name], labels)
+        views.append(view_from_table(name, table, id=id, rules=own_rules, where=where))
+    return MultiView(views), ids
+
+
+def sources_of(listed: Any) -> tuple[Any, ...]:
+    """Return the sources of a view: the one there is, or several.
+
+    Examples
+    --------
+    >>> sources_of("a.csv"), sources_of(["a.csv", "b.csv"])
+    (('a.csv',), ('a.csv', 'b.csv'))
+    """
+    return tuple(listed) if isinstance(listed, list | tuple) else (listed,)
 
 
 def read_view(

@@ -77,13 +77,18 @@ class TextTable:
 
     @cached_property
     def _header(self) -> Fields:
-        # The header alone is a table without rows; a quoted line end makes it longer than a line.
+        # The header alone is a table without rows.
+        return replace(self, content=self.content[: self.header_size]).fields()
+
+    @cached_property
+    def header_size(self) -> int:
+        """How many bytes there are up to the first row; a quoted line end makes it two lines."""
         at = self._begin
         while True:
             at = self.content.find(self.line_end[-1:], at)
             head = self.content if at < 0 else self.content[: at + 1]
             if at < 0 or (head.count(b'"') % 2 == 0 and head[self._begin :].strip(b"\r\n")):
-                return TextTable(head, self.delimiter, self.encoding, self.where).fields()
+                return len(head)
             at += 1
 
     @property

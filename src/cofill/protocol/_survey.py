@@ -33,6 +33,7 @@ Bounds = Mapping[str, tuple[float | int, float | int]]
 Pooled = Float[np.ndarray, "5 features"]
 """Count, mean, variance, lowest and highest of each column over all sites' rows."""
 
+MOST_ROWS = 10**10  # more than there are people
 FEWEST_ROWS = 3  # of a modality, below which a site tells nothing of it
 
 _LARGEST = 2.0**100  # absolute value of a cell; squares of many of them fit the digits
@@ -130,8 +131,8 @@ class Survey:
             flags.append(part.flags(cells))
         return NumbersAndFlags(numbers, np.concatenate(flags))
 
-    def pool(self, total: NumbersAndFlags, rows: int) -> dict[str, Pooled]:
-        """Return count, mean, variance and range of all columns, by view, of so many rows.
+    def pool(self, total: NumbersAndFlags, rows: int = MOST_ROWS) -> dict[str, Pooled]:
+        """Return count, mean, variance and range of all columns, by view, of at most so many rows.
 
         Raises an `ImpossibleSumError` where no rows within the declared bounds add up to it.
         """
