@@ -13,6 +13,15 @@ from pathlib import Path
 
 import pytest
 
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_keys(tmp_path_factory):
+    """Keep keys of accounts out of the user's folder, also in processes that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COFILL_KEYS", str(tmp_path_factory.mktemp("keys")))
+        yield
+
+
 ARTEFACTS = Path(__file__).parents[1] / ".artefacts"
 
 

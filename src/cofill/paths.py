@@ -1,10 +1,10 @@
-"""Where cofill keeps things on this machine: data sets and compiled programs."""
+"""Where cofill keeps things on this machine: data sets, compiled programs, keys."""
 
 import os
 import sys
 from pathlib import Path
 
-__all__ = ["compiled_folder", "data_folder", "keep_compiled_programs"]
+__all__ = ["compiled_folder", "data_folder", "keep_compiled_programs", "keys_folder"]
 
 
 def data_folder() -> Path:
@@ -17,6 +17,12 @@ def compiled_folder() -> Path:
     """Return the folder of compiled programs: ``$COFILL_CACHE``, else the user's cache."""
     chosen = os.environ.get("COFILL_CACHE")
     return (Path(chosen).expanduser() if chosen else _user_cache()) / "jax"
+
+
+def keys_folder() -> Path:
+    """Return the folder of keys: ``$COFILL_KEYS``, else the user's own, beside no site's files."""
+    chosen = os.environ.get("COFILL_KEYS") or "~/.config/cofill/keys"
+    return Path(chosen).expanduser()
 
 
 def keep_compiled_programs() -> None:

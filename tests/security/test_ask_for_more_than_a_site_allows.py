@@ -57,7 +57,11 @@ def test_completion_on_shares_needs_no_word_of_the_operator(here):
         ("cluster", {"k": 2, "seed_group": 1}, r"seed_group must be at least 10"),
         ("cluster", {"k": 2}, r"each site's own figures would be seen"),
         ("cluster", {"k": 2, "rounds": 999}, r"rounds must be at most 200"),
-        ("cluster", {"k": 2, "noise": {**NOISE, "seed": 3}}, r"'group-sums' would leave without"),
+        (
+            "cluster",
+            {"k": 2, "scale": "none", "noise": {**NOISE, "seed": 3}},
+            r"'group-sums' would leave without",
+        ),
         ("cluster", {"k": 2, "scale": "none", "noise": {**NOISE, "epsilon": 9}}, r"a run; ask"),
         ("federate", {"secure": False}, r"'update' would leave without a guarantee"),
         ("federate", {"batch": 1}, r"batch must be at least 10"),

@@ -1,5 +1,6 @@
 """A submitter wants more than a person's budget: other names, other federations, a lost ledger."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -121,7 +122,33 @@ def test_a_changed_head_does_not_give_it_back(spent):
 def test_the_account_is_for_its_owner_only(spent):
     folder = account(spent).folder
     assert folder.stat().st_mode & 0o077 == 0
-    assert all((folder / name).stat().st_mode & 0o077 == 0 for name in ("heads.json", "key"))
+    key = account(spent).key_file
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (folder / "heads.json", key))
+
+
+def test_the_key_of_the_account_lies_beside_nothing_that_it_protects(spent):
+    key, folder = account(spent).key_file, account(spent).folder
+    assert key.read_bytes() not in [p.read_bytes() for p in folder.rglob("*") if p.is_file()]
+    assert folder not in key.parents
+    # Heads that somebody writes who has the folder, and no key.
+    spent.ledger("a").unlink()
+    path = folder / "heads.json"
+    document = json.loads(path.read_text())
+    forged = {**document, "heads": {}, "key": "../../key"}
+    path.write_text(json.dumps(forged))
+    with pytest.raises(StoreError, match="was changed by somebody else"):
+        ask(spent)
+    path.write_text(json.dumps({**forged, "key": document["key"]}))
+    with pytest.raises(StoreError, match="was changed by somebody else"):
+        ask(spent)
+
+
+def test_a_lost_key_does_not_give_it_back(spent):
+    account(spent).key_file.unlink()
+    with pytest.raises(
+        StoreError, match=r"is the key of the account .* cannot be read; restore it"
+    ):
+        ask(spent)
 
 
 def test_a_crash_after_the_ledger_was_written_is_survived(rows_at):

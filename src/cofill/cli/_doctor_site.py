@@ -122,10 +122,13 @@ def _ledger(kit: Kit, config: SiteConfig) -> Finding:
 
 
 def _permissions(kit: Kit, config: SiteConfig, config_file: Path) -> Iterator[Finding]:
-    from cofill.network import POLICY_FILE
+    from cofill.network import POLICY_FILE, SiteAccount
+    from cofill.protocol import PartyFolder
 
     policy = config_file.resolve().parent / POLICY_FILE
-    private = (kit.folder, kit.home, config.account_folder, kit.home / "identity.json")
+    key = SiteAccount(config.account_folder, PartyFolder(kit.home)).key_file
+    private = [kit.folder, kit.home, config.account_folder, kit.home / "identity.json"]
+    private += [] if key is None else [key.parent, key]
     readable = [str(path) for path in private if _allows(path, 0o077)]
     writable = [str(path) for path in (config_file, policy) if _allows(path, 0o022)]
     if readable or writable:

@@ -31,6 +31,7 @@ from cofill.cluster._parties import (
     start_federation,
 )
 from cofill.cluster._rows import Sites
+from cofill.cluster._scale import require_scale
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger, RunFigures
 from cofill.protocol import (
@@ -78,6 +79,7 @@ class ClusterProtocol(AbstractProtocol):
 
     def __post_init__(self) -> None:
         self.require_by_row(self.members)
+        require_scale(self.scale, self.settings.noise)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:

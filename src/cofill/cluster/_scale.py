@@ -59,8 +59,8 @@ class Scaling:
         return rows * self.scale + self.center
 
 
-def choose_scale(method: str, kinds: ColumnKinds, noise: GroupNoise | None = None) -> str:
-    """Return the method that is meant: ``"auto"`` is overall for images, else standard."""
+def require_scale(method: str, noise: GroupNoise | None) -> None:
+    """Raise a `SettingError` unless rows can be scaled so, with or without noise."""
     if method not in _METHODS:
         raise SettingError(f"scale must be one of {', '.join(_METHODS)}, got {method!r}")
     if noise is not None and method != "none":
@@ -68,6 +68,11 @@ def choose_scale(method: str, kinds: ColumnKinds, noise: GroupNoise | None = Non
             "scale must be 'none' with noise, because exact means and spreads would leave "
             f"otherwise, got {method!r}; scale by bounds known beforehand"
         )
+
+
+def choose_scale(method: str, kinds: ColumnKinds, noise: GroupNoise | None = None) -> str:
+    """Return the method that is meant: ``"auto"`` is overall for images, else standard."""
+    require_scale(method, noise)
     if method != "auto":
         return method
     return "standard" if kinds.shape is None else "overall"

@@ -2,10 +2,11 @@
 
 What a site has spent is in its ledgers, one for each federation that it is in. A ledger's chain
 shows a changed line, not that its last lines were cut off or that the file is gone; either would
-give the budget back. So the account notes the last head of each, under a key of its own, and a site
-whose ledger does not go on from there starts no run. The account lies in the folder of `site.toml`:
-a site that is in several federations, with files of one folder, has one account, and what it has
-spent in one of them counts in all.
+give the budget back. So the account notes the last head of each, under a key that lies in another
+folder (`cofill.paths.keys_folder`), and a site whose ledger does not go on from there starts no
+run: whoever can write to the account alone can delete it, and not write heads of their own. The
+account lies in the folder of `site.toml`: a site that is in several federations, with files of one
+folder, has one account, and what it has spent in one of them counts in all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +25,13 @@ from typing import Any
 
 from cofill.errors import StoreError
 from cofill.files import read_document, write_atomically, write_document
+from cofill.paths import keys_folder
 from cofill.privacy import Ledger
 from cofill.protocol import PartyFolder
 
 ACCOUNT_FOLDER = "account"
 _FORMAT = "cofill.account"
+_NAME = re.compile("account-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -80,29 +84,48 @@ class SiteAccount:
             if not Path(other).exists():
                 del heads[other]
 
-    def _key(self) -> bytes:
-        path = self.folder / "key"
-        if not path.exists():
-            write_atomically(path, os.urandom(32), private=True)
-        return path.read_bytes()
+    @property
+    def key_file(self) -> Path | None:
+        """The file of the key under which heads are noted; None before the first are."""
+        path = self.folder / "heads.json"
+        name = read_document(path, _FORMAT).get("key") if path.exists() else None
+        return keys_folder() / name if isinstance(name, str) and _NAME.fullmatch(name) else None
 
-    def _seal(self, heads: dict[str, Any]) -> str:
+    def _new_key(self) -> Path:
+        path = keys_folder() / f"account-{os.urandom(8).hex()}"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, os.urandom(32), private=True)
+        return path
+
+    def _seal(self, heads: dict[str, Any], key: Path) -> str:
+        try:
+            secret = key.read_bytes()
+        except OSError:
+            raise StoreError(
+                f"{key} is the key of the account in {self.folder} and cannot be read; restore it, "
+                "without which the budget cannot be known"
+            ) from None
         content = json.dumps(heads, sort_keys=True).encode()
-        return hashlib.blake2b(content, key=self._key(), digest_size=32).hexdigest()
+        return hashlib.blake2b(content, key=secret[:64], digest_size=32).hexdigest()
 
     def _read(self) -> dict[str, Any]:
         path = self.folder / "heads.json"
         if not path.exists():
             return {}
         document = read_document(path, _FORMAT)
-        heads = document.get("heads")
+        heads, key = document.get("heads"), self.key_file
         seal = str(document.get("seal"))
-        if not isinstance(heads, dict) or not hmac.compare_digest(self._seal(heads), seal):
+        if (
+            not isinstance(heads, dict)
+            or key is None
+            or not hmac.compare_digest(self._seal(heads, key), seal)
+        ):
             raise StoreError(f"{path} was changed by somebody else than this site; restore it")
         return heads
 
     def _write(self, heads: dict[str, Any]) -> None:
-        document = {"heads": heads, "seal": self._seal(heads)}
+        key = self.key_file or self._new_key()
+        document = {"heads": heads, "seal": self._seal(heads, key), "key": key.name}
         write_document(self.folder / "heads.json", _FORMAT, document, private=True)
 
 

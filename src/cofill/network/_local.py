@@ -82,7 +82,10 @@ class LocalFederation(FederationFolder):
         """Start a party as a process of its own."""
         words = ["site", "--config", str(self.site_file(name))]
         words = [COORDINATOR] if name == COORDINATOR else words
-        self.processes[name] = start_party([*words, "--kit", str(self.kit(name))], self._log(name))
+        words += ["--kit", str(self.kit(name))]
+        # A trial leaves nothing in the user's own folder.
+        keys = {"COFILL_KEYS": str(self.path / "keys")}
+        self.processes[name] = start_party(words, self._log(name), **keys)
 
     def _log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.txt"

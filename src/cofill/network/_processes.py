@@ -88,12 +88,12 @@ def party_environment(kit: Kit, config: Path | None) -> dict[str, str]:
     return environment if config is None else {**environment, SITE_CONFIG: str(config.resolve())}
 
 
-def start_party(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start_party(arguments: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
     """Start a `cofill` command that serves a party, as a process of its own."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", _boot("TERM", "run_command()"), *arguments]
     # Parties share this machine: threads of all of them would wait for each other's turns.
-    return _start(command, log, env={"OPENBLAS_NUM_THREADS": "1", **os.environ})
+    return _start(command, log, env={"OPENBLAS_NUM_THREADS": "1", **os.environ, **environment})
 
 
 def _start(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:

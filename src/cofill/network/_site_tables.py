@@ -35,9 +35,8 @@ def read_site_views(
     for name, source in config.views.items():
         rules = source.rules(federation.id_type)
         agreed = federation.categories.get(name, {})
-        rules = replace(
-            rules, kinds={**(rules.kinds or {}), **dict.fromkeys(agreed, "categorical")}
-        )
+        kinds = {**source.kinds, **dict.fromkeys(agreed, "categorical")}
+        rules = replace(rules, kinds=kinds)
         options = {"id": source.id, "image": source.image}
         views[name] = read_view(name, source.source, rules=rules, **options)
         if columns is not None and name in columns:
@@ -49,10 +48,8 @@ def read_site_views(
                     "correct the policy"
                 )
             left_out = tuple(column for column in held if column not in columns[name])
-            rules = replace(rules, ignore=(*rules.ignore, *left_out))
-            rules = replace(
-                rules, kinds={c: k for c, k in (rules.kinds or {}).items() if c in columns[name]}
-            )
+            kinds = {column: kind for column, kind in kinds.items() if column in columns[name]}
+            rules = replace(rules, ignore=(*rules.ignore, *left_out), kinds=kinds)
             views[name] = read_view(name, source.source, rules=rules, **options)
         views[name] = with_agreed_categories(views[name], agreed)
     # The federation's order, whatever the order in the file.
