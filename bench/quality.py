@@ -122,6 +122,27 @@ def federated_details() -> str:
     return markdown(["quantity", "value"], rows)
 
 
+def images() -> str:
+    """Return dB of images made from the other modality, beside a plain U-Net of the same run."""
+    names = {
+        "usps": "USPS, 16 × 16", "mnist": "MNIST, 28 × 28", "things": "made-up, 28 × 28",
+        "things_in_colour": "made-up, 32 × 32, colour",
+    }  # fmt: skip
+    ways = {"there": "edges", "back": "image"}
+    rows = []
+    for name, label in names.items():
+        for way, target in ways.items():
+            cells = [
+                with_spread("bench_images", f"{method}/{way}/{name}", digits=2)
+                for method in ("unet", "one_place", "ten_sites")
+            ]
+            seconds = mean_of("bench_images", f"one_place/seconds/{name}")
+            rows.append([label, target, *cells, f"{seconds:.0f}"])
+    header = ["pictures", "completed", "plain U-Net", "one place", "ten sites",
+              "seconds of one place, and of the U-Net"]  # fmt: skip
+    return markdown(header, rows, words=2)
+
+
 def groups() -> str:
     """Return how near the groups of completed individuals are to those of the real ones."""
     data = "fed-vigan-clusters"
@@ -277,6 +298,7 @@ QUALITY_BLOCKS = {
     "federated": federated,
     "federated-details": federated_details,
     "groups": groups,
+    "images": images,
     "means": means,
     "behaviour": behaviour,
     "two-cores": two_cores,
