@@ -125,8 +125,7 @@ def federated_details() -> str:
 def images() -> str:
     """Return dB of images made from the other modality, beside a plain U-Net of the same run."""
     names = {
-        "usps": "USPS, 16 × 16", "mnist": "MNIST, 28 × 28", "things": "made-up, 28 × 28",
-        "things_in_colour": "made-up, 32 × 32, colour",
+        "usps": "USPS, 16 × 16", "mnist": "MNIST, 28 × 28", "things": "made-up, 28 × 28"
     }  # fmt: skip
     ways = {"there": "edges", "back": "image"}
     rows = []
