@@ -334,7 +334,7 @@ def test_a_folder_that_is_no_model_or_was_changed_is_refused(folder, tmp_path, c
 def test_a_fault_while_writing_leaves_neither_result_nor_model(tmp_path, capsys, monkeypatch):
     from cofill.completion import _result
 
-    def fail(table, path):
+    def fail(table, path, formulas):
         raise OSError(errno.ENOSPC, "No space left")
 
     monkeypatch.setattr(_result, "write_table", fail)

@@ -229,7 +229,7 @@ def test_a_fault_while_writing_leaves_nothing(tables, capsys, monkeypatch, fault
 
     written = []
 
-    def write(table, path):
+    def write(table, path, formulas):
         written.append(path)
         path.write_text("half")
         if len(written) == 3:

@@ -183,7 +183,8 @@ class CompletionNet(AbstractLearner):
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:
         """Return the error of hidden modalities plus the weighted cycle loss."""
         batch = self._moved(batches["several"], jax.random.fold_in(key, 1))
-        patterns = self._draw_patterns(batch, key)
+        # One modality alone is shown whole or not at all: nothing is learnt.
+        patterns = self._draw_patterns(batch, key) or [jnp.zeros_like(batch.present)]
         # All patterns are one batch, which an accelerator works off in fewer and larger parts.
         shown = jnp.concatenate(patterns)
         batch = jax.tree.map(lambda table: jnp.concatenate([table] * len(patterns)), batch)
