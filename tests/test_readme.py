@@ -97,7 +97,7 @@ def test_every_command_of_cofill_works_as_printed(tmp_path):
         )
         assert process.returncode == 0, f"{line}\n{process.stderr}"
     written = {p.name for p in tmp_path.iterdir()}
-    assert {"completed", "judged", "trial", "guesses.csv", "audit"} <= written
+    assert {"completed", "apart", "trial", "guesses.csv", "audit"} <= written
 
 
 def _write_released(folder: Path) -> None:

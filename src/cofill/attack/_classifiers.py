@@ -125,7 +125,7 @@ class AbstractTraining(ABC):
 
     @abstractmethod
     def most_steps(self, steps: int) -> int:
-        """Return after how many steps every run is over, when a pass takes `steps` of them."""
+        """Return after how many steps every run is over, when a pass takes ``steps`` of them."""
 
     @abstractmethod
     def risk(self, network: MLP, inputs: RunInputs, observed: Any, step: Step) -> Float[Array, ""]:
