@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -301,7 +300,7 @@ def run_local(
     By view (``"cooperate"`` and ``"private"``, on WDBC) each site has a view of which some rows are
     missing; else each site has other individuals (of the digits), for ``"federate"`` with some rows
     missing. One site in three reads from Parquet, one from CSV, one from a database: that of the
-    URL `database`, or an SQLite file that is removed in the end.
+    URL `database`, or an SQLite file in the folder, where an audit finds it.
     """
     from cofill.network._order import schedule_of
 
@@ -314,14 +313,13 @@ def run_local(
     out = out.resolve()
     _fresh(out)
     people = order.splits_by_view
-    with tempfile.TemporaryDirectory() as scratch:
-        url = database or f"sqlite:///{scratch}/tables.db"
-        with local_federation(out, held, people=people, database=url) as federation:
-            if report_progress is not None:
-                report_progress("start", 0.0)
-            outcome = federation.run(order, report_progress=report_progress)
-        names = federation.federation.names
-        times = _times(federation, order.run)
+    url = database or f"sqlite:///{out}/tables.db"
+    with local_federation(out, held, people=people, database=url) as federation:
+        if report_progress is not None:
+            report_progress("start", 0.0)
+        outcome = federation.run(order, report_progress=report_progress)
+    names = federation.federation.names
+    times = _times(federation, order.run)
     if outcome["state"] != "finished":
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
     metrics = {**outcome, "database": _brand(url), "rounds": times}
