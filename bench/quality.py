@@ -136,9 +136,10 @@ def images() -> str:
                 for method in ("unet", "one_place", "ten_sites")
             ]
             seconds = mean_of("bench_images", f"one_place/seconds/{name}")
-            rows.append([label, target, *cells, f"{seconds:.0f}"])
+            passes = mean_of("bench_images", f"unet/passes/{name}")
+            rows.append([label, target, *cells, f"{seconds:.0f}", f"{passes:.0f}"])
     header = ["pictures", "completed", "plain U-Net", "one place", "ten sites",
-              "seconds of one place, and of the U-Net"]  # fmt: skip
+              "seconds of one place, and of the U-Net", "passes of the U-Net"]  # fmt: skip
     return markdown(header, rows, words=2)
 
 

@@ -69,7 +69,7 @@ def clinics(out: Path, *, seed: int, report_progress: Progress) -> Clinics:
     model = FederatedCompletion(
         # Eight rounds of few pairs are too short for the default network, and 8 × 8 pixels small:
         # this one reaches more by then, in less time. Images are moved by a pixel while it learns,
-        # or it knows clinics' patients from others; that costs 2 dB.
+        # or it knows clinics' patients from others.
         network={"patch": 2, "width": 64, "blocks": 1, "shift": 1},
         local=LocalSettings(batch=6, learning_rate=3e-3, moments="reset"),
         strategy={"name": "fedavg", "momentum": 0.0},
