@@ -9,7 +9,7 @@ about sixty. The score is R² of the hidden rows by the common model, over colum
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -33,11 +33,12 @@ RULES = {
 POISONS = ("reversed", "random")
 
 
+@dataclass(frozen=True, eq=False)
 class PoisonedProtocol(FederatedProtocol):
     """Rounds in which the first sites send poisoned updates."""
 
-    hostile = 0
-    poison = POISONS[0]
+    hostile: int = 0
+    poison: str = POISONS[0]
 
     @cached_property
     def steps(self):
@@ -74,10 +75,7 @@ def score(seed, hostile, poison, robust, rounds):
 
     def protocol(members):
         plain = FederatedCompletion.protocol(model, members)
-        poisoned = PoisonedProtocol(plain.members, plain.design)
-        object.__setattr__(poisoned, "hostile", hostile)
-        object.__setattr__(poisoned, "poison", poison)
-        return poisoned
+        return PoisonedProtocol(plain.members, plain.design, hostile=hostile, poison=poison)
 
     model.protocol = protocol
     model.fit_sites(by_row(holes, SITES, key=seed))
