@@ -134,6 +134,7 @@ def remasker(cells, coded, seed):
     import pandas as pd
     import torch
 
+    vars(np)["float"] = float  # an alias that NumPy dropped after this code was written
     sys.path.insert(0, os.environ["REMASKER"])
     sys.argv = sys.argv[:1]
     from remasker_impute import ReMasker

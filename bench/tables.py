@@ -2,6 +2,8 @@
 
     python -m bench.tables --out results/bench_tables.json [--jobs 16] [--sets iris,wine]
         [--rates 0.3] [--seeds 3] [--minutes 9]
+    python -m bench.tables --out results/bench_split.json --methods pooled,private,cooperative
+        --mechanisms MCAR --rates 0.3 [--sets iris,wine]
 
 HyperImpute's protocol: columns scaled to 0…1, holes MCAR, MAR or MNAR (logistic, as in
 R-miss-tastic) at rates from 0.1 to 0.9. cofill and the peers that scikit-learn holds run in
@@ -11,6 +13,9 @@ rates of `--slow-rates` only, because they take minutes a table. A peer that is 
 skipped and named. Every run is one line of the journal beside the record: a run that was stopped
 (`--minutes` stops it) goes on where it was. numpy, scipy and scikit-learn are enough: what cofill
 imports besides is stood in for where it is absent.
+
+`private` and `cooperative` are what organisations run: the columns are split, in their order, over
+three sites. They need all that cofill needs, and are compared with `pooled`, which has all columns.
 """
 
 from __future__ import annotations
@@ -51,6 +56,8 @@ CODED = {  # columns that hold codes, counted without the row number; all others
     "yeast": (8,),
 }
 OURS = {"pooled": "normal", "pooled-quick": "quick", "pooled-thorough": "thorough"}
+SPLIT = ("private", "cooperative")
+SITES = 3
 FAST = ("mean", "knn", "iterative", "missforest", "extratrees", "boosted", "iterated_boosting")
 SLOW = {"hyperimpute": "hyperimpute", "miceforest": "miceforest", "remasker": "torch"}
 _STAND_INS = ("jaxtyping", "narwhals", "pyarrow", "safetensors")
@@ -128,13 +135,36 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def fill_ours(cells: np.ndarray, coded: np.ndarray, seed: int, effort: str) -> np.ndarray:
     """Return the table as the imputer fills it."""
     from cofill.impute import fit_table
+
+    return fit_table(cells, features_of(cells, coded), effort=effort, seed=seed).predict(cells)
+
+
+def features_of(cells: np.ndarray, coded: np.ndarray) -> list:
+    """Return kinds and categories of the columns."""
     from cofill.views import Feature, Kind
 
     features = []
     for k, is_coded in enumerate(coded):
         levels = tuple(range(int(np.nanmax(cells[:, k])) + 1)) if is_coded else ()
         features.append(Feature(f"c{k}", Kind.CATEGORICAL if is_coded else Kind.NUMERIC, levels))
-    return fit_table(cells, features, effort=effort, seed=seed).predict(cells)
+    return features
+
+
+def fill_split(cells: np.ndarray, coded: np.ndarray, seed: int, method: str) -> np.ndarray:
+    """Return the table as three sites fill it that have a third of the columns each."""
+    import cofill
+    from cofill.views import MultiView, View
+
+    features, ids = features_of(cells, coded), np.array([f"{i:06}" for i in range(len(cells))])
+    columns = np.array_split(np.arange(cells.shape[1]), SITES)
+    views = []
+    for site, at in enumerate(columns):
+        rows = ~np.isnan(cells[:, at]).all(axis=1)
+        part = cells[np.ix_(rows, at)]
+        views.append(View(f"site {site}", ids[rows], part, [features[k] for k in at]))
+    kinds = {"private": cofill.PrivateCompletion, "cooperative": cofill.CooperativeReconstruction}
+    done = kinds[method](seed=seed).fit_complete(MultiView(views, more_ids=ids))
+    return np.hstack([done.cells[view.name] for view in views])
 
 
 def fill_elsewhere(
@@ -176,7 +206,9 @@ def run_case(key: tuple[str, ...], limit: int) -> dict:
                 signal.signal(signal.SIGALRM, _out_of_time)
                 signal.alarm(limit)
             started = time.perf_counter()
-            if method in OURS:
+            if method in SPLIT:
+                filled = fill_split(cells, coded, int(seed), method)
+            elif method in OURS:
                 filled = fill_ours(cells, coded, int(seed), OURS[method])
             else:
                 filled = METHODS[method](cells, coded, int(seed))
@@ -250,13 +282,16 @@ def main() -> None:
     if missing:
         print(f"{missing} of {len(wanted)} runs are left; the same command goes on with them")
     runs = {key: runs[key] for key in wanted if key in runs}
-    fast = {k: r for k, r in runs.items() if k[4] not in SLOW}
+    fast = {k: r for k, r in runs.items() if k[4] not in (*SLOW, *SPLIT)}
     print("all rates, methods that take seconds")
     table = {"all rates": compare(fast)}
-    if len(fast) < len(runs):
+    if table_split := compare_split(runs):
+        table["three sites"] = table_split
+    if any(k[4] in SLOW for k in runs):
         print(f"rates {options.slow_rates}, all methods")
         slow = {float(r) for r in options.slow_rates.split(",")}
-        table["slow rates"] = compare({k: r for k, r in runs.items() if float(k[2]) in slow})
+        alone = {k: r for k, r in runs.items() if k[4] not in SPLIT}
+        table["slow rates"] = compare({k: r for k, r in alone.items() if float(k[2]) in slow})
     if options.out:
         write_record(options.out, runs, table | {"not installed": absent}, options)
 
@@ -353,6 +388,22 @@ def compare(runs: dict) -> dict[str, dict[str, float]]:
             f"{method:<12} {values['rank']:6.2f} {values['worst']:7.1%} {' '.join(where):<18} "
             f"{values['failed']:6d} {values['seconds']:8.1f}"
         )
+    return table
+
+
+def compare_split(runs: dict) -> dict[str, dict[str, float]]:
+    """Print and return by how much methods of three sites are behind one site, for each set."""
+    behind: dict = defaultdict(lambda: defaultdict(list))
+    for (*case, method), run in runs.items():
+        alone = runs.get((*case, "pooled"), {})
+        if method in SPLIT and run.get("rmse") and alone.get("rmse"):
+            behind[method][case[0]].append((run["rmse"], alone["rmse"]))
+    table = {}
+    for method, sets in behind.items():
+        ratios = {name: np.mean(pairs, axis=0) for name, pairs in sets.items()}
+        table[method] = {name: float(split / one - 1) for name, (split, one) in ratios.items()}
+        print(f"{method} of {SITES} sites behind pooled on one, RMSE:")
+        print("  " + ", ".join(f"{name} {value:+.1%}" for name, value in table[method].items()))
     return table
 
 

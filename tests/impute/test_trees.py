@@ -15,6 +15,7 @@ from cofill.errors import StoreError
 from cofill.impute import _blend, fit_table
 from cofill.impute._blend import HeldOut, blend_weights
 from cofill.impute._model import make_plan
+from cofill.impute._practice import Seen
 from cofill.impute._table import Encoding
 from cofill.impute._trees import BoostedColumn, TreeSum
 from cofill.views import Feature, Kind
@@ -60,7 +61,8 @@ def test_boosted_classes_come_back_as_probabilities(classes):
     # A fourth class is rare: it has no trees and keeps its share.
     centre = np.append(np.full(classes, 0.9 / classes), 0.1)
     column = BoostedColumn(sums, np.arange(classes), centre, 2.0)
-    chances = column.predict(inputs, np.zeros((len(inputs), classes + 1))) * 2.0 + centre
+    nothing = np.zeros((len(inputs), classes + 1))
+    chances = column.predict(Seen(inputs, nothing, nothing > 0)) * 2.0 + centre
     np.testing.assert_allclose(chances[:, :-1], 0.9 * model.predict_proba(inputs), atol=1e-5)
     np.testing.assert_allclose(chances[:, -1], 0.1)
 
@@ -111,6 +113,21 @@ def test_weights_count_what_the_average_over_folds_does_without():
     at_holes[:, 1] = noise * np.sqrt(1 / noise.var())
     averaged = blend_weights([replace(held, at_holes=at_holes)], 2)[0]
     assert averaged[1] > 3 * averaged[0]
+
+
+def test_folds_that_differ_at_holes_alone_do_not_make_a_bad_candidate_good():
+    """Holes may lie where a candidate's folds differ by more than it errs at known cells."""
+    rng = np.random.default_rng(0)
+    actual = rng.normal(size=(500, 1))
+    gaps = np.stack([0.1 * rng.normal(size=(500, 1)), rng.normal(size=(500, 1))])
+    at_holes = np.zeros((5, 2, 200, 1))
+    noise = rng.normal(size=(5, 200, 1))
+    apart = noise - noise.mean(axis=0)
+    at_holes[:, 1] = noise * np.sqrt((gaps[1] ** 2).mean() / (apart**2).mean())  # all of its error
+    wild = HeldOut(actual, actual + gaps, actual, np.ones((500, 1), bool), at_holes)
+    tame = replace(wild, at_holes=np.zeros((5, 2, 200, 1)))
+    # What one column's folds seem to gain must not decide for the others either.
+    assert (blend_weights([wild, tame], 2)[:, 0] > 0.9).all()
 
 
 def test_large_tables_show_boosting_their_holes_and_small_ones_do_not():
@@ -165,3 +182,16 @@ def test_a_large_table_is_told_from_holes_and_from_the_gaussian():
     assert error(4) < 0.35  # a kink, which only trees tell
     assert error(5) < 0.45
     assert error(9) < 1.05  # nothing tells it
+
+
+def test_intervals_are_as_wide_as_errors_of_the_average_not_of_one_fold():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1))
+    cells = np.hstack([x, np.sin(3 * x), x**2 + rng.normal(size=(200, 1))])
+    cells[rng.random(cells.shape) < 0.2] = np.nan
+    model = fit_table(cells, [Feature(f"c{k}") for k in range(3)], effort="quick")
+    assert ((model.error_scales >= np.sqrt(0.5)) & (model.error_scales < 1)).all()
+    wide = replace(model, error_scales=np.ones(3))
+    lower, upper = model.intervals(cells, 0.5)
+    wider = np.subtract(*wide.intervals(cells, 0.5)[::-1])
+    assert np.nanmean((upper - lower) / wider) < 0.99

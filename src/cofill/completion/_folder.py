@@ -83,6 +83,7 @@ class CompletionFolder:
         rules["ignore"] = list(rules["ignore"])
         for view, about in facts["views"].items():
             rules["ignore"] += (f"{view}.{column}" for column in about["interval_columns"])
+        rules["is_escaped"] = facts["settings"]["formulas"] == "escape"
         sources = {view: str(self.path / about["file"]) for view, about in facts["views"].items()}
         return {"sources": sources, "id": facts["settings"]["id"], **rules}
 

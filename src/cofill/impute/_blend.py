@@ -19,6 +19,7 @@ from cofill.impute._practice import (
     AbstractPractice,
     FilledPractice,
     HolePractice,
+    Seen,
     fill_practice,
     inputs_with_holes,
     refine,
@@ -79,14 +80,20 @@ class HeldOut:
         """Return products of candidates' errors that the average over folds does without.
 
         One fold tells a cell left out, the average of all a hole: its error is smaller by the
-        folds' variance around it (the products by the covariance), which holes show.
+        folds' variance around it (the products by the covariance), which holes show. Where holes
+        lie elsewhere than known cells, folds may differ more there than a candidate errs here; the
+        average keeps at least what it would keep if folds erred independently.
         """
         folds, count, holes, _ = self.at_holes.shape
         if folds < 2 or not holes:
             return np.zeros((count, count))
         apart = (self.at_holes - self.at_holes.mean(axis=0)).transpose(1, 0, 2, 3)
         apart = apart.reshape(count, -1)
-        return apart @ apart.T * (len(self.actual) / (folds * holes))
+        noise = apart @ apart.T * (len(self.actual) / (folds * holes))
+        errors = ((self.guesses - self.actual) ** 2).sum(axis=(1, 2))
+        most = (1 - 1 / folds) * errors / np.maximum(np.diag(noise), 1e-300)
+        share = np.sqrt(np.minimum(1.0, most))
+        return noise * np.outer(share, share)
 
 
 @storable
@@ -96,10 +103,8 @@ class Ensemble(AbstractFitted):
 
     parts: tuple[AbstractFitted, ...]
 
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
-    ) -> Float[np.ndarray, "n block"]:
-        guesses = [part.predict(column, inputs, base) for part in self.parts]
+    def predict(self, column: int, seen: Seen) -> Float[np.ndarray, "n block"]:
+        guesses = [part.predict(column, seen) for part in self.parts]
         return guesses[0] if len(guesses) == 1 else np.mean(guesses, axis=0)
 
 
@@ -111,15 +116,13 @@ class Stage:
     fitted: tuple[AbstractFitted, ...]
     weights: Float[np.ndarray, "d candidates"]
 
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
-    ) -> Float[np.ndarray, "n block"]:
-        """Return one column's block from inputs and the Gaussian's prediction."""
+    def predict(self, column: int, seen: Seen) -> Float[np.ndarray, "n block"]:
+        """Return one column's block from what is seen of rows."""
         plain, *weights = self.weights[column]
-        total = plain * base
+        total = plain * seen.base
         for weight, model in zip(weights, self.fitted, strict=True):
             if weight > 0:
-                total += weight * model.predict(column, inputs, base)
+                total += weight * model.predict(column, seen)
         return total
 
 
@@ -153,11 +156,12 @@ class Blend:
             if not len(rows):
                 return
             base = filled[rows, place]
-            block = self.first.predict(k, self.inputs_of(k, rows, inputs, matrix), base)
+            seen = Seen(self.inputs_of(k, rows, inputs, matrix), base, known[rows])
+            block = self.first.predict(k, seen)
             if self.second.fitted:
                 finer = refined[rows]
                 finer[:, place] = base
-                block += self.second.predict(k, finer, base)
+                block += self.second.predict(k, replace(seen, inputs=finer))
             filled[rows, place] = block
 
         columns = range(len(self.encoding.columns))
@@ -230,15 +234,11 @@ class _Fold:
         return _Fold(self.learn, self.test, practice, fitted)
 
     def ask(
-        self,
-        column: int,
-        inputs: Float[np.ndarray, "n inputs"],
-        base: Float[np.ndarray, "n block"],
-        gaussian: bool,
+        self, column: int, seen: Seen, gaussian: bool
     ) -> Float[np.ndarray, "candidates n block"]:
         """Return what the Gaussian (if it counts) and the candidates say of a column."""
-        guesses = [base] if gaussian else []
-        return np.stack(guesses + [model.predict(column, inputs, base) for model in self.fitted])
+        guesses = [seen.base] if gaussian else []
+        return np.stack(guesses + [model.predict(column, seen) for model in self.fitted])
 
 
 def fit_blend(
@@ -378,17 +378,17 @@ def _held_out(
         if not sum(map(len, asked)) or folds[0].practice.encoding.columns[k].constant:
             results.append(None)
             continue
-        seen = [f.practice.inputs_of(k, at) for f, at in zip(folds, asked, strict=True)]
-        guesses = [f.ask(k, *part[:2], gaussian) for f, part in zip(folds, seen, strict=True)]
+        seen = [f.practice.seen_of(k, at) for f, at in zip(folds, asked, strict=True)]
+        guesses = [f.ask(k, part, gaussian) for f, part in zip(folds, seen, strict=True)]
         results.append(
             HeldOut(
                 np.concatenate(
                     [f.practice.targets(k, at) for f, at in zip(folds, asked, strict=True)]
                 ),
                 np.concatenate(guesses, axis=1),
-                np.concatenate([inputs for inputs, _, _ in seen]),
-                np.concatenate([shown for _, _, shown in seen]),
-                np.stack([f.ask(k, *f.practice.inputs_of(k, gaps)[:2], gaussian) for f in folds]),
+                np.concatenate([part.inputs for part in seen]),
+                np.concatenate([part.shown for part in seen]),
+                np.stack([f.ask(k, f.practice.seen_of(k, gaps), gaussian) for f in folds]),
             )
         )
     return results

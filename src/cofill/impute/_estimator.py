@@ -21,7 +21,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill every missing cell of a table from the known cells of its row.
 
     Takes an array, a data frame (pandas, polars, pyarrow: the same comes back, known cells
-    untouched), or several frames of the same individuals as ``{name: frame}`` with an id column.
+    untouched; dates and times are cells like others), or several frames of the same individuals as
+    ``{name: frame}`` with an id column.
 
     Parameters
     ----------

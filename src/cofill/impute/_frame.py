@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import narwhals as nw
 import numpy as np
@@ -12,6 +14,8 @@ import numpy as np
 from cofill.errors import DataError, SettingError
 from cofill.registry import suggest
 from cofill.views import Feature, Kind
+
+_UNITS = [unit * 1_000_000 for unit in (86_400, 3_600, 60, 1)] + [1_000]  # in microseconds
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class FrameReader:
             if not len(holes):
                 continue
             values: list[Any] = filled[holes, k].tolist()
-            if feature.kind is not Kind.NUMERIC:
+            if series.dtype.is_temporal():
+                values = _moments(values, series)
+            elif feature.kind is not Kind.NUMERIC:
                 values = [feature.categories[int(value)] for value in values]
             elif series.dtype.is_integer():
                 values = [round(value) for value in values]
@@ -85,9 +91,29 @@ def _missing(series: nw.Series) -> np.ndarray:
 
 
 def _numbers(series: nw.Series) -> np.ndarray:
+    """Return a column's numbers, of dates and times the microseconds since 1970."""
+    if series.dtype == nw.Duration:
+        series = series.dt.total_microseconds()
+    elif series.dtype.is_temporal():
+        series = series.dt.timestamp("us")
     if series.dtype == nw.Object:
         return np.array([np.nan if v is None else float(v) for v in series.to_list()])
     return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _moments(values: list[float], series: nw.Series) -> list[Any]:
+    """Return dates, times or durations, as fine as all the column's known ones are."""
+    known = _numbers(series)
+    known = known[~np.isnan(known)]
+    unit = next((u for u in _UNITS if not (known % u).any()), 1)
+    spans = [timedelta(microseconds=unit * round(value / unit)) for value in values]
+    if series.dtype == nw.Duration:
+        return spans
+    if series.dtype == nw.Date:
+        return [date(1970, 1, 1) + span for span in spans]
+    zone = getattr(series.dtype, "time_zone", None)
+    moments = [datetime(1970, 1, 1, tzinfo=UTC) + span for span in spans]
+    return [m.astimezone(ZoneInfo(zone)) if zone else m.replace(tzinfo=None) for m in moments]
 
 
 def _feature(series: nw.Series, kind: str | None) -> Feature:
@@ -104,10 +130,12 @@ def _feature(series: nw.Series, kind: str | None) -> Feature:
                 f"column {name!r} holds infinite values; replace them or leave them empty"
             )
         return Feature(name, dtype="int64" if dtype.is_integer() else "double")
-    if dtype.is_temporal():
+    if dtype == nw.Time:
         raise DataError(
             f"column {name!r} holds {dtype} and cannot be imputed as it is; convert it to numbers"
         )
+    if dtype.is_temporal() and kind is None:
+        return Feature(name)
     known = [v for v, gone in zip(series.to_list(), _missing(series), strict=True) if not gone]
     try:
         values = tuple(sorted(set(known)))

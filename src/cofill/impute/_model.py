@@ -14,8 +14,8 @@ from jaxtyping import Float
 from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.impute._blend import Blend, Plan, fit_blend, unheard
-from cofill.impute._neighbours import Neighbours
-from cofill.impute._spread import ColumnSpread, fit_spreads, trim
+from cofill.impute._neighbours import Neighbours, Twins
+from cofill.impute._spread import ColumnSpread, error_scales, fit_spreads, trim
 from cofill.impute._table import Column, Encoding
 from cofill.impute._trees import BoostedTrees, Forest
 from cofill.views import Feature
@@ -40,17 +40,18 @@ _BLOCK = 100_000  # rows filled at once
 @storable
 @dataclass(frozen=True)
 class TableModel:
-    """A fitted imputer of one table."""
+    """A fitted imputer of one table; ``error_scales`` as in `cofill.impute._spread`."""
 
     encoding: Encoding
     blend: Blend
+    error_scales: Float[np.ndarray, " d"]
     notes: tuple[str, ...] = ()
     seed: int = 0
 
     @cached_property
     def spreads(self) -> tuple[ColumnSpread | None, ...]:
         """How far each numeric column's predictions may be off; learned when first asked for."""
-        return fit_spreads(self.blend, self.seed)
+        return fit_spreads(self.blend, self.error_scales, self.seed)
 
     def predict(self, cells: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """Return the table with every unknown cell filled; rows need not be those of the fit."""
@@ -188,8 +189,9 @@ def fit_table(
     matrix = encoding.encode(cells[known])
     with _threads(matrix.size):
         blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
+    scales = error_scales(blend)
     blend = replace(blend, held_out=tuple(trim(blend.held_out, rng)))
-    return TableModel(encoding, blend, tuple(notes), seed)
+    return TableModel(encoding, blend, scales, tuple(notes), seed)
 
 
 def make_plan(n: int, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]:
@@ -204,7 +206,7 @@ def make_plan(n: int, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]
         return Plan((boosting,), holes=True, folds=1), [
             "the table is large: boosted trees and the Gaussian, without averaged trees"
         ]
-    first = (Forest("forest", trees=12, leaf=3, features=0.5), Neighbours())
+    first = (Forest("forest", trees=12, leaf=3, features=0.5), Neighbours(), Twins())
     if effort == "quick":
         return Plan(first, (), refined=False, folds=3), [
             "quick: boosting and refined inputs were left out"

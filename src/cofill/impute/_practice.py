@@ -27,6 +27,23 @@ _BLOCK = 50_000  # rows predicted at once
 
 
 @dataclass(frozen=True, eq=False)
+class Seen:
+    """What candidates see of rows when they are asked for a column.
+
+    Filled inputs (or inputs with holes), the Gaussian's prediction of the column, and which cells
+    of the row are known.
+    """
+
+    inputs: Float[np.ndarray, "n inputs"]
+    base: Float[np.ndarray, "n block"]
+    shown: Bool[np.ndarray, "n d"]
+
+    def some(self, rows: slice | np.ndarray) -> Seen:
+        """Return what is seen of some of the rows."""
+        return Seen(self.inputs[rows], self.base[rows], self.shown[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class AbstractPractice(ABC):
     """Known cells of a table, and the inputs from which they are to be told."""
 
@@ -39,12 +56,8 @@ class AbstractPractice(ABC):
         return self.matrix[rows, self.encoding.columns[column].place]
 
     @abstractmethod
-    def inputs_of(
-        self, column: int, rows: np.ndarray
-    ) -> tuple[
-        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
-    ]:
-        """Return a column's inputs and the Gaussian's prediction in rows, and what is known."""
+    def seen_of(self, column: int, rows: np.ndarray) -> Seen:
+        """Return what is seen of rows in which a column is to be told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +67,10 @@ class FilledPractice(AbstractPractice):
     inputs: Float[np.ndarray, "d n width"]
     shown: Bool[np.ndarray, "d n d"]
 
-    def inputs_of(
-        self, column: int, rows: np.ndarray
-    ) -> tuple[
-        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
-    ]:
+    def seen_of(self, column: int, rows: np.ndarray) -> Seen:
         inputs = self.inputs[column, rows]
         place = self.encoding.columns[column].place
-        return inputs, inputs[:, place].astype(np.float64), self.shown[column, rows]
+        return Seen(inputs, inputs[:, place].astype(np.float64), self.shown[column, rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +80,7 @@ class HolePractice(AbstractPractice):
     gaussian: Gaussian | Factors
     seed: int
 
-    def inputs_of(
-        self, column: int, rows: np.ndarray
-    ) -> tuple[
-        Float[np.ndarray, "m inputs"], Float[np.ndarray, "m block"], Bool[np.ndarray, "m d"]
-    ]:
+    def seen_of(self, column: int, rows: np.ndarray) -> Seen:
         shown = self.known[rows]
         hidden = companions(self.known, column, np.random.default_rng((self.seed, column)))
         if hidden is not None:
@@ -83,7 +88,7 @@ class HolePractice(AbstractPractice):
         shown[:, column] = False
         part = np.where(self.encoding.spread_out(shown), self.matrix[rows], np.nan)
         base = self.gaussian.fill(part)[:, self.encoding.columns[column].place]
-        return inputs_with_holes(self.encoding, part, base), base, shown
+        return Seen(inputs_with_holes(self.encoding, part, base), base, shown)
 
 
 def inputs_with_holes(
@@ -97,20 +102,16 @@ class AbstractFitted(ABC):
     """A fitted candidate."""
 
     @abstractmethod
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
-    ) -> Float[np.ndarray, "n block"]:
-        """Return a column's block of the matrix from inputs and the Gaussian's prediction."""
+    def predict(self, column: int, seen: Seen) -> Float[np.ndarray, "n block"]:
+        """Return a column's block of the matrix from what is seen of rows."""
 
 
 class AbstractColumnModel(ABC):
     """What a candidate has learned of one column."""
 
     @abstractmethod
-    def predict(
-        self, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
-    ) -> Float[np.ndarray, "n block"]:
-        """Return the column's block; `base` is the Gaussian's."""
+    def predict(self, seen: Seen) -> Float[np.ndarray, "n block"]:
+        """Return the column's block."""
 
 
 @storable
@@ -125,14 +126,12 @@ class ColumnModels(AbstractFitted):
         """Return the models of columns, by their numbers."""
         return cls({str(k): model for k, model in models.items()})
 
-    def predict(
-        self, column: int, inputs: Float[np.ndarray, "n inputs"], base: Float[np.ndarray, "n block"]
-    ) -> Float[np.ndarray, "n block"]:
+    def predict(self, column: int, seen: Seen) -> Float[np.ndarray, "n block"]:
         model = self.models.get(str(column))
         if model is None:
-            return base
-        parts = (slice(at, at + _BLOCK) for at in range(0, max(len(inputs), 1), _BLOCK))
-        return np.concatenate([model.predict(inputs[p], base[p]) for p in parts])
+            return seen.base
+        parts = (slice(at, at + _BLOCK) for at in range(0, max(len(seen.inputs), 1), _BLOCK))
+        return np.concatenate([model.predict(seen.some(part)) for part in parts])
 
 
 class AbstractCandidate(ABC):
@@ -183,9 +182,7 @@ def learnable(
         yield k, learn
 
 
-def refine(
-    practice: FilledPractice, predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
-) -> FilledPractice:
+def refine(practice: FilledPractice, predict: Callable[[int, Seen], np.ndarray]) -> FilledPractice:
     """Return the practice with unknown inputs as `predict` tells them, in place of the Gaussian.
 
     The place of the column to be told keeps the Gaussian's prediction: others have seen its cells.
@@ -200,7 +197,7 @@ def refine_rows(
     rows: Float[np.ndarray, "n width"],
     shown: Bool[np.ndarray, "n d"],
     encoding: Encoding,
-    predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray],
+    predict: Callable[[int, Seen], np.ndarray],
     target: int | None,
 ) -> Float[np.ndarray, "n width"]:
     """Return filled rows with unknown cells told by `predict`, but those of the target column."""
@@ -210,5 +207,5 @@ def refine_rows(
         if k != target and len(holes):
             part = rows[holes]
             base = part[:, column.place].astype(np.float64)
-            refined[holes, column.place] = predict(k, part, base)
+            refined[holes, column.place] = predict(k, Seen(part, base, shown[holes]))
     return refined

@@ -41,13 +41,18 @@ class ColumnSpread:
     donors: Float[np.ndarray, "2 n"]
 
     @classmethod
-    def fit(cls, held: HeldOut, guess: Float[np.ndarray, " n"], seed: int) -> ColumnSpread | None:
-        """Learn from a column's held-out cells and the blend's predictions of them."""
+    def fit(
+        cls, held: HeldOut, guess: Float[np.ndarray, " n"], scale: float, seed: int
+    ) -> ColumnSpread | None:
+        """Learn from a column's held-out cells and the blend's predictions of them.
+
+        ``scale`` is by how much errors are smaller where all folds tell a cell, not one.
+        """
         from sklearn.ensemble import RandomForestRegressor
 
         if len(guess) < _LEAST:
             return None
-        gaps = held.actual[:, 0] - guess
+        gaps = scale * (held.actual[:, 0] - guess)
         forest = RandomForestRegressor(
             60,
             min_samples_leaf=max(5, len(guess) // 100),
@@ -129,7 +134,21 @@ class ColumnSpread:
         return cells[np.arange(len(cells)), pick]
 
 
-def fit_spreads(blend: Blend, seed: int) -> tuple[ColumnSpread | None, ...]:
+def error_scales(blend: Blend) -> Float[np.ndarray, " d"]:
+    """Return by how much the average over folds errs less than one fold does, for each column."""
+    scales = np.ones(len(blend.encoding.columns))
+    for k, held in enumerate(blend.held_out):
+        if held is not None:
+            weights = blend.weights[k]
+            error = ((np.tensordot(weights, held.guesses, 1) - held.actual) ** 2).sum()
+            noise = float(weights @ held.noise() @ weights)
+            scales[k] = np.sqrt(np.clip(1 - noise / max(error, 1e-300), 0.5, 1.0))
+    return scales
+
+
+def fit_spreads(
+    blend: Blend, scales: Float[np.ndarray, " d"], seed: int
+) -> tuple[ColumnSpread | None, ...]:
     """Return the spread of every numeric column; None for codes and where too little is known."""
     spreads: list[ColumnSpread | None] = []
     for k, (column, held) in enumerate(zip(blend.encoding.columns, blend.held_out, strict=True)):
@@ -137,7 +156,7 @@ def fit_spreads(blend: Blend, seed: int) -> tuple[ColumnSpread | None, ...]:
             spreads.append(None)
             continue
         guess = np.einsum("c,cn->n", blend.weights[k], held.guesses[:, :, 0])
-        spreads.append(ColumnSpread.fit(held, guess, seed + k))
+        spreads.append(ColumnSpread.fit(held, guess, float(scales[k]), seed + k))
     return tuple(spreads)
 
 

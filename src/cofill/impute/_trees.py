@@ -24,6 +24,7 @@ from cofill.impute._practice import (
     AbstractColumnModel,
     AbstractPractice,
     ColumnModels,
+    Seen,
     learnable,
 )
 
@@ -181,9 +182,9 @@ class AveragedTrees(AbstractColumnModel):
     trees: TreeSum
     correct: bool
 
-    def predict(self, inputs: np.ndarray, base: np.ndarray) -> np.ndarray:
-        guess = self.trees.predict(inputs)
-        return guess + base if self.correct else guess
+    def predict(self, seen: Seen) -> np.ndarray:
+        guess = self.trees.predict(seen.inputs)
+        return guess + seen.base if self.correct else guess
 
 
 @storable
@@ -200,14 +201,14 @@ class BoostedColumn(AbstractColumnModel):
     centre: Float[np.ndarray, " width"]
     spread: float
 
-    def predict(self, inputs: np.ndarray, base: np.ndarray) -> np.ndarray:
-        scores = np.hstack([trees.predict(inputs) for trees in self.sums])
+    def predict(self, seen: Seen) -> np.ndarray:
+        scores = np.hstack([trees.predict(seen.inputs) for trees in self.sums])
         if self.classes is None:
             return scores
         if scores.shape[1] == 1:
             scores = np.hstack([np.zeros_like(scores), scores])
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chances = np.tile(self.centre, (len(inputs), 1))
+        chances = np.tile(self.centre, (len(scores), 1))
         common = self.centre[self.classes].sum()
         chances[:, self.classes] = common * odds / odds.sum(axis=1, keepdims=True)
         return (chances - self.centre) / self.spread
@@ -247,11 +248,10 @@ class Forest(AbstractCandidate):
         models = {}
         with config_context(skip_parameter_validation=True):
             for k, learn in learnable(practice, rows, 5, self.most_rows, rng):
-                inputs, base, _ = practice.inputs_of(k, learn)
-                targets = practice.targets(k, learn)
+                seen, targets = practice.seen_of(k, learn), practice.targets(k, learn)
                 if self.residual:
-                    targets = targets - base
-                trees = self._grow(np.ascontiguousarray(inputs), targets, rng)
+                    targets = targets - seen.base
+                trees = self._grow(np.ascontiguousarray(seen.inputs), targets, rng)
                 models[k] = AveragedTrees(trees, self.residual)
         return ColumnModels.of(models)
 
@@ -348,7 +348,7 @@ class BoostedTrees(AbstractCandidate):
             kind, answers = HistGradientBoostingClassifier, labels[some]
         else:
             kind, answers = HistGradientBoostingRegressor, targets[:, 0]
-        inputs = practice.inputs_of(k, rows)[0][some]
+        inputs = practice.seen_of(k, rows).inputs[some]
         inputs[:, np.isnan(inputs).all(axis=0)] = 0.0  # boosting refuses inputs without a value
         model: Any = kind(**options).fit(inputs, answers)
         trees, bases = zip(*model._predictors, strict=True), model._baseline_prediction.ravel()

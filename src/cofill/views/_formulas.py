@@ -59,6 +59,18 @@ def escaped_text(text: str) -> str:
     return "'" + text if starts_formula(text) else text
 
 
+def unescaped_text(text: str) -> str:
+    """Return the text of which `escaped_text` made this one; any other as it is."""
+    return text[1:] if text.startswith("'") and starts_formula(text[1:]) else text
+
+
+def unescaped(texts: Any) -> Any:
+    """Return an Arrow array of texts as they were before they were made plain."""
+    inner = pc.utf8_slice_codeunits(texts, 1)
+    is_marked = pc.and_(pc.starts_with(texts, "'"), formulas_in(inner))
+    return pc.if_else(is_marked, inner, texts)
+
+
 def escaped_field(field: bytes) -> bytes:
     """Return a field of a text file, quotes and all, that starts no formula."""
     quote, text = (b'"', field[1:]) if field.startswith(b'"') else (b"", field)

@@ -39,6 +39,8 @@ class ColumnRules:
         ``""`` among them turns the usual ones off, so that only an empty field is missing.
     decimal, thousands, delimiter, encoding
         How numbers and fields of a text file are written; found out where left out.
+    is_escaped
+        Whether cofill wrote the text files, and made texts plain that start a formula.
     """
 
     kinds: Mapping[str, str] | None = None
@@ -50,6 +52,7 @@ class ColumnRules:
     thousands: str | None = None
     delimiter: str | None = None
     encoding: str | None = None
+    is_escaped: bool = False
     untyped_ids: bool = False
     row: str = "row"
     first_row: int = 1

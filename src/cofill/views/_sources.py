@@ -143,9 +143,12 @@ class Source:
         if path.is_dir():
             raise DataError(f"{self.label} is a folder; give a file")
         try:
-            return form.read(self.text, rules)
+            table = form.read(self.text, rules)
         except PermissionError:
             raise DataError(f"{self.label} may not be read; check its permissions") from None
+        if rules.is_escaped and isinstance(table, TextTable):
+            return replace(table, is_escaped=True)
+        return table
 
     def read_table(self, id: str | None = None) -> pa.Table:  # noqa: A002
         """Read the whole source as an Arrow table; ids of a text file stay text."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cofill.errors import DataError
-from cofill.views._formulas import FIRST_BYTES
+from cofill.views._formulas import FIRST_BYTES, unescaped, unescaped_text
 
 _MARK = "\ufeff".encode()
 _DELIMITERS = ",;\t|"
@@ -47,12 +47,17 @@ class Fields:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextTable:
-    """A text file's content, in UTF-8, and how it is delimited; made by `TextTable.open`."""
+    """A text file's content, in UTF-8, and how it is delimited; made by `TextTable.open`.
+
+    With ``is_escaped`` texts that start a formula were made plain when it was written, and are read
+    as they were before.
+    """
 
     content: bytes
     delimiter: str
     encoding: str
     where: str
+    is_escaped: bool = False
 
     @classmethod
     def open(
@@ -73,7 +78,8 @@ class TextTable:
         """The header's fields."""
         fields = self._header
         names = [self.content[s:e] for s, e in zip(fields.starts[0], fields.ends[0], strict=True)]
-        return [unquoted(n).decode() for n in names]
+        texts = [unquoted(n).decode() for n in names]
+        return [unescaped_text(text) for text in texts] if self.is_escaped else texts
 
     @cached_property
     def _header(self) -> Fields:
@@ -202,7 +208,7 @@ class TextTable:
         texts = pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2])
         if is_quoted.any():
             texts = pc.if_else(pa.array(is_quoted), pc.replace_substring(texts, '""', '"'), texts)
-        return texts
+        return unescaped(texts) if self.is_escaped else texts
 
     def may_start_formula(self, fields: Fields, k: int) -> bool:
         """Whether some field of a column begins with a byte with which formulas begin."""
