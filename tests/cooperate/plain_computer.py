@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cofill.cooperate._private_learner import PREDICTED_BITS, ask, learn
-from cofill.shares import Computer, Masked, Weighted, from_triangle, spectrum_of
+from cofill.shares import Computer, Masked, Weighted, bits_of, from_triangle, spectrum_of
 
 
 class PlainComputer(Computer):
@@ -42,7 +42,7 @@ class PlainComputer(Computer):
 
     def truncate(self, shares, bits):
         yield shares
-        return {k: np.ldexp(s, -bits) for k, s in shares.items()}
+        return {k: np.ldexp(s, -bits_of(k, bits)) for k, s in shares.items()}
 
     def open(self, shares):
         yield shares
@@ -132,11 +132,13 @@ def plain_targets(model, asked):
     learned, _ = run(learn(machine, known, inputs, least))
     slots, patterns, plan = slots_and_patterns(asked)
     for k, (view, parties) in enumerate(zip(plan.views, plan.parties, strict=True)):
-        is_asked = np.zeros(plan.slots, bool)
+        left_out = np.full(plan.slots, -1)
         for site in map(asked.get, parties):
-            is_asked[site.placed.slots[site.view.positions(site.ids) < 0]] = True
-        for bits in plan.asked[view]:
-            machine.weights[f"asked/{view}/{bits}"] = is_asked & (patterns & ~(1 << k) == bits)
+            rows = site.view.positions(site.ids)
+            left_out[site.placed.slots] = np.where(rows < 0, 0, np.append(site.parts, 0)[rows])
+        for bits, part in plan.asked[view]:
+            chosen = (left_out == part) & (patterns & ~(1 << k) == bits)
+            machine.weights[f"asked/{view}/{bits}/{part}"] = chosen
     inputs = plain_inputs(asked, slots, plan, machine, asking=True)
     choices = model.federation_.coordinator.choices
     predicted = run(ask(machine, plan, inputs, learned, known, choices, least))

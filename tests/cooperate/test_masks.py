@@ -312,3 +312,26 @@ def test_masks_from_folds_do_not_trust_a_link_that_has_learned_by_heart(quick):
 def test_folds_of_masks_are_checked(quick, related, parameters, message):
     with pytest.raises(SettingError, match=message):
         quick(**parameters).fit(related(60))
+
+
+def test_the_printed_order_of_equation_8_takes_all_others_from_the_last_round():
+    guesses, truth = rows(0, 3, 2)
+    statistics = MaskStatistics.of(guesses, truth)
+    start = equal_masks(3, 2)
+    once, _ = masks_by_iteration(statistics, max_iterations=1, at_once=True)
+    for j in range(3):
+        others = np.arange(3) != j
+        rest = truth - np.einsum("jf,jrf->rf", start[others], guesses[others])
+        eq8 = (guesses[j] * rest).sum(axis=0) / (guesses[j] ** 2).sum(axis=0)
+        np.testing.assert_allclose(once[j], eq8)
+
+
+def test_the_printed_order_converges_for_two_sources_and_not_for_five_that_agree():
+    two = MaskStatistics.of(*rows(1, 2, 3, common=1.0))
+    np.testing.assert_allclose(
+        masks_by_iteration(two, at_once=True)[0], masks_in_closed_form(two), atol=1e-4
+    )
+    five = MaskStatistics.of(*rows(1, 5, 1, common=3.0))
+    _, taken = masks_by_iteration(five, max_iterations=200, at_once=True)
+    assert taken == 200
+    assert masks_by_iteration(five)[1] < 100_000

@@ -21,6 +21,7 @@ from cofill.shares import (
     multiply_points,
     points_of,
     run_as_dealer,
+    split_points,
     to_words,
 )
 
@@ -179,4 +180,38 @@ def test_many_ids_are_blinded_by_several_processes_to_the_same_points(monkeypatc
     assert blind_ids(ids, b"s" * 32) == alone
     assert len(began) == 1
     with pytest.raises(DataError, match="holds something that is no point"):
-        multiply_points(alone[: 20 * 32] + bytes([255]) * 32, b"t" * 32)
+        multiply_points(alone[: 20 * 32] + bytes(32), b"t" * 32)
+
+
+def test_no_point_tells_a_bit_of_its_id():
+    # A multiple of a point of the twist is on the twist: who passed one on would tell which it was.
+    prime, points = 2**255 - 19, points_of(np.arange(64))
+    for listed in (points, multiply_points(points, b"s" * 32)):
+        for point in split_points(listed):
+            x = int.from_bytes(point, "little")
+            assert pow(x**3 + 486662 * x**2 + x, (prime - 1) // 2, prime) == 1
+
+
+def test_values_of_one_round_lose_bits_by_label():
+    values = {"a": np.array([[3.0, -5.5]]), "b": np.array([[100.25]])}
+    bits = {"a": 4, "b": 11}
+
+    def program(computer, inputs):
+        shares = {k: computer.share(computer.input("owner", k, inputs[k])) for k in values}
+        return (yield from computer.truncate(shares, bits))
+
+    dealer = Dealer(_KEYS, b"d" * 32)
+    words = {k: to_words(v, _BITS) for k, v in values.items()}
+    run_as_dealer(program(dealer, {k: np.zeros_like(w) for k, w in words.items()}))
+    masked = {k: mask_input(input_keys(_KEYS, "owner"), k, w) for k, w in words.items()}
+    sites = ComputingSite(0, _KEYS[0]), ComputingSite(1, _KEYS[1], dealer.dealt)
+    programs = [program(site, masked) for site in sites]
+    first, second = (next(p) for p in programs)
+    opened, totals = {k: first[k] + second[k] for k in values}, dict.fromkeys(values, 0)
+    for one in programs:
+        with pytest.raises(StopIteration) as stop:
+            one.send(opened)
+        totals = {k: totals[k] + share for k, share in stop.value.value.items()}
+    for k, value in values.items():
+        left = _BITS - bits[k]
+        np.testing.assert_allclose(from_words(totals[k], left), value, atol=2.0**-left)

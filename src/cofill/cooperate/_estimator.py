@@ -31,6 +31,7 @@ from cofill.cooperate._completion import (
 )
 from cofill.cooperate._defence import CodeDefence
 from cofill.cooperate._protocol import CooperativeProtocol
+from cofill.cooperate._secrets import has_seeded_secrets
 from cofill.cooperate._settings import Architecture
 from cofill.cooperate._site import CooperativeSite, ReconstructedRows
 from cofill.cooperate._store import site_states, sites_from
@@ -78,8 +79,9 @@ class CooperativeReconstruction(AbstractCompleter):
         What each site may spend on its people; a release beyond it is refused. Only noisy codes
         cost something, the others have no guarantee.
     seed
-        Start of all randomness but the noise on codes, which comes from the operating system:
-        whoever knew its seed could take it off. Over the network every site draws its own.
+        Start of all randomness in training. What blinds ids, and noise on codes, come from the
+        operating system: whoever knew the seed could take them off. Over the network every site
+        draws its encoder's first weights, too.
 
     Attributes
     ----------
@@ -123,7 +125,7 @@ class CooperativeReconstruction(AbstractCompleter):
         del parameters["budget"]  # the federation's, not a setting that sites share
         members = Membership({name: (name,) for name in view_names})
         protocol = CooperativeProtocol.from_settings(parameters, members)
-        return replace(protocol, is_reproducible=True)
+        return replace(protocol, is_local=True, is_reproducible=has_seeded_secrets())
 
     def start(self, views: MultiView) -> Federation[CooperativeSite]:
         """Return a federation of one site per view that is to learn, its secret agreed."""
@@ -138,6 +140,8 @@ class CooperativeReconstruction(AbstractCompleter):
         sites = {}
         for name, view in views.items():
             sites |= protocol.start_site(LocalData(name, {name: view}))
+        agreed = next(iter(sites.values())).secret
+        sites = {name: site.with_(secret=agreed) for name, site in sites.items()}
         return self._federation(sites, protocol.learning.start)
 
     def _federation(

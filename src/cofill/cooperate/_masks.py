@@ -217,25 +217,26 @@ def _error_gradient(gram: np.ndarray, right: np.ndarray, weights: Masks) -> Mask
 
 
 def masks_by_iteration(
-    statistics: MaskStatistics, *, max_iterations: int = 100_000
+    statistics: MaskStatistics, *, max_iterations: int = 100_000, at_once: bool = False
 ) -> tuple[Masks, int]:
     """Return the masks when no weight moves given the others (Eq. 8), and the iterations.
 
-    The paper takes all other weights from the last round, which need not converge when three or
-    more sources agree much; each weight is used here as soon as it is known, which converges to
-    the same fixed point whenever there is one.
+    The paper takes all other weights from the last round (``at_once``), which need not converge
+    when three or more sources agree much. By default each weight is used as soon as it is known,
+    which converges to the same fixed point whenever there is one.
     """
     gram, right = statistics.gram, statistics.right
     features, sources, _ = gram.shape
     weights = equal_masks(sources, features)
     for iteration in range(1, max_iterations + 1):
-        moved = 0.0
+        before = weights.copy()
+        others = before if at_once else weights
         for j in range(sources):
             square = gram[:, j, j]
-            rest = np.einsum("fl,lf->f", gram[:, j], weights) - square * weights[j]
-            best = np.where(square > 0, (right[:, j] - rest) / np.where(square > 0, square, 1), 0.0)
-            moved = max(moved, float(np.abs(best - weights[j]).max(initial=0.0)))
-            weights[j] = best
-        if moved < _SMALL_MOVE:
+            rest = np.einsum("fl,lf->f", gram[:, j], others) - square * others[j]
+            weights[j] = np.where(
+                square > 0, (right[:, j] - rest) / np.where(square > 0, square, 1), 0.0
+            )
+        if float(np.abs(weights - before).max(initial=0.0)) < _SMALL_MOVE:
             return weights, iteration
     return weights, max_iterations

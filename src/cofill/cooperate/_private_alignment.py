@@ -15,6 +15,8 @@ from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFla
 from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import ComputingSite, blind_ids, mask_input, multiply_points
 
+_MOST_PRACTICE = 1_000
+
 
 def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Learn features and targets from the site's own rows, and send its ids out blinded.
@@ -27,7 +29,8 @@ def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     else:
         informs = site.informs.get(site.view.name, {})
         model = LocalModel.fit(site.view, settings.features, site.views, site.seed, informs)
-    return _blind(replace(site, model=model, run=site.run + 1), len(site.view))
+    nowhere = np.zeros(len(site.view), np.uint8)
+    return _blind(replace(site, model=model, run=site.run + 1, parts=nowhere), len(site.view))
 
 
 def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -41,9 +44,9 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
     site = replace(site, order=order, placement=None, inputs={}, received=(), pads={}, part=0)
     ids = site.ids
     rows = site.view.positions(ids)
-    asks = rows < 0
-    asks[~asks] = np.isnan(site.view.cells[rows[~asks]]).any(axis=1)
+    asks = np.append(_asked_rows(site, words), True)[rows]  # a row at -1 is none
     flags = (rows >= 0).astype(np.uint8) | (asks.astype(np.uint8) << 1)
+    flags[rows >= 0] |= site.parts[rows[rows >= 0]] << 2
     sizes = site.fitted.sizes
     points = blind_ids(ids, site.key_for("points"))
     return site, [
@@ -56,6 +59,19 @@ def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
         ),
         BlindedPoints(sender=site.name, receiver=_next(site), origin=site.name, points=points),
     ]
+
+
+def _asked_rows(site: PrivateSite, words: np.ndarray) -> np.ndarray:
+    """Return which rows a site asks about: those with holes, and some whole ones to practise on.
+
+    How its columns go together beside what others predict of them, only rows show in which all of
+    them are known. The site could as well leave out a cell of each.
+    """
+    asks = np.asarray(np.isnan(site.view.cells).any(axis=1))
+    if asks.any() and site.choice is not None:
+        whole = np.flatnonzero(~asks)
+        asks[np.random.default_rng([*words, 1]).permutation(whole)[:_MOST_PRACTICE]] = True
+    return asks
 
 
 def pass_on(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -81,7 +97,10 @@ def _next(site: PrivateSite) -> str:
 
 def share_rows(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     """Send the rows to learn from, under masks, to the two computing sites."""
-    return _hand_in_rows(_with_plan(site, inbox), asking=False)
+    site = _with_plan(site, inbox)
+    folds = site.placed.plan.folds
+    parts = np.where(site.places >= 0, site.places % folds + 1, 0).astype(np.uint8)
+    return _hand_in_rows(replace(site, parts=parts), asking=False)
 
 
 def share_asked(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:

@@ -38,11 +38,15 @@ _FRAME = 64 * 2**20  # bytes of dealt words in a message, unless one matrix alon
 @storable
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Everybody's people in one order: each view's slots, whom it asks about, each slot's views."""
+    """Everybody's people in one order: each party's slots, whom it asks about, each slot's views.
+
+    ``parts`` are the people who are left out of what predicts somebody, in the order of ``asks``.
+    """
 
     plan: Plan
     slots: Mapping[str, np.ndarray] = field(repr=False)
     asks: Mapping[str, np.ndarray] = field(repr=False)
+    parts: Mapping[str, np.ndarray] = field(repr=False)
     patterns: np.ndarray = field(repr=False)
 
 
@@ -213,21 +217,22 @@ def _part_of(alignment: Alignment, party: PrivateCoordinator) -> Alignment:
         name: np.where((at >= 0) & (at % count == part), at // count, -1)
         for name, at in alignment.slots.items()
     }
-    return Alignment(plan, slots, alignment.asks, alignment.patterns[part::count])
+    patterns = alignment.patterns[part::count]
+    return replace(alignment, plan=plan, slots=slots, patterns=patterns)
 
 
 def _asked_weights(alignment: Alignment) -> dict[str, np.ndarray]:
-    """Return, for each view and pattern that is asked, whose cells its regression predicts."""
+    """Return, for each view, pattern and part asked, whose cells its regression predicts."""
     weights = {}
     for k, view in enumerate(alignment.plan.views):
-        is_asked = np.zeros(alignment.plan.slots, bool)
+        left_out = np.full(alignment.plan.slots, -1)  # of those who are asked about
         for name in alignment.plan.parties[k]:
-            asked = alignment.slots[name][alignment.asks[name]]
-            is_asked[asked[asked >= 0]] = True
+            is_asked = alignment.asks[name] & (alignment.slots[name] >= 0)
+            left_out[alignment.slots[name][is_asked]] = alignment.parts[name][is_asked]
         others = alignment.patterns & ~(1 << k)
-        for bits in alignment.plan.asked[view]:
-            chosen = is_asked & (others == bits)
-            weights[f"asked/{view}/{bits}"] = chosen.astype(np.uint64)
+        for bits, part in alignment.plan.asked[view]:
+            chosen = (left_out == part) & (others == bits)
+            weights[f"asked/{view}/{bits}/{part}"] = chosen.astype(np.uint64)
     return weights
 
 
@@ -246,18 +251,23 @@ def _align(
             raise DataError(f"{name!r} has other features than the sites of its view; refused")
     words = np.frombuffer(derive(party.secret, f"order/{party.run}"), np.uint32)
     asks = {name: flags[name].flags & 2 > 0 for name in party.parties}
+    parts = {name: (flags[name].flags >> 2).astype(np.int64) for name in party.parties}
+    known = party.known
+    if any((at > (known.folds if known else 0)).any() for at in parts.values()):
+        raise DataError("a site names a part of the people that nobody learned from; refused")
     plan, slots, patterns = common_order(
         party.parties,
         points,
         {name: flags[name].flags & 1 > 0 for name in party.parties},
         {name: asks[name] & (view in party.choices) for name, view in party.parties.items()},
+        parts,
         sizes,
         groups,
         folds,
         np.random.default_rng(words),
         most,
     )
-    return Alignment(plan, slots, asks, patterns)
+    return Alignment(plan, slots, asks, parts, patterns)
 
 
 def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
@@ -327,7 +337,8 @@ def select(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator,
     releases = []
     for receiver, view in party.parties.items():
         slots, bit = alignment.slots[receiver], 1 << plan.views.index(view)
-        known = np.isin(alignment.patterns[slots] & ~bit, plan.asked[view])
+        patterns = [bits for bits, _ in plan.asked[view]]
+        known = np.isin(alignment.patterns[slots] & ~bit, patterns)
         # Nothing is sent of people whom no other site knows, nor by whom they are known.
         is_sent = alignment.asks[receiver] & (slots >= 0) & known
         ids = np.flatnonzero(is_sent & (receiver in first))

@@ -11,9 +11,16 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, merged, require_draws
-from cofill.cooperate._private_completion import cells_of, completed_by, feature_r2, site_note
+from cofill.cooperate._private_completion import (
+    cells_of,
+    completed_by,
+    feature_r2,
+    own_cell_imputers,
+    site_note,
+)
 from cofill.cooperate._private_protocol import PrivateProtocol
 from cofill.cooperate._private_site import PrivateSite
+from cofill.cooperate._secrets import has_seeded_secrets
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
 from cofill.protocol import Federation, LocalData, Membership, run_protocol
@@ -61,7 +68,10 @@ class PrivateCompletion(AbstractCompleter):
         What owners allow: ``{view: {other view: columns}}`` names the columns of a view that may
         inform another one. All may inform views that are not named; none with an empty list.
     seed
-        Start of all randomness in this process. Over the network every site draws its own.
+        Start of the randomness in what sites make of their own rows. Masks and blinded ids come
+        from the operating system, and with them which people are held out together when penalties
+        are chosen, so that two fits differ a little. ``COFILL_SEEDED_SECRETS=1`` in the environment
+        takes all of it from the seed, for tests: whoever knows it can take the masks off.
 
     Attributes
     ----------
@@ -106,7 +116,8 @@ class PrivateCompletion(AbstractCompleter):
         members = Membership(site_views, tuple(self.sites or ()))
         settings = self.get_params(deep=False)
         del settings["sites"], settings["informs"]
-        return replace(PrivateProtocol.from_settings(settings, members), is_reproducible=True)
+        protocol = PrivateProtocol.from_settings(settings, members)
+        return replace(protocol, is_local=True, is_reproducible=has_seeded_secrets())
 
     def _held(self, view: View, *, fitting: bool = False) -> dict[str, View]:
         """Return a view's rows by site."""
@@ -162,7 +173,8 @@ class PrivateCompletion(AbstractCompleter):
 
     def _complete(self, views: MultiView, progress: Progress) -> Completed:
         sites = self._ask(views, progress=progress)
-        return completed_by(views, sites, self.protocol(views).policy, self.name)
+        policy = self.protocol(views).policy
+        return completed_by(views, sites, policy, self.name, own_cell_imputers(sites))
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
         return dict(self._complete(views, progress).cells)
@@ -177,9 +189,9 @@ class PrivateCompletion(AbstractCompleter):
         later = self._later(views)
         require_draws(n_draws)
         sites, policy = self._ask(later.seen), self.protocol(later.seen).policy
-        generator = np.random.default_rng(key)
+        generator, imputers = np.random.default_rng(key), own_cell_imputers(sites)
         return [
-            merged(later, completed_by(later.seen, sites, policy, self.name, generator))
+            merged(later, completed_by(later.seen, sites, policy, self.name, imputers, generator))
             for _ in range(n_draws)
         ]
 
@@ -199,10 +211,9 @@ class PrivateCompletion(AbstractCompleter):
         fitted = self.federation_
         held = self._parts(views)
         sites = {
-            name: replace(
-                site,
-                view=held[name],
-                people=self._asked_by(site, views) if only in (None, site.view.name) else None,
+            name: site.holding(
+                held[name],
+                self._asked_by(site, views) if only in (None, site.view.name) else None,
             )
             for name, site in fitted.sites.items()
         }

@@ -10,18 +10,21 @@ from the best part.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
 from cofill.codec import storable
+from cofill.cooperate._private_targets import correlated, fill_rows
 from cofill.views import Kind, Scaler, View
 
 MOST_LANDMARKS = 1000
 MOST_KNOTS = 512
 _ROWS_AT_ONCE = 2048
 _FARTHEST = 10.0  # standard deviations at which a column is cut, so that no row rules a kernel
+_RIDGE = 1e-2  # of the cells' covariance, in units of a standardised column
 _LEADING = 4.0  # the same for factors of products
 
 
@@ -69,7 +72,7 @@ class LocalFeatures:
         """Return the leading kernel principal components of some rows' encoded cells."""
         blank = np.zeros((0, 0))
         columns = cls(scaler, knots, blank, blank, blank[0:0].ravel(), blank[0:0].ravel())
-        landmarks = columns._with_scores(cells)
+        landmarks = columns._with_scores(_filled(cells))
         kernel = _kernel(landmarks, landmarks)
         mean, overall = kernel.mean(axis=0), kernel.mean()
         values, vectors = np.linalg.eigh(kernel - mean - mean[:, None] + overall)
@@ -92,7 +95,11 @@ class LocalFeatures:
 
     def of(self, view: View) -> Float[np.ndarray, "rows features"]:
         """Return the features of a view's rows."""
-        columns = self._with_scores(self.scaler.encode_view(view)[0])
+        cells = self.scaler.encode_view(view)[0]
+        if np.isnan(cells).any():
+            center, covariance = self._moments
+            cells = fill_rows(cells - center, covariance)[0] + center
+        columns = self._with_scores(cells)
         parts = [
             self._project(columns[k : k + _ROWS_AT_ONCE])
             for k in range(0, len(columns), _ROWS_AT_ONCE)
@@ -109,14 +116,31 @@ class LocalFeatures:
         kernel += self.mean[-1] - kernel.mean(axis=1, keepdims=True) - self.mean[:-1]
         return kernel @ self.projection
 
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and covariances of the landmarks' cells, from which a row's holes are filled."""
+        cells = self.landmarks[:, : self.scaler.width]
+        covariance = np.atleast_2d(np.cov(cells, rowvar=False, bias=True))
+        return cells.mean(axis=0), covariance + _RIDGE * np.eye(len(covariance))
+
     def _with_scores(self, cells: np.ndarray) -> np.ndarray:
-        """Return standardised columns beside normal scores, mean where a cell is not known."""
+        """Return standardised columns beside normal scores."""
         scores = [
             _normal_scores(cells[:, k], knots)
             for k, knots in zip(_numeric(self.scaler), self.knots, strict=True)
         ]
-        both = np.column_stack([np.clip(cells, -_FARTHEST, _FARTHEST), *scores])
-        return np.where(np.isnan(both), 0.0, both)
+        return np.column_stack([np.clip(cells, -_FARTHEST, _FARTHEST), *scores])
+
+
+def _filled(cells: np.ndarray) -> np.ndarray:
+    """Return rows with holes as their known cells tell them."""
+    if not np.isnan(cells).any():
+        return cells
+    center = np.nan_to_num(np.nanmean(cells, axis=0))
+    spread = np.nan_to_num(np.nanstd(cells, axis=0))
+    spread = np.where(spread > 0, spread, 1.0)
+    rows = (cells - center) / spread
+    return fill_rows(rows, correlated(rows))[0] * spread + center
 
 
 def _numeric(scaler: Scaler) -> list[int]:
@@ -127,8 +151,7 @@ def _normal_scores(values: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """Return the normal quantile of each value's rank among knots; equal values share theirs."""
     both = np.searchsorted(knots, values, "left") + np.searchsorted(knots, values, "right")
     count = len(knots)
-    scores = ndtri(np.clip(both / (2 * count), 0.5 / count, 1 - 0.5 / count))
-    return np.where(np.isnan(values), np.nan, scores)
+    return ndtri(np.clip(both / (2 * count), 0.5 / count, 1 - 0.5 / count))
 
 
 def _kernel(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -6,17 +6,18 @@ the dealer knows, and Q A Qᵀ is opened to the two computing sites: a uniformly
 its eigenvalues and nothing else. Weights and predictions stay shares. What leaves are, per target
 column, sums of squared errors in cross-validation, for the target's owner.
 
-**Fractional bits.** Inputs have 30, moments 34, rotations 26, eigenvectors 31, weights 16. Features
-of all views together have variance 1 and those of products less, so that moments stay below 2, and
-weights below 2^10 for the least penalty: no product of the computation reaches 2^62.
+**Fractional bits.** Inputs have 30, moments 36, rotations 24, turned moments with targets 34,
+eigenvectors 31, weights 16. Features of all views together have variance 1 and those of products
+less, so that moments stay below 2, and weights below 2^10 for the least penalty: no product of the
+computation reaches 2^62.
 
 **Error.** A rotation that is off by Δ changes the penalty λ to λ (I + O(Δ)) and nothing else, so
-that its 26 bits do no harm. A truncation is right on average and off by less than a unit, and
-moments pass two: of p columns they are off by a matrix whose norm is below 2 p 2^-34 and about
-2 √p 2^-34. Weights are off by that over the penalty, relatively, and the least penalty is
+that its 24 bits do no harm. A truncation is right on average and off by less than a unit, and
+moments pass two: of p columns they are off by a matrix whose norm is below 2 p 2^-36 and about
+2 √p 2^-36. Weights are off by that over the penalty, relatively, and the least penalty is
 0.03 / people, shared between the views. With 500 columns, 1,000 people and 3 views this bounds the
-largest part of the difference to plain arithmetic by 6e-3 standard deviations in a cell, and makes
-it about 3e-4; penalties that are chosen are larger.
+largest part of the difference to plain arithmetic by 1.5e-3 standard deviations in a cell, and
+makes it about 7e-5; penalties that are chosen are larger.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from cofill.codec import storable
 from cofill.cooperate._private_plan import Block, Plan
 from cofill.shares import Computer, Masked, Rounds, Words
 
-INPUT_BITS, GRAM_BITS, ROTATION_BITS, VECTOR_BITS, WEIGHT_BITS = 30, 34, 26, 31, 16
-SCALE_BITS = 26
-SHRUNK_BITS = GRAM_BITS + WEIGHT_BITS - 32
+INPUT_BITS, GRAM_BITS, ROTATION_BITS, VECTOR_BITS, WEIGHT_BITS = 30, 36, 24, 31, 16
+CROSS_BITS = 34
+SCALE_BITS = 24
+SHRUNK_BITS = CROSS_BITS + WEIGHT_BITS - 32
 PREDICTED_BITS = INPUT_BITS + WEIGHT_BITS
 ERROR_BITS = 24
 SCORE_BITS, SPREAD_BITS = 2 * ERROR_BITS, 2 * INPUT_BITS
@@ -46,9 +48,14 @@ Inputs = Mapping[str, Words]
 @storable
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Moments over everybody, masked: what asking needs."""
+    """Masked moments, which asking needs: over everybody, and without each fold in turn.
 
-    covariance: Masked
+    Covariances by part (``"0"`` is everybody, ``"1"`` all but the first fold), and moments with a
+    view's targets by part and view. A person who was learned from is told by moments that they are
+    not in: what a site makes of predictions for its own people must hold for the cells it lacks.
+    """
+
+    covariance: Mapping[str, Masked]
     cross: Mapping[str, Masked]
 
 
@@ -86,7 +93,7 @@ def learn(
         for f in folds
     ]
     sums = [_sums(computer, plan, f"{f}", features[f], targets[f]) for f in folds]
-    parts = {"all": folds, **{f"in{f}": [g for g in folds if g != f] for f in folds}}
+    parts = {str(part): plan.learning_folds(part) for part in range(plan.folds + 1)}
     moments = yield from _moments(computer, plan, sums, parts)
     tasks, judged = {}, {}
     for t, name in enumerate(plan.views):
@@ -97,12 +104,12 @@ def learn(
             informing = plan.informing(t, blocks)
             at = plan.columns_of(blocks)[informing]
             for f in folds:
-                task = f"{name}/{int(pairs)}/{f}"
+                task, part = f"{name}/{int(pairs)}/{f}", f"{f + 1}"
                 tasks[task] = Task(
-                    moments[f"in{f}/covariance"][np.ix_(at, at)],
-                    moments[f"in{f}/with/{name}"][at],
+                    moments[f"{part}/covariance"][np.ix_(at, at)],
+                    moments[f"{part}/with/{name}"][at],
                     np.tile(np.arange(plan.targets[t]), len(plan.penalties)),
-                    np.repeat(plan.penalties, plan.targets[t]) * plan.moment_scale(parts[f"in{f}"]),
+                    np.repeat(plan.penalties, plan.targets[t]) * plan.moment_scale(parts[part]),
                 )
                 rows = slice(plan.judged_rows(f))
                 judged[task] = (
@@ -126,8 +133,9 @@ def learn(
         if variant == "0":
             spread = computer.weighted_squares(f"{task}/spread", weight, truth)
             scores[f"{name}/spread"] = scores.get(f"{name}/spread", 0) + spread
-    cross = {name: moments[f"all/with/{name}"] for name in plan.views}
-    return Learned(moments["all/covariance"], cross), scores
+    covariances = {part: moments[f"{part}/covariance"] for part in parts}
+    cross = {f"{part}/{n}": moments[f"{part}/with/{n}"] for part in parts for n in plan.views}
+    return Learned(covariances, cross), scores
 
 
 def _features(
@@ -210,7 +218,7 @@ def _moments(
     computer: Computer,
     plan: Plan,
     sums: list[dict[tuple[Block, Block | str], Words]],
-    parts: Mapping[str, range | list[int]],
+    parts: Mapping[str, list[int]],
 ) -> Rounds[dict[str, Masked]]:
     """Return masked covariances and cross moments in parts of the people.
 
@@ -223,7 +231,7 @@ def _moments(
             f"{part}/{first}/{second}": sum(
                 (sums[f][first, second] for f in folds[1:]), sums[folds[0]][first, second]
             )
-            for part, folds in ((p, list(f)) for p, f in parts.items())
+            for part, folds in parts.items()
             for first, second in sums[0]
         },
         2 * INPUT_BITS - GRAM_BITS,
@@ -279,7 +287,10 @@ def _solve(computer: Computer, plan: Plan, tasks: Mapping[str, Task]) -> Rounds[
         f"{t}/cross": computer.product(f"{t}/turned cross", turns[t], task.cross)
         for t, task in tasks.items()
     }
-    short = yield from computer.truncate({**left, **right}, ROTATION_BITS)
+    # Of moments with targets two bits more go: inverse matrices times them must stay below 2^62.
+    fewer = dict.fromkeys(right, GRAM_BITS + ROTATION_BITS - CROSS_BITS)
+    bits = {**dict.fromkeys(left, ROTATION_BITS), **fewer}
+    short = yield from computer.truncate({**left, **right}, bits)
     turned = yield from computer.mask({label: short[label] for label in left})
     opened = yield from computer.open(
         {
@@ -302,7 +313,7 @@ def _solve(computer: Computer, plan: Plan, tasks: Mapping[str, Task]) -> Rounds[
             rows = computer.encode(inverse, WEIGHT_BITS)
             outputs[:, at] = computer.scaled(rows, cross[:, task.columns[at]])
         shrunk[f"{t}/shrunk"] = outputs
-    shrunk = yield from computer.truncate(shrunk, GRAM_BITS + WEIGHT_BITS - SHRUNK_BITS)
+    shrunk = yield from computer.truncate(shrunk, CROSS_BITS + WEIGHT_BITS - SHRUNK_BITS)
     back = {f"{t}/back": computer.scaled(bases[t], shrunk[f"{t}/shrunk"]) for t in tasks}
     back = yield from computer.truncate(back, VECTOR_BITS)
     masked = yield from computer.mask(back)
@@ -330,13 +341,13 @@ def ask(
     """Return shares of the targets of those whom each view asks about, by slot; zero elsewhere.
 
     ``known`` is the plan of learning, ``choices`` are variant and penalty of each target column.
-    A person's pattern decides which regression predicts, and only the dealer knows it: everybody
-    is predicted by all regressions that are asked for, and the dealer's weights keep one of them.
+    A person's pattern and part decide which regression predicts, and only the dealer knows them:
+    everybody is predicted by all regressions that are asked for, and the dealer's weights keep one.
     """
     (features,) = yield from _features(computer, plan, inputs, ["asked"])
     tasks, rows, places = {}, {}, {}
     for t, name in enumerate(plan.views):
-        for pattern in plan.asked.get(name, ()):
+        for pattern, part in plan.asked.get(name, ()):
             for variant, pairs in enumerate(variants(known)):
                 columns = np.flatnonzero(choices[name][0] == variant)
                 blocks = known.usable(t, pattern, pairs=pairs, least=least)
@@ -344,13 +355,14 @@ def ask(
                     continue
                 informing = known.informing(t, blocks)
                 at = known.columns_of(blocks)[informing]
-                task = f"{name}/{pattern}/{variant}"
+                task = f"{name}/{pattern}/{part}/{variant}"
                 penalties = known.penalties[choices[name][1][columns]]
-                penalties = penalties * known.moment_scale(range(known.folds))
-                covariance = learned.covariance[np.ix_(at, at)]
-                tasks[task] = Task(covariance, learned.cross[name][at], columns, penalties)
+                penalties = penalties * known.moment_scale(known.learning_folds(part))
+                covariance = learned.covariance[str(part)][np.ix_(at, at)]
+                cross = learned.cross[f"{part}/{name}"][at]
+                tasks[task] = Task(covariance, cross, columns, penalties)
                 rows[task] = _beside(features, blocks, informing)
-                places[task] = (f"{name}/{pattern}", columns, plan.targets[t])
+                places[task] = (f"{name}/{pattern}/{part}", columns, plan.targets[t])
     weights = yield from _solve(computer, plan, tasks)
     predicted: dict[str, Words] = {}
     for task, (label, columns, width) in places.items():
@@ -360,7 +372,7 @@ def ask(
     masked = yield from computer.mask(predicted)
     chosen: dict[str, Words] = {}
     for label, value in masked.items():
-        name = label.rsplit("/", 1)[0]
+        name = label.rsplit("/", 2)[0]
         cells = computer.weighted(computer.weigh(label, f"asked/{label}", value))
         chosen[name] = chosen[name] + cells if name in chosen else cells
     return chosen

@@ -15,6 +15,7 @@ def common_order(
     tokens: Mapping[str, Sequence[bytes]],
     present: Mapping[str, Bool[np.ndarray, " ids"]],
     asks: Mapping[str, Bool[np.ndarray, " ids"]],
+    parts: Mapping[str, Int[np.ndarray, " ids"]],
     sizes: Mapping[str, tuple[int, int, int]],
     groups: Mapping[str, tuple[tuple[int, ...], ...]],
     folds: int,
@@ -25,9 +26,9 @@ def common_order(
 
     Slots are drawn at random, so that a slot tells nothing of its person; a fold is every
     `folds`-th slot. ``parties`` are the views by party, ``present`` says of whom a party has a row,
-    ``asks`` whose cells it asks for, ``sizes`` are a view's numbers of features, factors and
-    targets, ``groups`` whom its features may inform. Of more than ``most`` people so many have a
-    slot, drawn by chance, and the others -1.
+    ``asks`` whose cells it asks for, ``parts`` who is left out of what predicts them, ``sizes`` are
+    a view's numbers of features, factors and targets, ``groups`` whom its features may inform. Of
+    more than ``most`` people so many have a slot, drawn by chance, and the others -1.
     """
     views = tuple(dict.fromkeys(parties.values()))
     people = _people(parties, tokens, present)
@@ -53,8 +54,10 @@ def common_order(
     names = tuple(tuple(p for p, v in parties.items() if v == view) for view in views)
     for k, view in enumerate(views):
         at = np.concatenate([slots[name][asks[name]] for name in names[k]])
-        others = np.unique(pattern[at[at >= 0]] & ~(1 << k))
-        asked[view] = tuple(int(bits) for bits in others if bits)
+        left_out = np.concatenate([parts[name][asks[name]] for name in names[k]])[at >= 0]
+        others = pattern[at[at >= 0]] & ~(1 << k)
+        pairs = set(zip(others.tolist(), left_out.tolist(), strict=True))
+        asked[view] = tuple(sorted((bits, part) for bits, part in pairs if bits))
     widths, factors, targets = (tuple(sizes[name][k] for name in views) for k in range(3))
     informing = tuple(groups[view] for view in views)
     sized = widths, factors, targets

@@ -44,7 +44,8 @@ class Plan:
     patterns, people
         Sets of views, as bits, and how many people have exactly these, by fold of the common order.
     asked
-        Per view the sets of other views that some person whose cells it asks for has.
+        Per view the sets of other views that some person whose cells it asks for has, each with the
+        part of the people that is left out for them: 0 for none, or a fold counted from 1.
     parties
         Per view its sites' parties: one, or several that have rows of different people.
     groups
@@ -58,7 +59,7 @@ class Plan:
     targets: tuple[int, ...]
     patterns: Int[np.ndarray, " patterns"]
     people: Int[np.ndarray, "folds patterns"]
-    asked: Mapping[str, tuple[int, ...]]
+    asked: Mapping[str, tuple[tuple[int, int], ...]]
     parties: tuple[tuple[str, ...], ...]
     groups: tuple[tuple[tuple[int, ...], ...], ...]
 
@@ -77,6 +78,10 @@ class Plan:
     def judged_rows(self, fold: int) -> int:
         """Return how many of a fold's first slots are looked at for errors."""
         return min(len(range(fold, self.slots, self.folds)), -(-_MOST_JUDGED // self.folds))
+
+    def learning_folds(self, part: int) -> list[int]:
+        """Return the folds that are learned from where a part of the people is left out."""
+        return [fold for fold in range(self.folds) if fold != part - 1]
 
     def width(self, block: Block) -> int:
         """Return how many columns a block has."""

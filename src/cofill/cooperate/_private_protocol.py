@@ -1,12 +1,14 @@
 """Completion on secret shares as one protocol object: no row and no code leaves a site.
 
 The ideal: a trusted machine takes all tables and gives each site the cells it asked for about
-people whom others know, with errors in cross-validation for each of its columns, and tells
-everybody how many people which views share. What the real protocol shows beside that:
+people whom others know (of people whom it knows in part, and of some whom it knows, predictions of
+all its columns), with errors in cross-validation for each of its columns, and tells everybody how
+many people which views share. What the real protocol shows beside that:
 
 - the two computing sites: eigenvalues of covariances of features over all shared people (one set
   for each regression), and uniform words;
-- the coordinator: nothing but the counts, the sizes of features and the choice of penalties;
+- the coordinator: nothing but the counts, the sizes of features, the choice of penalties and, of
+  rows that are asked about, the fold in which they were learned from;
 - everybody else: nothing.
 """
 
@@ -27,7 +29,7 @@ from cofill.cooperate import _private_coordinator as coordinator
 from cofill.cooperate import _private_owner as owner
 from cofill.cooperate import _private_survey as survey
 from cofill.cooperate._policy import CompletionPolicy
-from cofill.cooperate._private_completion import completed_by, feature_r2
+from cofill.cooperate._private_completion import completed_by, feature_r2, own_cell_imputers
 from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite
 from cofill.errors import SettingError, StoreError
@@ -90,10 +92,11 @@ class PrivateProtocol(AbstractProtocol):
         The two parties that compute: views, or ``view@site`` of views that several sites hold; the
         first two of different sites unless stated. The coordinator deals, so that it cannot be one
         of them.
-    seed, is_reproducible
-        Start of all randomness, for repeatable results in one process, where `is_reproducible`.
-        Else every party draws its own from the operating system: between organisations whoever
-        knew the seed could take all masks off.
+    seed, is_local, is_reproducible
+        Start of the randomness in what parties make of their own rows, where all of them are in
+        one process (`is_local`), and of their secrets as well for tests (`is_reproducible`). Else
+        every party draws its own from the operating system: whoever knew the seed could take all
+        masks off.
 
     Examples
     --------
@@ -110,6 +113,7 @@ class PrivateProtocol(AbstractProtocol):
     policy: CompletionPolicy = field(default_factory=CompletionPolicy)
     computing: tuple[str, ...] = ()
     seed: int = 0
+    is_local: bool = False
     is_reproducible: bool = False
 
     def __post_init__(self) -> None:
@@ -344,7 +348,8 @@ class PrivateProtocol(AbstractProtocol):
                     "may inform whom; leave columns out of the run instead"
                 )
         # Which rows a kernel is built on is a site's own affair, like its secret.
-        seed = self.seed if self.is_reproducible else int.from_bytes(os.urandom(4))
+        is_seeded = self.is_local or self.is_reproducible
+        seed = self.seed if is_seeded else int.from_bytes(os.urandom(4))
         return {
             party: PrivateSite(
                 name=party,
@@ -411,7 +416,9 @@ class PrivateProtocol(AbstractProtocol):
         if data.people is not None and len(data.people):
             # A second view only makes these people known by their ids.
             views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
-        done = completed_by(MultiView(views), {party.name: party}, self.policy, "private")
+        parties = {party.name: party}
+        imputers = own_cell_imputers(parties)
+        done = completed_by(MultiView(views), parties, self.policy, "private", imputers)
         counts = done.counts(name)
         r2 = feature_r2(party)
         figures = RunFigures(

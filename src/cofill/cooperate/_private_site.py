@@ -17,12 +17,13 @@ from cofill.codec import storable
 from cofill.cooperate._private_inputs import Choice, LocalModel
 from cofill.cooperate._private_learner import Learned, variants
 from cofill.cooperate._private_plan import Plan
-from cofill.errors import DataError
+from cofill.errors import DataError, SettingError
 from cofill.privacy import ChosenPenalties, Release, require_whole
 from cofill.protocol import Inbox
 from cofill.shares import derive
 from cofill.views import Scaler, View
 
+MOST_FOLDS = 60  # so that a byte holds the number of one beside two flags
 Named = Mapping[str, np.ndarray]
 Kind = TypeVar("Kind", bound=Release)
 
@@ -83,6 +84,8 @@ class PrivateSettings:
         require_whole("most_people", self.most_people, 100)
         require_whole("features", self.features, 1)
         require_whole("folds", self.folds, 2)
+        if self.folds > MOST_FOLDS:
+            raise SettingError(f"folds must be at most {MOST_FOLDS}, got {self.folds}")
         require_whole("min_overlap", self.min_overlap, 1)
 
 
@@ -126,6 +129,9 @@ class PrivateSite:
     order
         Positions, among its rows' ids and then the people's, in which ids went out in the present
         alignment.
+    parts
+        Of each of its rows, the fold in which it was learned from, counted from 1; 0 where it was
+        not.
     placement
         What the coordinator has told it in the present alignment.
     inputs, received
@@ -153,6 +159,7 @@ class PrivateSite:
     scaler: Scaler | None = None
     model: LocalModel | None = None
     order: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    parts: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8), repr=False)
     placement: Placement | None = None
     inputs: Named = field(default_factory=dict, repr=False)
     received: tuple[Named, ...] = field(default=(), repr=False)
@@ -226,6 +233,12 @@ class PrivateSite:
         places = np.full(len(self.view), -1)
         places[rows[rows >= 0]] = self.placed.slots[rows >= 0]
         return places
+
+    def holding(self, view: View, people: np.ndarray | None) -> PrivateSite:
+        """Return the site with a view of other people, among them some it has learned from."""
+        rows = self.view.positions(view.ids)
+        parts = np.where(rows >= 0, self.parts[rows], 0).astype(np.uint8)
+        return replace(self, view=view, people=people, parts=parts)
 
     def without_shares(self) -> PrivateSite:
         """Return the site without shares, keys and words of a computation that is over."""

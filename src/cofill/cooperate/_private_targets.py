@@ -49,11 +49,8 @@ class Targets:
         center = np.nanmean(cells, axis=0)
         spread = np.nanstd(cells, axis=0)
         spread = np.where(spread > 0, spread, 1.0)
-        known = ~np.isnan(cells)
-        rows = np.where(known, (cells - center) / spread, 0.0)
-        shared = known.astype(float).T @ known
-        correlation = (rows.T @ rows) / np.maximum(shared, 1)
-        return cls.of_moments(scaler, center, spread, correlation, len(view))
+        seen = _seen_together((cells - center) / spread)
+        return cls.of_moments(scaler, center, spread, seen, len(view))
 
     @classmethod
     def of_moments(
@@ -65,9 +62,7 @@ class Targets:
         people: int,
     ) -> Targets:
         """Return targets for columns with these moments over so many people."""
-        values, vectors = np.linalg.eigh(correlation)
-        values = np.maximum(values, 0.0)
-        correlation = (vectors * values) @ vectors.T + _RIDGE * np.eye(len(values))
+        correlation, values, vectors = _with_ridge(correlation)
         most = max(1, people // _PEOPLE_A_TARGET)
         if most >= len(values):
             loadings = np.eye(len(values))
@@ -92,8 +87,12 @@ class Targets:
 
     def of(self, view: View) -> Float[np.ndarray, "rows targets"]:
         """Return the target columns of a view's rows, cells not known filled from the others."""
-        filled, _ = _fill(self.standardised(view), self.correlation)
+        filled, _ = fill_rows(self.standardised(view), self.correlation)
         return filled if self.is_exact else filled @ np.linalg.pinv(self.loadings).T
+
+    def columns_of(self, predicted: Float[np.ndarray, "rows targets"]) -> np.ndarray:
+        """Return standardised encoded columns from targets."""
+        return predicted @ self.loadings.T
 
     def column_errors(self, errors: Float[np.ndarray, " targets"]) -> np.ndarray:
         """Return the mean squared error of each encoded column, from those of the targets.
@@ -117,11 +116,11 @@ class Targets:
         ``rows`` are own standardised cells, NaN where not known; ``informed`` says of whom some
         other site has told something. Known cells stay as they are.
         """
-        expected, variance = _fill(rows, self.correlation)
-        others = predicted @ self.loadings.T
+        expected, variance = fill_rows(rows, self.correlation)
+        others = self.columns_of(predicted)
         errs = np.where(informed[:, None], rows - others, np.nan)
         # What the others leave untold of a known cell tells of the unknown ones beside it.
-        left, left_variance = _fill(errs, self._error_covariance(errs, errors))
+        left, left_variance = fill_rows(errs, self._error_covariance(errs, errors))
         use = np.isnan(rows) & informed[:, None]
         return np.where(use, others + left, expected), np.where(use, left_variance, variance)
 
@@ -154,7 +153,26 @@ class Targets:
         return self.scaler.decode(standardised * self.spread + self.center, clip=True)
 
 
-def _fill(
+def correlated(rows: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "columns columns"]:
+    """Return correlations of standardised columns, with a ridge, from cells known together."""
+    return _with_ridge(_seen_together(rows))[0]
+
+
+def _seen_together(rows: np.ndarray) -> np.ndarray:
+    """Return mean products of columns over the rows in which both are known."""
+    known = ~np.isnan(rows)
+    values = np.where(known, rows, 0.0)
+    return (values.T @ values) / np.maximum(known.astype(float).T @ known, 1)
+
+
+def _with_ridge(correlation: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a matrix made positive, and the eigenvalues and vectors it was made from."""
+    values, vectors = np.linalg.eigh(correlation)
+    values = np.maximum(values, 0.0)
+    return (vectors * values) @ vectors.T + _RIDGE * np.eye(len(values)), values, vectors
+
+
+def fill_rows(
     rows: Float[np.ndarray, "rows columns"], covariance: Float[np.ndarray, "columns columns"]
 ) -> tuple[Float[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]:
     """Return rows with unknown cells as expected from the known ones, and their variances."""

@@ -60,10 +60,10 @@ class CooperativeProtocol(AbstractProtocol):
     seed, alignment
         Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
         intersection first).
-    is_reproducible
-        Whether secrets and the encoders' first weights follow from the seed, for repeatable results
-        in one process. Between organisations they must not: whoever knows the seed could name
-        tokens, or know the encoder. Noise on codes never does.
+    is_local, is_reproducible
+        Whether the encoders' first weights follow from the seed, for repeatable results in one
+        process, and whether secrets do as well, for tests. Between organisations neither may:
+        whoever knows the seed could know the encoder, or name tokens. Noise on codes never does.
     """
 
     name = "cooperate"
@@ -74,6 +74,7 @@ class CooperativeProtocol(AbstractProtocol):
     policy: CompletionPolicy = CompletionPolicy()
     seed: int = 0
     alignment: str = "hash"
+    is_local: bool = False
     is_reproducible: bool = False
 
     def __post_init__(self) -> None:
@@ -156,8 +157,9 @@ class CooperativeProtocol(AbstractProtocol):
 
     def _start_party(self, name: str, data: LocalData) -> CooperativeSite:
         secret, encoder_key = os.urandom(32), os.urandom(32)
-        if self.is_reproducible:
+        if self.is_local or self.is_reproducible:
             encoder_key = b""
+        if self.is_reproducible:
             secret = np.random.default_rng([self.seed, 0x5EC]).bytes(32)
         return CooperativeSite(
             name=name,

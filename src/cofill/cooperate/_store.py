@@ -1,12 +1,13 @@
 """What the sites of a fitted cooperative model keep when it is saved: no one's row.
 
 Saved are scalers, encoders, links, mask statistics, fusions and residuals. Views, codes, blinded
-ids and predictions for training rows are not: a loaded model completes new views, and learns more
-only after a new fit.
+ids, the secret that blinds them and predictions for training rows are not: a loaded model completes
+new views, and learns more only after a new fit.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from cofill.nets import Fusion
 from cofill.privacy import no_tokens
 from cofill.views import View
 
-_SAVED = ("settings", "seed", "secret", "peers", "scaler", "typical", "encoder", "notes")
+_SAVED = ("settings", "seed", "peers", "scaler", "typical", "encoder", "notes")
 
 
 def site_states(sites: Mapping[str, CooperativeSite]) -> dict[str, Any]:
@@ -35,7 +36,9 @@ def site_states(sites: Mapping[str, CooperativeSite]) -> dict[str, Any]:
 
 def sites_from(states: Mapping[str, Any]) -> dict[str, CooperativeSite]:
     """Return the sites whose states `site_states` returned."""
-    return {name: _site(name, **fields) for name, fields in states.items()}
+    # A new one each time: with that of its runs whoever gets the file could name their tokens.
+    secret = os.urandom(32)
+    return {name: _site(name, **{**fields, "secret": secret}) for name, fields in states.items()}
 
 
 def _site(name: str, id_name: str, **fields: Any) -> CooperativeSite:

@@ -1,10 +1,13 @@
 """Ids under several sites' secret exponents: equal ids meet, and nobody can test a guess.
 
-An id becomes a point of the curve P-256, whose order is prime (on Curve25519 a point keeps one bit
-of the id in the open: whether it lies on the curve or its twist). A site multiplies points by its
-secret number; multiplications commute, and only x coordinates travel, on which they do, too. An id
-that every site has multiplied is the same token wherever it came from, and nobody who lacks one of
-the numbers can make the token of a guessed id.
+An id becomes a point of Curve25519 (a hash that lies on the curve; on its twist it would keep one
+bit of the id in the open, since no multiplication leads from one to the other). A site multiplies
+points by its secret number, a multiple of the cofactor, so that what leaves is in the subgroup of
+prime order; multiplications commute, and only x coordinates travel, on which they do, too (X25519,
+RFC 7748). An id that every site has multiplied is the same token wherever it came from, and nobody
+who lacks one of the numbers can make the token of a guessed id.
+
+P-256 would do as well and is slower: its points have to be decompressed for each multiplication.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ import numpy as np
 from cofill.errors import DataError
 
 _WIDTH = 32  # bytes of an x coordinate
-_LEAST_A_PROCESS = 10_000  # points, about a second; a process starts in half of one
-_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_LEAST_A_PROCESS = 20_000  # points, about a second; a process starts in half of one
+_PRIME = 2**255 - 19
+_COEFFICIENT = 486662  # of y² = x³ + 486662 x² + x
 
 
 def points_of(ids: np.ndarray) -> bytes:
@@ -34,7 +38,7 @@ def points_of(ids: np.ndarray) -> bytes:
     >>> points_of(np.array(["ann", "bob"])) == points_of(np.array(["ann", "bob"]))
     True
     """
-    return b"".join(_point_of(text)[0] for text in _texts_of(ids))
+    return b"".join(_point_of(text) for text in _texts_of(ids))
 
 
 def blind_ids(ids: np.ndarray, secret: bytes) -> bytes:
@@ -65,30 +69,46 @@ def _texts_of(ids: np.ndarray) -> list[str]:
     return [f"{type(value).__name__}:{value}" for value in ids.tolist()]
 
 
-def _point_of(text: str) -> tuple[bytes, Any]:
+def _point_of(text: str) -> bytes:
     for attempt in range(256):  # each is on the curve with probability one half
-        x = hashlib.sha256(f"cofill id {attempt}:{text}".encode()).digest()
-        try:
-            return x, _public(x)
-        except ValueError:
-            continue
+        digest = hashlib.sha256(f"cofill id {attempt}:{text}".encode()).digest()
+        x = int.from_bytes(digest, "little") % 2**255
+        if x < _PRIME and _is_square(x * (x * (x + _COEFFICIENT) + 1) % _PRIME):
+            return x.to_bytes(_WIDTH, "little")
     raise DataError("an id could not be mapped to the curve; rename it")
+
+
+def _is_square(number: int) -> bool:
+    """Return whether a number has a root modulo the prime.
+
+    By Jacobi's symbol and Euclid's steps, five times faster than Python's power by half the order.
+    """
+    top, bottom, sign = number, _PRIME, 1
+    while top:
+        zeros = (top & -top).bit_length() - 1
+        top >>= zeros
+        if zeros & 1 and bottom & 7 in (3, 5):
+            sign = -sign
+        if top & bottom & 3 == 3:
+            sign = -sign
+        top, bottom = bottom % top, top
+    return sign == 1 == bottom
 
 
 def _multiply(items: list[str] | list[bytes], secret: bytes) -> bytes:
     """Return ids' points (of texts), or points, times the number of a secret."""
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-    # 512 bits modulo a number of 256 are uniform but for a chance of 2^-256.
-    number = 1 + int.from_bytes(hashlib.sha512(secret).digest(), "big") % (_ORDER - 1)
-    key = ec.derive_private_key(number, ec.SECP256R1())
-    exchange, ecdh = key.exchange, ec.ECDH()
+    number = hashlib.sha512(secret).digest()[:_WIDTH]
+    exchange, point = (
+        X25519PrivateKey.from_private_bytes(number).exchange,
+        X25519PublicKey.from_public_bytes,
+    )
     try:
         return b"".join(
-            exchange(ecdh, _point_of(item)[1] if isinstance(item, str) else _public(item))
-            for item in items
+            exchange(point(_point_of(item) if isinstance(item, str) else item)) for item in items
         )
-    except ValueError:
+    except ValueError:  # the product is zero: a point of the small subgroup
         raise DataError("a list of blinded ids holds something that is no point; refused") from None
 
 
@@ -143,9 +163,3 @@ def split_points(points: bytes) -> list[bytes]:
     if len(points) % _WIDTH:
         raise DataError(f"a list of blinded ids must have {_WIDTH} bytes an id; refused")
     return [points[k : k + _WIDTH] for k in range(0, len(points), _WIDTH)]
-
-
-def _public(x: bytes) -> Any:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x02" + x)

@@ -51,6 +51,8 @@ Words = Shaped[np.ndarray, "..."]
 """Words of 64 bits; a trusted machine, which tests compare with, has plain numbers instead."""
 
 Named = dict[str, Words]
+Bits = int | Mapping[str, int]
+"""How many bits go: of all values, or by label."""
 Result = TypeVar("Result")
 Rounds = Generator[Named, Named, Result]
 """A computation: yields shares by label, receives the opened values of the same labels."""
@@ -107,6 +109,11 @@ class Weighted:
     mask: Words
 
 
+def bits_of(label: str, bits: Bits) -> int:
+    """Return how many bits of a label's values go."""
+    return bits if isinstance(bits, int) else bits[label]
+
+
 class Computer(ABC):
     """One party of a computation: a computing site, or the dealer."""
 
@@ -151,7 +158,7 @@ class Computer(ABC):
         """Open shares under fresh masks."""
 
     @abstractmethod
-    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+    def truncate(self, shares: Named, bits: Bits) -> Rounds[Named]:
         """Return shares of values divided by 2^bits, bits at most 32, off by less than one unit."""
 
     @abstractmethod
@@ -260,22 +267,22 @@ class ComputingSite(Computer):
         opened = yield {k: share - masks[k] for k, share in shares.items()}
         return {k: Masked(opened[k], masks[k]) for k in shares}
 
-    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+    def truncate(self, shares: Named, bits: Bits) -> Rounds[Named]:
         first = np.uint64(self.number == 0)
         opened = yield {
             k: share + random_words(self.key, f"{k}/pad", share.shape) + first * _HALF
             for k, share in shares.items()
         }
-        unit = np.uint64(2 ** (63 - bits))
         quotients: Named = {}
         for k, value in opened.items():
-            top = value >> _TOP
-            known = ((value & _LOW) >> np.uint64(bits)) + top * unit - (_HALF >> np.uint64(bits))
+            gone = np.uint64(bits_of(k, bits))
+            unit, top = np.uint64(2**63) >> gone, value >> _TOP
+            known = ((value & _LOW) >> gone) + top * unit - (_HALF >> gone)
             quotients[k] = first * known - self._share(f"{k}/upper", value.shape)
             # Of the pad's top bit the last bits alone count: they are shifted to the very top.
             carry = self._share(f"{k}/top", halves_shape(value.size))
             carry = unpack_halves(carry, value.shape).astype(np.uint64)
-            quotients[k] -= (top * carry) << np.uint64(64 - bits)
+            quotients[k] -= (top * carry) << (np.uint64(64) - gone)
         return quotients
 
     def open(self, shares: Named) -> Rounds[Named]:
@@ -376,13 +383,13 @@ class Dealer(Computer):
         yield shares
         return {k: Masked(s, _sum_of(self.keys, f"{k}/mask", s.shape)) for k, s in shares.items()}
 
-    def truncate(self, shares: Named, bits: int) -> Rounds[Named]:
+    def truncate(self, shares: Named, bits: Bits) -> Rounds[Named]:
         yield shares
         for k, share in shares.items():
             pad = _sum_of(self.keys, f"{k}/pad", share.shape)
-            top = pad >> _TOP
-            unit = np.uint64(2 ** (63 - bits))
-            self._deal(f"{k}/upper", ((pad & _LOW) >> np.uint64(bits)) - top * unit)
+            gone, top = np.uint64(bits_of(k, bits)), pad >> _TOP
+            unit = np.uint64(2**63) >> gone
+            self._deal(f"{k}/upper", ((pad & _LOW) >> gone) - top * unit)
             self._deal_halves(f"{k}/top", top.astype(np.uint32))
         return shares
 

@@ -1,0 +1,120 @@
+"""Rows that a site knows in part: predictions made without them, beside their own cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.cooperate.plain_computer import plain_targets
+
+from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_coordinator
+from cofill.cooperate import _private_alignment as alignment
+from cofill.errors import DataError, SettingError
+from cofill.impute import PooledCompleter
+from cofill.privacy import RowFlags
+from cofill.protocol import COORDINATOR, Membership
+from cofill.views import MultiView
+
+N = 240
+
+
+def small(**settings):
+    return PrivateCompletion(**{"features": 12, "min_overlap": 10, **settings})
+
+
+def holed(rate=0.3):
+    """Two views of a bent sheet with holes inside rows, and the cells that were there."""
+    rng = np.random.default_rng(4)
+    trait = rng.normal(size=(N, 2))
+    noise = 0.1 * rng.normal(size=(N, 5))
+    cells = np.column_stack(
+        [trait[:, 0], trait[:, 1], trait.sum(axis=1), trait[:, 0] ** 2, trait[:, 0] - trait[:, 1]]
+    )
+    truth = cells + noise
+    hidden = rng.random(truth.shape) < rate
+    hidden[:, [0, 4]] &= ~hidden[:, [1, 3]]  # nobody's row of a view is wholly empty
+    shown = np.where(hidden, np.nan, truth)
+    return MultiView.from_arrays({"a": shown[:, :2], "b": shown[:, 2:]}), truth, hidden
+
+
+@pytest.fixture(scope="module")
+def asked():
+    views, truth, hidden = holed()
+    model = small(interval=0.9).fit(views)
+    return model, views, truth, hidden, model._ask(views)
+
+
+@pytest.fixture(scope="module")
+def completed(asked):
+    model, views, *_ = asked
+    return model.complete(views)
+
+
+def test_rows_learned_from_are_predicted_without_the_fold_they_were_in(asked):
+    model, *_, sites = asked
+    parts = sites["b"].parts
+    assert sorted(np.unique(parts)) == [1, 2, 3]
+    expected = plain_targets(model, sites)  # the trusted machine leaves the same folds out
+    for name, targets in expected.items():
+        np.testing.assert_allclose(sites[name].predicted.targets, targets, atol=1e-3)
+    learned = model.federation_.coordinator.learned
+    assert set(learned.covariance) == {"0", "1", "2", "3"}
+
+
+def test_predictions_with_rows_in_their_own_regression_are_too_good_to_practise_on(asked):
+    model, views, *_, sites = asked
+    fitted = model.federation_.sites
+    kept = dict(fitted)
+    for name, site in kept.items():
+        fitted[name] = replace(site, parts=np.zeros(len(site.view), np.uint8))
+    seen = model._ask(views)
+    fitted |= kept
+    for name, site in sites.items():
+        apart, inside = error_of_known_cells(site), error_of_known_cells(seen[name])
+        assert (inside < 0.97 * apart).all()
+
+
+def error_of_known_cells(site):
+    rows = site.view.positions(site.ids[site.predicted.at])
+    known = site.fitted.targets.standardised(site.view)[rows]
+    return np.nanmean((site.predicted.targets - known) ** 2, axis=0)
+
+
+def test_own_cells_and_predictions_together_beat_each_alone(asked, completed):
+    _, views, truth, hidden, _ = asked
+    done = np.hstack([completed.cells[name] for name in "ab"])
+    np.testing.assert_array_equal(done[~hidden], truth[~hidden])
+    error = np.mean((done - truth)[hidden] ** 2)
+    alone = [MultiView.from_arrays({name: views.aligned(name)}) for name in "ab"]
+    local = [PooledCompleter(effort="quick").fit_complete(v) for v in alone]
+    local = np.hstack([d.cells[name] for d, name in zip(local, "ab", strict=True)])
+    assert error < 0.5 * np.mean((local - truth)[hidden] ** 2)
+
+
+def test_intervals_of_rows_known_in_part_hold_nine_in_ten(asked, completed):
+    _, _, truth, hidden, _ = asked
+    done = completed
+    inside = []
+    for name, part in (("a", slice(0, 2)), ("b", slice(2, 5))):
+        at = hidden[:, part]
+        low, high = done.lower[name][at], done.upper[name][at]
+        inside.append((low <= truth[:, part][at]) & (truth[:, part][at] <= high))
+    assert 0.83 <= np.concatenate(inside).mean() <= 0.97
+
+
+def test_a_part_that_nobody_learned_from_is_refused(asked):
+    model, *_, sites = asked
+    coordinator = model.federation_.coordinator
+    site = replace(sites["a"], parts=np.full(len(sites["a"].view), 9, np.uint8))
+    flags = [alignment.request(s, [])[1] for s in (site, sites["b"])]
+    inbox = [r for outbox in flags for r in outbox]
+    assert any(isinstance(r, RowFlags) and r.receiver == COORDINATOR for r in inbox)
+    with pytest.raises(DataError, match="a part of the people that nobody learned from"):
+        _private_coordinator.match_asked(coordinator, inbox)
+
+
+def test_more_folds_than_a_byte_tells_are_refused():
+    members = Membership({"x": ("a",), "y": ("b",)})
+    with pytest.raises(SettingError, match="folds must be at most 60, got 61"):
+        PrivateProtocol.from_settings({"folds": 61}, members)
