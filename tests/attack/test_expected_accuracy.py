@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from cofill.attack import (
+    AttackFailed,
     Discriminant,
     KMeansFloor,
     Likelihood,
@@ -12,7 +13,7 @@ from cofill.attack import (
     SelfTraining,
     kmeans_accuracy,
 )
-from cofill.attack._mixture import BEYOND, accuracy_from_scores, believed_position
+from cofill.attack._likelihood import OFF, UNSURE
 
 LINES = (Discriminant, Likelihood)
 
@@ -43,9 +44,7 @@ def test_attacks_beat_the_floor_at_every_share(make, share):
     floor = max(share, 1 - share)
     assert right > max(floor, kmeans_accuracy(x, truth))
     assert 1 - right < 0.6 * (1 - floor)  # of those in the smaller class most are found
-    assert attack.expected_accuracy_ == pytest.approx(
-        right, abs=0.04 if make is SelfTraining else 0.02
-    )
+    assert attack.expected_accuracy_ == pytest.approx(right, abs=0.02)
     two = KMeansFloor().fit(x, mean=x[truth].mean(axis=0), prior=share)
     assert right > (two.labels_ == truth).mean()
 
@@ -56,55 +55,46 @@ def test_attacks_beat_the_floor_at_every_share(make, share):
 def test_claims_from_an_exact_mean_are_kept(make, share, apart):
     x, truth = blobs(share, apart=apart)
     attack = make().fit(x, mean=x[truth].mean(axis=0), prior=share)
-    assert attack.claimed_ is None
     assert attack.expected_accuracy_ == plain(attack)
     assert attack.expected_accuracy_ == pytest.approx((attack.labels_ == truth).mean(), abs=0.02)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
-def test_noise_moves_the_claim_less_than_the_scores(share):
-    x, truth = blobs(share, apart=2.5)
-    noise = Noise("gaussian", 0.15)
-    before, after = [], []
-    for seed in range(8):
+@pytest.mark.parametrize("make", [*LINES, SelfTraining])
+@pytest.mark.parametrize("scale", [0.01, 0.05, 0.3, 2.0])
+def test_claims_from_a_noisy_mean_are_kept_or_withheld(make, scale):
+    noise = Noise("gaussian", scale)
+    off, withheld = [], 0
+    for seed, share in enumerate((0.2, 0.4, 0.6)):
+        x, truth = blobs(share, apart=3.0, count=1500, seed=seed)
         mean = x[truth].mean(axis=0) + noise.draw(20, np.random.default_rng(seed))
-        attack = Discriminant().fit(x, mean=mean, prior=share, noise=noise)
-        right = (attack.labels_ == truth).mean()
-        before.append(plain(attack) - right)
-        after.append(attack.expected_accuracy_ - right)
-    assert np.mean(np.abs(after)) < 0.7 * np.mean(np.abs(before))
-    assert max(after) < 0.08
+        attack = make(**({"landmarks": 200} if make is SelfTraining else {}))
+        try:
+            attack.fit(x, mean=mean, prior=share, noise=noise)
+        except AttackFailed:
+            continue
+        if attack.expected_accuracy_ is None:
+            withheld += 1
+            assert UNSURE in attack.notes_
+        else:
+            off.append(attack.expected_accuracy_ - (attack.labels_ == truth).mean())
+    assert np.abs(off).max(initial=0.0) < 0.03
+    if scale == 0.01 and make in LINES:
+        assert not withheld
+    assert withheld or scale < 1
 
 
-@pytest.mark.parametrize("make", LINES)
-def test_a_mean_of_other_people_is_not_believed_of_certainty(make):
+@pytest.mark.parametrize("make", [*LINES, SelfTraining])
+def test_nothing_is_claimed_from_a_mean_of_other_people(make):
     x, y = load_digits(return_X_y=True)
     x = x / 8 - 1
     mine = np.flatnonzero(np.isin(y, [4, 9]))[::2]
     others = np.setdiff1d(np.flatnonzero(y == 4), mine)[:15]
     truth = y[mine] == 4
     attack = make().fit(x[mine], mean=x[others].mean(axis=0), prior=truth.mean())
-    right = (attack.labels_ == truth).mean()
-    assert plain(attack) > right + 0.04
-    assert abs(attack.expected_accuracy_ - right) < plain(attack) - right
-    assert attack.expected_accuracy_ < right + 0.03
-    assert BEYOND in attack.notes_
+    assert (attack.labels_ == truth).mean() > 0.85
+    assert attack.expected_accuracy_ is None
+    assert OFF in attack.notes_
     # A later fit to an exact mean claims what its scores do.
     attack.fit(x[mine], mean=x[mine][truth].mean(axis=0), prior=truth.mean())
-    assert attack.claimed_ is None
+    assert attack.expected_accuracy_ == plain(attack)
     assert attack.notes_ == []
-
-
-def test_a_place_is_believed_as_far_as_its_noise_allows():
-    rng = np.random.default_rng(0)
-    positions = rng.normal(size=3000) + 4 * (np.arange(3000) < 1500)
-    positions -= positions.mean()  # the positives' mean is at 2
-    assert believed_position(positions, 0.5, 1.5, 0.0) == (1.5, False)
-    near, _ = believed_position(positions, 0.5, 1.5, 0.01)
-    far, _ = believed_position(positions, 0.5, 1.5, 1.0)
-    assert 1.4 < near < 1.6 < 1.9 < far < 2.1
-
-
-def test_scores_unlike_any_mixture_claim_nothing():
-    assert accuracy_from_scores(np.repeat([0.0, 0.5, 1.0], 500), 0.5) is None
-    assert accuracy_from_scores(np.zeros(10), 0.5) is None

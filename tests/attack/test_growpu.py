@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from cofill.attack._base import AttackFailed
 from cofill.attack._classifiers import RunInputs, Step
@@ -282,3 +283,27 @@ def test_table_3_where_classes_are_equally_frequent():
     assert settings.thresholds(0.5) == (0.05, 0.45, 0.05)
     assert settings.gamma == 0.5
     assert GrowSettings(pi_pre=0.02).thresholds(0.5)[0] == 0.02
+
+
+def test_the_stages_run_on_digits_as_in_figure_4():
+    """Overfitting leaves few positives, nearly all of them right; growth takes few steps."""
+    digits = load_digits()
+    rows = np.isin(digits.target, (4, 9))
+    records, positive = digits.data[rows] / 8 - 1, digits.target[rows] == 4
+    mean, prior = records[positive].mean(axis=0), float(positive.mean())
+    settings = GrowSettings(
+        classifier="3lp-100", batch=90, learning_rate=0.03, activation="relu",
+        t_pre=3000, t_grow=500, t_tune=300, curve_every=40,
+    )  # fmt: skip
+    runs = train_growpu(
+        records[None], [0], mean[None], keys(1), settings, prior=prior, labels=positive[None]
+    )
+    pre, grow, _ = (int(steps) for steps in runs.memory.lengths[0])
+    assert runs.outcomes == ("ok",)
+    assert grow < 100 < pre < 3000
+    last = np.flatnonzero(runs.phase[0] == 0)[-1]  # in sight of the end of pre-training
+    assert runs.share[0][last] < 0.15
+    # Whoever is wrongly positive is missing from what the share alone allows at best.
+    missed = 1 - prior + runs.share[0][last] - runs.accuracy[0][last]
+    assert missed < 0.02
+    assert runs.accuracy[0][-1] > 0.95

@@ -87,7 +87,8 @@ def test_other_attacks(files, method, capsys):
 
 
 def test_a_share_that_is_not_given_is_estimated_and_shown(files, capsys):
-    mean = json.loads((files / "mean.json").read_text())["mean"]
+    frame = pd.read_parquet(files / "r.parquet")
+    mean = frame[frame["label"] == "benign"].iloc[:, :10].mean().to_dict()
     (files / "alone.json").write_text(json.dumps(mean))
     assert call(files, *JUDGED, "--json", mean="alone.json") == 0
     facts = json.loads(capsys.readouterr().out)
@@ -265,3 +266,99 @@ def test_exact_intervals_are_those_of_scipy(right, count):
 
     wanted = binomtest(right, count).proportion_ci(0.95, method="exact")
     assert exact_interval(right, count) == pytest.approx((wanted.low, wanted.high))
+
+
+# --- several released means of one class, sums, categories ----------------------------------------
+
+
+@pytest.fixture
+def years(tmp_path):
+    """People of three years; the class is nearly independent of what is known of them."""
+    rng = np.random.default_rng(4)
+    count = 240
+    frame = pd.DataFrame({f"f{k}": rng.normal(size=count) for k in range(45)})
+    frame["trade"] = rng.choice(["baker", "smith", "nurse"], count)
+    frame["year"] = 2019 + np.arange(count) % 3
+    frame["label"] = (rng.random(count) < 0.4).astype(int)
+    frame.to_parquet(tmp_path / "r.parquet")
+    return tmp_path
+
+
+def released(frame, form):
+    numbers = [c for c in frame if c.startswith("f")]
+    trades = frame["trade"].value_counts().to_dict()
+    if form == "mean":
+        shares = {name: count / len(frame) for name, count in trades.items()}
+        return frame[numbers].mean().to_dict() | {"trade": shares}
+    return frame[numbers].sum().to_dict() | {"trade": trades}
+
+
+def right_of(years, capsys, content):
+    (years / "mean.json").write_text(json.dumps(content))
+    code = call(years, "--truth", "label", "--method", "likelihood", "--overwrite", "--json")
+    assert code == 0
+    return json.loads(capsys.readouterr().out)["judged"]["all"]["accuracy"]
+
+
+def test_means_by_year_give_away_more_than_one_mean(years, capsys):
+    frame = pd.read_parquet(years / "r.parquet")
+    inside = frame[frame["label"] == 1]
+    one = {"mean": released(inside, "mean"), "prior": len(inside) / len(frame)}
+    by_year = {str(year): part for year, part in inside.groupby("year")}
+    counts = {year: len(part) for year, part in by_year.items()}
+    means = {year: released(part, "mean") for year, part in by_year.items()}
+    sums = {year: released(part, "sum") for year, part in by_year.items()}
+    alone = right_of(years, capsys, one)
+    together = right_of(years, capsys, {"by": "year", "means": means, "counts": counts})
+    assert alone < 0.85 < 0.95 < together
+    # Sums and counts say the same as means and shares.
+    assert right_of(years, capsys, {"by": "year", "sums": sums, "counts": counts}) == together
+    total = {"sum": released(inside, "sum"), "count": len(inside)}
+    assert right_of(years, capsys, total) == pytest.approx(alone, abs=0.01)
+
+
+def test_overlapping_classes_are_attacked_one_by_one(years, capsys):
+    frame = pd.read_parquet(years / "r.parquet")
+    other = frame["f0"] + frame["f1"] > 0
+    groups = {"ill": frame[frame["label"] == 1], "old": frame[other]}
+    content = {
+        "means": {name: released(part, "mean") for name, part in groups.items()},
+        "counts": {name: len(part) for name, part in groups.items()},
+        "overlapping": True,
+    }
+    (years / "mean.json").write_text(json.dumps(content))
+    assert call(years, "--method", "likelihood", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    guesses = pd.read_parquet(years / "guesses.parquet")
+    assert list(guesses)[1:] == ["guess_ill", "probability_ill", "guess_old", "probability_old"]
+    assert (guesses["guess_old"] == other).mean() > 0.95
+    assert facts["guessed"]["old"] == guesses["guess_old"].sum()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"counts": None}, "counts or priors of the class in each group"),
+        ({"by": 3}, "by must name the column"),
+        ({"by": "city"}, "has no column 'city'"),
+        ({"means": None, "sums": {"2019": {"f0": 1.0}}, "counts": {}}, "needs the count"),
+        ({"means": {"2019": {"f0": 0.1}}, "counts": {"2019": 30}}, "a group with a mean"),
+        ({"means": {"1900": {"f0": 0.1}}, "counts": {"1900": 30}}, "which no record has"),
+        ({"means": {"2019": {"trade": 0.1}}, "counts": {"2019": 30}}, "shares of its categories"),
+    ],
+)
+def test_bad_means_of_groups_are_one_sentence(years, capsys, change, words):
+    frame = pd.read_parquet(years / "r.parquet")
+    parts = {str(year): part for year, part in frame[frame["label"] == 1].groupby("year")}
+    content = {
+        "by": "year",
+        "means": {year: released(part, "mean") for year, part in parts.items()},
+        "counts": {year: len(part) for year, part in parts.items()},
+    } | change
+    content = {key: value for key, value in content.items() if value is not None}
+    (years / "mean.json").write_text(json.dumps(content))
+    assert call(years) == 2
+    fault = capsys.readouterr().err
+    assert words in fault
+    assert fault.count("\n") == 1
+    assert not (years / "guesses.parquet").exists()

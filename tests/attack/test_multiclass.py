@@ -88,7 +88,7 @@ def test_noise_is_shared_out_so_that_means_add_up():
     x, kind = blobs()
     means, priors, _ = released(x, kind)
     means = {name: mean + 0.1 * k for k, (name, mean) in enumerate(means.items())}
-    completed = complete_classes(measure_spread(x), means, priors, None)
+    completed = complete_classes(measure_spread(x), means, priors)
     np.testing.assert_allclose(completed.shares @ completed.means, x.mean(axis=0))
 
 

@@ -129,7 +129,7 @@ def test_attacks_estimate_a_share_they_are_not_given(make, share):
     assert right[1] > right[0] - 0.03
 
 
-def test_mixtures_know_their_sureness_and_their_misfit():
+def test_mixtures_know_their_misfit():
     rng = np.random.default_rng(0)
     truth = np.arange(5000) < 2000
     positions = rng.normal(size=5000) + 2 * truth
@@ -138,12 +138,9 @@ def test_mixtures_know_their_sureness_and_their_misfit():
     centres = np.linspace(0.05, 0.95, 60) * np.sqrt(0.6 / 0.4)
     share_estimate = fit_mixtures(ordered, centres, np.full(60, 0.4))
     assert centres[share_estimate.best] == pytest.approx((2 - centre) / scale, abs=0.05)
-    right = ((positions > 1 + np.log(1.5) / 2) == truth).mean()
-    assert share_estimate.accuracy == pytest.approx(right, abs=0.015)
     assert share_estimate.misfit < 2
-    assert share_estimate.apt
     two = np.sort(rng.choice([-1.0, 1.0], size=5000))
-    assert not fit_mixtures(two, centres, np.full(60, 0.4)).apt
+    assert fit_mixtures(two, centres, np.full(60, 0.4)).misfit > 20
 
 
 # --- wrong shares -----------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 Attacks on the released mean of a class guess who is in it (`AbstractMeanAttack`, by name in
 `MEAN_ATTACKS`). ``_spread``, ``_direction`` and ``_mixture`` hold the statistics they stand on,
-``_classifiers``, ``_risks`` and ``_runs`` the networks of those that train one, ``_files`` and
-``_job`` the way from files to files. All other attacks return a `Leak`: a figure beside floor,
-control and ceiling.
+``_groups`` makes one mean of those of several groups, ``_classifiers``, ``_risks`` and ``_runs``
+hold the networks of those that train one, ``_files`` and ``_job`` the way from files to files. All
+other attacks return a `Leak`: a figure beside floor, control and ceiling.
 """
 
 from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, AttackFailed
@@ -16,6 +16,7 @@ from cofill.attack._floor import (
     judge_guesses,
     kmeans_accuracy,
 )
+from cofill.attack._groups import stack_groups
 from cofill.attack._growpu import GrowPU, GrowSettings
 from cofill.attack._inputs import (
     Noise,
@@ -112,6 +113,7 @@ __all__ = [
     "sensitivity",
     "share_leak",
     "simulate_update",
+    "stack_groups",
     "train_classifiers",
     "train_shadows",
 ]

@@ -184,15 +184,22 @@ class AbstractCalibratedAttack(AbstractMeanAttack):
 
     Attributes
     ----------
-    claimed_
-        Expected accuracy where the scores alone would promise too much; None elsewhere.
+    expected_accuracy_
+        Accuracy that the attack expects of its labels, without having seen a label; None where
+        that cannot be known, and then a note says why.
     """
 
-    claimed_: float | None = None
+    _is_withheld: bool = False
 
     @property
-    def expected_accuracy_(self) -> float:
-        """Accuracy that the attack expects of its labels, without having seen a label."""
-        if self.claimed_ is not None:
-            return self.claimed_
+    def expected_accuracy_(self) -> float | None:
+        """Accuracy that the attack expects of its labels, or None."""
+        if self._is_withheld:
+            return None
         return float(np.maximum(self.scores_, 1 - self.scores_).mean())
+
+    def _withhold(self, reason: str | None) -> None:
+        """Expect no accuracy for a reason, or expect what scores say where there is none."""
+        self._is_withheld = reason is not None
+        if reason is not None:
+            self.notes_.append(reason)

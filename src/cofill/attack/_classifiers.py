@@ -69,8 +69,8 @@ class AbstractTraining(ABC):
 
     The paper states the batch and the dropout, but no optimiser, step, activation or initial
     weights. The defaults, here and in the settings of each attack, were chosen among a few by how
-    near they come to the paper's figures on images, all with the same optimiser and step. Adam, for
-    one, overfits the mean in tens of steps where the paper's classifiers need two thousand.
+    near they come to the paper's figures on images. Those of `cofill reproduce` were chosen by a
+    rule that does not look at accuracies (papers/PROTOCOL.md).
 
     Parameters
     ----------

@@ -1,13 +1,18 @@
-"""Fisher's direction from a released mean, and probabilities that agree with that mean.
+"""What a released mean says of the classes: how much of it is true, and Fisher's direction.
 
 The released mean m of the positives, the mean μ and covariance Σ of all records and the share π of
 positives give the rest: the negatives' mean is (μ − πm) / (1 − π), so the classes lie Δ = (m − μ) /
 (1 − π) apart, and because Σ is the covariance within classes plus π(1 − π)ΔΔᵀ, Σ⁻¹Δ points where
-Fisher's direction does. No label is needed.
+Fisher's direction does. No label is needed. In the units of `Spread` it is the mean itself.
 
-Noise on the mean is noise on Δ. With Δ ~ N(0, τΣᵃ) beforehand, its expectation given what was
-released shrinks each eigenvector of Σ by τλᵃ / (τλᵃ + s²), where τ, a and the part of s² that
-nobody stated make the released mean most likely. Nothing is tuned on anybody's label.
+Noise on the mean is noise on Δ. Beforehand Δ may have any size, up to the largest that a share of
+records can have, and may be larger along directions with less noise: a grid of such hypotheses is
+weighed by how likely each makes the released mean, and what is believed of the true mean is the
+average over them (`Belief`). Nothing is tuned on anybody's label.
+
+A mean may also be off in ways nobody stated: of other people, or made by a generator. It is where
+no choice of these records can have such a mean; then noise of the most likely variance stands in
+for what is not known.
 
 Probabilities are calibrated by what was released: their sum must be the number of positives, and
 the positives' expected mean on the discriminant's line the released one. These two equations set
@@ -16,22 +21,107 @@ the cut and the slope.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from cofill.attack._inputs import Noise, Records
-from cofill.attack._mixture import group_means
-from cofill.attack._spread import Spread
+from cofill.attack._mixture import group_means, is_beyond
+from cofill.attack._spread import Spread, measure_spread
 
 FLATTEST, STEEPEST = 1e-2, 1e3  # slopes between which probabilities are calibrated
-_TRACE = 1e-6  # ridge relative to the trace of Σ: directions without variance have no say
-_HARDLY = 1e-3  # variance of a direction in which classes cannot differ, relative to the largest
+_DIGITS = 6  # to which a mean may have been rounded
+_TILTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)  # powers of 1 / noise that the signal may follow
+_SIZES = np.geomspace(1e-4, 1.0, 13)  # of the signal, relative to the largest possible one
 _ROUNDING = 1e-9  # of the range of positions, within which they count as equal
 _ENOUGH = 20_000  # groups of records by which probabilities are calibrated
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """What is believed of the true mean of the positives, in the units of a spread."""
+
+    observed: Float[np.ndarray, " kept"]
+    noise: Float[np.ndarray, " kept"]  # variance along each direction
+    weights: Float[np.ndarray, " hypotheses"]
+    signals: Float[np.ndarray, "hypotheses kept"]  # variance of the true mean beforehand
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the released mean may differ from the true one."""
+        return bool(self.noise.any())
+
+    @property
+    def factors(self) -> Float[np.ndarray, " kept"]:
+        """Part of each coordinate that is expected to be true."""
+        return self.weights @ (self.signals / (self.signals + self.noise))
+
+    @property
+    def expected(self) -> Float[np.ndarray, " kept"]:
+        """The true mean as far as it is known."""
+        return self.factors * self.observed
+
+    def draw_pair(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return two means that may be the true one, as far on either side of what is expected."""
+        signal = self.signals[rng.choice(len(self.weights), p=self.weights)]
+        factors = signal / (signal + self.noise)
+        expected = factors * self.observed
+        away = np.sqrt(factors * self.noise) * rng.normal(size=len(factors))
+        return expected + away, expected - away
+
+
+def weigh_signals(
+    observed: Float[np.ndarray, " kept"], noise: Float[np.ndarray, " kept"], largest: float
+) -> tuple[Belief, float]:
+    """Return what is believed of a mean and the log-likelihood of what was released.
+
+    ``largest`` is the squared length that no mean of the class can exceed.
+    """
+    if not noise.any():
+        return Belief(observed, noise, np.ones(1), np.ones((1, len(noise)))), 0.0
+    level = -np.log(np.maximum(noise, 1e-12 * noise.max()))
+    shapes = np.exp(np.outer(_TILTS, level - level.max()))
+    shapes /= shapes.sum(axis=1, keepdims=True)
+    signals = (largest * _SIZES[:, None, None] * shapes).reshape(-1, len(noise))
+    total = signals + noise
+    likely = -0.5 * (np.log(total) + observed**2 / total).sum(axis=1)
+    weight = logsumexp(likely)
+    return Belief(observed, noise, np.exp(likely - weight), signals), float(weight)
+
+
+def read_release(
+    records: Records, mean: Float[np.ndarray, " features"], noise: Noise | None, prior: float | None
+) -> tuple[Spread, Belief, bool]:
+    """Return the records' units, what is believed of the true mean, whether it is off.
+
+    Without a `prior` the share may be anything, and a mean without stated noise is believed.
+    """
+    stated = noise or rounding_noise(mean)
+    spread = measure_spread(records, 0.0 if stated is None else stated.variance)
+    observed = spread.along(mean)
+    length = float(observed @ observed)
+    largest = length if prior is None else (1 - prior) / prior
+    belief, _ = weigh_signals(observed, spread.noise, largest)
+    if noise is not None or prior is None:
+        return spread, belief, noise is not None and noise.kind == "unknown"
+    line = fit_direction(spread, belief)
+    if not (spread.is_off(mean) or is_beyond(line.positions(records), prior, line.cautious)):
+        return spread, belief, False
+    spread = measure_spread(records, 1.0)
+    observed = spread.along(mean)
+    usual = float(np.median(observed**2 / spread.noise))
+    tried = [weigh_signals(observed, usual * size * spread.noise, largest)
+             for size in np.geomspace(1e-4, 1e2, 25)]  # fmt: skip
+    return spread, max(tried, key=lambda pair: pair[1])[0], True
+
+
+def rounding_noise(mean: Float[np.ndarray, " features"]) -> Noise | None:
+    """Return the noise of a mean that was written with few digits, which anybody can see."""
+    for digits in range(_DIGITS + 1):
+        if np.allclose(mean, np.round(mean, digits), rtol=0, atol=1e-9 * 10.0**-digits):
+            return Noise("gaussian", 10.0**-digits / 12**0.5)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +132,6 @@ class Direction:
     offset: float  # a position is record · weights − offset; that of all records' mean is 0
     expected: float  # position of the positives' mean as far as the noise lets it be known
     error: float  # its standard error
-    variance: float  # of the noise on a coordinate of the released mean, stated or not
 
     @property
     def cautious(self) -> float:
@@ -54,63 +143,12 @@ class Direction:
         return np.asarray(records @ self.weights, dtype=np.float64).ravel() - self.offset
 
 
-def fit_direction(
-    spread: Spread, mean: Float[np.ndarray, " features"], noise: Noise | None
-) -> Direction:
-    """Return the discriminant's direction; it does not depend on the share of positives."""
-    observed = spread.vectors.T @ (mean - spread.mean)
-    ridge = _TRACE * spread.values.sum()
-    factors, variance = fit_shrinkage(
-        observed, spread.values, 0.0 if noise is None else noise.variance
-    )
-    shrunk = factors * observed
-    turned = shrunk / (spread.values + ridge)
-    weights = spread.vectors @ turned
-    error = float(np.sqrt(variance * (factors @ turned**2)))
-    return Direction(weights, float(spread.mean @ weights), float(shrunk @ turned), error, variance)
-
-
-def fit_shrinkage(
-    observed: Float[np.ndarray, " kept"], values: Float[np.ndarray, " kept"], variance: float
-) -> tuple[Float[np.ndarray, " kept"], float]:
-    """Return which part of each coordinate is expected to be true, and the noise's variance.
-
-    A mean may also be off in ways nobody stated: rounded, of other people, made by a generator.
-    That shows where records hardly vary and no difference of classes can be; so the variance of
-    the noise is at least the one stated, and more where the likelihood says so. Where records vary
-    in every direction nothing shows, and what was stated is believed.
-
-    ``observed`` is the released mean less all records' mean along each eigenvector, ``values`` are
-    the eigenvalues of the records' covariance.
-    """
-    shows = values.min() <= _HARDLY * values.max()
-    if not shows and not variance:
-        return np.ones_like(observed), 0.0
-    log_values = np.log(np.maximum(values, values.max() * 1e-9))
-
-    def split_variance(parameters: np.ndarray) -> tuple[np.ndarray, float]:
-        true = np.exp(np.clip(parameters[0] + parameters[1] * log_values, -700, 700))
-        return true, variance + float(np.exp(np.clip(parameters[2], -700, 700))) * shows
-
-    def surprise(parameters: np.ndarray) -> float:
-        true, noise = split_variance(parameters)
-        total = np.maximum(true + noise, 1e-300)
-        return 0.5 * float(np.sum(np.log(total) + observed**2 / total))
-
-    usual = float(np.mean(observed**2)) or 1.0
-    starts = [
-        np.array([np.log(usual) - slope * log_values.mean(), slope, np.log(usual) + unstated])
-        for slope in (1.0, 2.0)
-        for unstated in (-2.0, -30.0)
-    ]
-    fits: list[Any] = [
-        minimize(surprise, start, method="Nelder-Mead", options={"maxiter": 2000})
-        for start in starts
-    ]
-    true, noise = split_variance(min(fits, key=lambda fit: float(fit.fun)).x)
-    if noise < 1e-9 * usual:
-        return np.ones_like(observed), 0.0
-    return true / (true + noise), noise
+def fit_direction(spread: Spread, belief: Belief) -> Direction:
+    """Return the discriminant's direction; it hardly depends on the share of positives."""
+    turned = belief.expected
+    weights = spread.basis @ turned
+    error = float(np.sqrt(belief.factors * belief.noise @ turned**2))
+    return Direction(weights, float(spread.mean @ weights), float(turned @ turned), error)
 
 
 def quantile_cut(

@@ -18,12 +18,13 @@ from cofill.attack._base import AbstractCalibratedAttack, AbstractMeanAttack, At
 from cofill.attack._files import (
     MeanFile,
     flag_column,
-    number_column,
+    mean_columns,
     read_means,
     text_column,
     write_guesses,
 )
 from cofill.attack._floor import judge_guesses
+from cofill.attack._groups import stack_groups
 from cofill.attack._inputs import Noise, check_prior
 from cofill.attack._multinomial import REST
 from cofill.attack._registry import MEAN_ATTACKS, make_class_attack, make_mean_attack
@@ -44,7 +45,10 @@ class MeanAttackJob:
     mean
         JSON file: ``{"mean": {column: value, …}}``, optionally with ``"noise"`` and ``"prior"``, or
         just ``{column: value, …}``; for several classes ``{"means": {class: {column: value, …}, …},
-        "priors": {class: share, …}}``.
+        "priors": {class: share, …}}``. ``"sum"`` and ``"count"`` (``"sums"``, ``"counts"``) may
+        stand for mean and share, and a column of categories has ``{category: share, …}``. With
+        ``"by": column`` means are of one class in each group that the column names, with
+        ``"overlapping": true`` of classes that share people.
     out
         File for the guesses, .csv or .parquet.
     prior, priors
@@ -97,10 +101,21 @@ def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
     noise = None if noise_text is None else Noise.parse(noise_text)
     table, name = read_records(job.records, job.id)
     job = replace(job, id=job.id or name)
-    _require_columns(job, table, released.columns)
-    records = np.column_stack([number_column(table, c, job.records) for c in released.columns])
-    attack = _attack_classes if released.several else _attack_one
-    about, guesses = attack(job, released, noise, table, records)
+    used = list(dict.fromkeys(column for column, _ in released.columns))
+    grouping = [] if released.by is None else [released.by]
+    _require_columns(job, table, [*used, *grouping])
+    records = mean_columns(table, released.columns, job.records)
+    several = "" not in released.means
+    if several and released.by is None:
+        attack = _attack_overlapping if released.is_overlapping else _attack_classes
+        about, guesses = attack(job, released, noise, table, records)
+    else:
+        target = (
+            _group_target(job, released, table, records)
+            if several
+            else (records, released.values(""), released.shares({"": len(records)}).get(""))
+        )
+        about, guesses = _attack_one(job, target, noise, table, records)
     facts: dict[str, Any] = {
         "method": job.method,
         "records": len(records),
@@ -108,8 +123,8 @@ def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
         "noise": None if noise is None else str(noise),
         **about,
     }
-    named = [c for c in (job.id, job.truth, job.contributed) if c is not None]
-    ignored = len(table.column_names) - len({*released.columns, *named})
+    named = [c for c in (job.id, job.truth, job.contributed, released.by) if c is not None]
+    ignored = len(table.column_names) - len({*used, *named})
     if ignored:
         facts["notes"].append(f"{ignored} columns of the records are not in the mean and not used")
     ids = table.column(job.id) if job.id else pa.array(np.arange(1, len(records) + 1))
@@ -190,37 +205,93 @@ def sensitivity(
     return pa.Table.from_pylist(rows, schema=schema)
 
 
+def _group_target(
+    job: MeanAttackJob, released: MeanFile, table: pa.Table, records: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return records, mean and share of the joint attack on one class's means in known groups."""
+    groups = text_column(table, released.by or "", job.records)
+    sizes = {name: int((groups == name).sum()) for name in released.means}
+    empty = [name for name, size in sizes.items() if not size]
+    if empty:
+        raise DataError(
+            f"{job.mean} has a mean for {empty[0]!r}, which no record has in column "
+            f"{released.by!r}; leave it out"
+        )
+    if not (released.counts or released.priors):
+        raise SettingError(f"{job.mean} must hold counts or priors of the class in each group")
+    means = {name: released.values(name) for name in released.means}
+    stacked, mean = stack_groups(records, groups, means, released.shares(sizes))
+    return stacked, mean.mean, mean.prior
+
+
 def _attack_one(
+    job: MeanAttackJob,
+    target: tuple[np.ndarray, Any, float | None],
+    noise: Noise | None,
+    table: pa.Table,
+    records: np.ndarray,
+) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+    """Attack one class's mean; floor and ceiling are those of the records as they are."""
+    attacked, mean, share = target
+    prior = job.prior if job.prior is not None else share
+    attack = make_mean_attack(job.method, seed=job.seed)
+    truth = None if job.truth is None else _truth(job, table)
+    attack.fit(attacked, mean=mean, prior=prior, noise=noise)
+    interval = attack.prior_interval_
+    facts: dict[str, Any] = {
+        "prior": round(attack.prior_, 4),
+        "prior_interval_95": None if interval is None else [round(end, 4) for end in interval],
+        "guessed_positive": int(attack.labels_.sum()),
+        "expected_accuracy": _expected(attack),
+        "outcome": attack.outcome_,
+        "notes": list(attack.notes_),
+    }
+    if job.priors:
+        trial = make_mean_attack(job.method, seed=job.seed)
+        tried = sensitivity(attacked, mean, job.priors, noise=noise, attack=trial, truth=truth)
+        facts["sensitivity"] = tried.to_pylist()
+    if truth is not None:
+        facts["judged"] = _judge(job, table, records, truth, attack.labels_)
+    return facts, {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_)}
+
+
+def _expected(attack: AbstractMeanAttack) -> float | None:
+    """Return the accuracy that an attack expects of itself, if it does."""
+    expected = attack.expected_accuracy_ if isinstance(attack, AbstractCalibratedAttack) else None
+    return None if expected is None else round(expected, 4)
+
+
+def _attack_overlapping(
     job: MeanAttackJob,
     released: MeanFile,
     noise: Noise | None,
     table: pa.Table,
     records: np.ndarray,
 ) -> tuple[dict[str, Any], dict[str, pa.Array]]:
-    """Attack one class's mean."""
-    mean = list(released.means[""].values())
-    prior = job.prior if job.prior is not None else released.priors.get("")
-    attack = make_mean_attack(job.method, seed=job.seed)
-    truth = None if job.truth is None else _truth(job, table)
-    attack.fit(records, mean=mean, prior=prior, noise=noise)
-    interval = attack.prior_interval_
-    facts: dict[str, Any] = {
-        "prior": round(attack.prior_, 4),
-        "prior_interval_95": None if interval is None else [round(end, 4) for end in interval],
-        "guessed_positive": int(attack.labels_.sum()),
-        "expected_accuracy": round(attack.expected_accuracy_, 4)
-        if isinstance(attack, AbstractCalibratedAttack)
-        else None,
-        "outcome": attack.outcome_,
-        "notes": list(attack.notes_),
-    }
-    if job.priors:
-        trial = make_mean_attack(job.method, seed=job.seed)
-        tried = sensitivity(records, mean, job.priors, noise=noise, attack=trial, truth=truth)
-        facts["sensitivity"] = tried.to_pylist()
-    if truth is not None:
-        facts["judged"] = _judge(job, table, records, truth, attack.labels_)
-    return facts, {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_)}
+    """Attack the means of classes that share people, each by itself."""
+    if job.truth is not None or job.prior is not None or job.priors:
+        raise SettingError(
+            "--truth, --prior and --priors are for classes of which everybody is in one; "
+            f"those of {job.mean} overlap"
+        )
+    shares = released.shares(dict.fromkeys(released.means, len(records)))
+    guesses: dict[str, pa.Array] = {}
+    facts: dict[str, Any] = {"guessed": {}, "priors": {}, "priors_given": bool(shares), "notes": []}
+    expected: list[float | None] = []
+    for name in released.means:
+        attack = make_mean_attack(job.method, seed=job.seed)
+        attack.fit(records, mean=released.values(name), prior=shares.get(name), noise=noise)
+        guesses |= {
+            f"guess_{name}": pa.array(attack.labels_),
+            f"probability_{name}": pa.array(attack.scores_),
+        }
+        facts["guessed"][name] = int(attack.labels_.sum())
+        facts["priors"][name] = round(attack.prior_, 4)
+        facts["notes"] += [f"{name}: {note}" for note in attack.notes_]
+        expected.append(_expected(attack))
+    known = [value for value in expected if value is not None]
+    mean = round(float(np.mean(known)), 4) if len(known) == len(expected) else None
+    return facts | {"expected_accuracy": mean, "outcome": "ok"}, guesses
 
 
 def _attack_classes(
@@ -237,12 +308,13 @@ def _attack_classes(
             "--prior and --priors are for the mean of one class; the shares of several stand in "
             f"{job.mean} as priors"
         )
-    means = {kind: list(mean.values()) for kind, mean in released.means.items()}
-    attack.fit(records, means=means, priors=released.priors or None, noise=noise)
+    means = {kind: released.values(kind) for kind in released.means}
+    shares = released.shares(dict.fromkeys(released.means, len(records)))
+    attack.fit(records, means=means, priors=shares or None, noise=noise)
     names = attack.classes_.tolist()
     facts: dict[str, Any] = {
         "priors": {name: round(share, 4) for name, share in attack.priors_.items()},
-        "priors_given": bool(released.priors),
+        "priors_given": bool(shares),
         "guessed": {name: int((attack.labels_ == name).sum()) for name in names},
         "expected_accuracy": round(attack.expected_accuracy_, 4),
         "outcome": "ok",

@@ -19,13 +19,29 @@ from jaxtyping import Float, Int, Shaped
 from scipy import linalg, sparse
 
 from cofill.attack._inputs import Records
-from cofill.attack._spread import Spread
 
 _JITTER = 1e-4
 _PAIRS = 2000  # of records whose median distance sets the kernel's width
 _ROWS = 16_384
 _RIDGES = (0.1, 1.0)
+_FAR = 20.0  # half ranges of the middle half, beyond which a tail is heavy
 _TRIAL = 400  # landmarks with which kernels are compared
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Units in which distances between records are measured."""
+
+    scale: Float[np.ndarray, " features"]  # by which columns are divided
+    centre: Float[np.ndarray, " features"] | None = None  # of columns whose tails are drawn in
+
+    def apply(self, records: Records) -> Any:
+        """Return records in these units, in single precision."""
+        if sparse.issparse(records):
+            return (records * (1 / self.scale)[None, :]).tocsr().astype(np.float32)
+        if self.centre is None:
+            return (records / self.scale).astype(np.float32)
+        return np.arcsinh((records - self.centre) / self.scale).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +49,7 @@ class Kernel:
     """A Gaussian kernel to landmarks, as features whose products approximate it."""
 
     landmarks: Records  # some of the records, in scaled units
-    scale: Float[np.ndarray, " features"]  # by which columns are divided
+    units: Units
     width: float  # squared distance at which the kernel has fallen to 1/e
     root: Float[np.ndarray, "landmarks landmarks"]  # Cholesky factor of their own kernel
 
@@ -42,26 +58,24 @@ class Kernel:
         features = np.empty((records.shape[0], len(self.root)), np.float32)
         for start in range(0, records.shape[0], _ROWS):
             part = slice(start, start + _ROWS)
-            near = _gauss(_scaled(records[part], self.scale), self.landmarks, self.width)
+            near = _gauss(self.units.apply(records[part]), self.landmarks, self.width)
             features[part] = _solve(self.root, near.T).T
         return features
 
 
-def fit_kernel(
-    records: Records, scale: Float[np.ndarray, " features"], landmarks: int, key: int
-) -> Kernel:
+def fit_kernel(records: Records, units: Units, landmarks: int, key: int) -> Kernel:
     """Return a kernel whose width is the median squared distance between two records."""
     rng = np.random.default_rng(key)
     count = records.shape[0]
     chosen = np.sort(rng.permutation(count)[:landmarks])
-    rows = _scaled(records[chosen], scale)
+    rows = units.apply(records[chosen])
     first, second = rng.integers(rows.shape[0], size=(2, _PAIRS))
     width = float(np.median(_squares(rows[first] - rows[second])[first != second])) or 1.0
     # In double precision: rounded products of far records would leave it indefinite.
     gram = _gauss(rows.astype(np.float64), rows.astype(np.float64), width)
     gram[np.diag_indices_from(gram)] += _JITTER
     root = linalg.cholesky(gram, lower=True, check_finite=False).astype(np.float32)
-    return Kernel(rows, scale, width, root)
+    return Kernel(rows, units, width, root)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +95,17 @@ class Smoother:
         half = _solve(system, features.T).T
         return cls(half, np.einsum("rk,rk->r", half, half), system)
 
-    def left_out(self, labels: Float[np.ndarray, " records"]) -> Float[np.ndarray, " records"]:
+    def left_out(
+        self, labels: Float[np.ndarray, "records ..."]
+    ) -> Float[np.ndarray, "records ..."]:
         """Return each record's prediction from all other records' labels."""
         predicted = self.half @ (self.half.T @ labels)
-        return (predicted - self.leverage * labels) / np.maximum(1 - self.leverage, 1e-6)
+        leverage = self.leverage if labels.ndim == 1 else self.leverage[:, None]
+        return (predicted - leverage * labels) / np.maximum(1 - leverage, 1e-6)
 
-    def weights(self, labels: Float[np.ndarray, " records"]) -> Float[np.ndarray, " features"]:
+    def weights(
+        self, labels: Float[np.ndarray, "records ..."]
+    ) -> Float[np.ndarray, "features ..."]:
         """Return the regression's weights for new records' features."""
         return _solve(self.system, self.half.T @ labels, trans=1)
 
@@ -96,25 +115,25 @@ _solve = partial(linalg.solve_triangular, lower=True, check_finite=False)
 
 def choose_smoother(
     records: Records,
-    spread: Spread,
     labels: Sequence[Float[np.ndarray, " records"]],
     landmarks: int,
     seed: int,
 ) -> tuple[Kernel, Smoother]:
     """Return the kernel and the ridge regression that predict labels best out of sample.
 
-    Compared are ridges, and the records' own units with those in which every column varies alike.
+    Compared are ridges, and the records' own units with those in which every column varies alike
+    and, where columns have heavy tails, with those that draw tails in.
     """
-    trials: list[tuple[float, int, np.ndarray, float]] = []
+    trials: list[tuple[float, int, Units, float]] = []
     count = records.shape[0]
-    for scale in _scales(spread):
-        features = fit_kernel(records, scale, min(_TRIAL, count), seed).features(records)
+    for units in _choices(records):
+        features = fit_kernel(records, units, min(_TRIAL, count), seed).features(records)
         for ridge in _RIDGES:
             smoother = Smoother.of(features, ridge)
             errors = [np.mean((smoother.left_out(values) - values) ** 2) for values in labels]
-            trials.append((float(np.sum(errors)), len(trials), scale, ridge))
-    _, _, scale, ridge = min(trials)
-    kernel = fit_kernel(records, scale, min(landmarks, count), seed)
+            trials.append((float(np.sum(errors)), len(trials), units, ridge))
+    _, _, units, ridge = min(trials, key=lambda trial: trial[:2])
+    kernel = fit_kernel(records, units, min(landmarks, count), seed)
     return kernel, Smoother.of(kernel.features(records), ridge)
 
 
@@ -148,19 +167,27 @@ def repeat_guesses(
         previous, current = current, following
 
 
-def _scales(spread: Spread) -> list[np.ndarray]:
-    deviation = np.sqrt(np.einsum("fk,k,fk->f", spread.vectors, spread.values, spread.vectors))
-    unscaled = np.ones_like(deviation)
-    varies = deviation > 1e-6 * deviation.max()
-    if not varies.any() or np.ptp(deviation[varies]) <= 0.01 * deviation.max():
-        return [unscaled]
-    return [unscaled, np.where(varies, deviation, deviation.max())]
-
-
-def _scaled(records: Records, scale: np.ndarray) -> Any:
+def _choices(records: Records) -> list[Units]:
+    """Return units to compare: own ones, equal variances, tails drawn in where they are heavy."""
+    features = records.shape[1]
     if sparse.issparse(records):
-        return (records * (1 / scale)[None, :]).tocsr().astype(np.float32)
-    return (records / scale).astype(np.float32)
+        mean = np.asarray(records.mean(axis=0)).ravel()
+        squares = np.asarray(records.multiply(records).mean(axis=0)).ravel()
+        deviation = np.sqrt(np.maximum(squares - mean**2, 0.0))
+    else:
+        deviation = records.std(axis=0, dtype=np.float64)
+    varies = deviation > 1e-7 * deviation.max()
+    alike = np.where(varies, deviation, deviation.max())
+    units = [Units(np.ones(features))]
+    if np.ptp(deviation[varies]) > 0.01 * deviation.max():
+        units.append(Units(alike))
+    if not sparse.issparse(records):
+        low, centre, high = np.quantile(records[:_ROWS], [0.25, 0.5, 0.75], axis=0)
+        scale = np.where(high > low, (high - low) / 2, alike)
+        far = np.maximum(records.max(axis=0) - centre, centre - records.min(axis=0))
+        if (varies & (far > _FAR * scale) & (high > low)).any():
+            units.append(Units(scale, centre))
+    return units
 
 
 def _squares(rows: Any) -> np.ndarray:

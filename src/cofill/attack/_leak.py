@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from cofill.errors import SettingError
 from cofill.metrics import plain
@@ -76,13 +76,32 @@ class Leak:
         if not low <= high:
             raise SettingError(f"interval must rise, got {low} and {high}")
 
-    def excludes_floor(self) -> bool:
-        """Return whether the whole interval lies above the floor: the leak is no accident."""
-        return self.interval[0] > (self.floor if self.floor_high is None else self.floor_high)
+    def excludes_floor(self, attacks: int = 1) -> bool:
+        """Return whether the whole interval lies above the floor: the leak is no accident.
 
-    def beats_control(self) -> bool | None:
-        """Return whether the release adds to what the attacker has anyway; None if not compared."""
-        return None if self.gain is None else self.gain[0] > 0
+        Of many attacks one seems to succeed by chance, so that intervals are widened to hold for
+        all of ``attacks`` together (Bonferroni).
+        """
+        wider = self._widening(attacks)
+        low = _widened(self.attack, self.interval[0], wider)
+        high = self.floor if self.floor_high is None else self.floor_high
+        return low > _widened(self.floor, high, wider)
+
+    def beats_control(self, attacks: int = 1) -> bool | None:
+        """Return whether the release adds to what the attacker has anyway; None if not compared.
+
+        ``attacks`` are counted as in `excludes_floor`.
+        """
+        if self.gain is None:
+            return None
+        added = sum(self.gain) / 2 if self.control is None else self.attack - self.control
+        return _widened(added, self.gain[0], self._widening(attacks)) > 0
+
+    def _widening(self, attacks: int) -> float:
+        """Return by how much an interval is wider that holds for so many attacks together."""
+        # Drawn statistics are nearly normal; a quantile of a thousand draws reaches no further.
+        tail = (1 - self.level) / 2
+        return float(ndtri(tail / max(attacks, 1)) / ndtri(tail))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON's types (`cofill.metrics.plain`)."""
@@ -91,6 +110,12 @@ class Leak:
             "excludes_floor": self.excludes_floor(),
             "beats_control": self.beats_control(),
         }
+
+
+def _widened(figure: float, end: float, wider: float) -> float:
+    """Return an interval's end when it is so much farther from the figure."""
+    # One attack is judged by its interval alone, also where its figure is not known.
+    return end if wider == 1 else figure + wider * (end - figure)
 
 
 def share_leak(hits: int, count: int, *, level: float = 0.95, **rest: Any) -> Leak:

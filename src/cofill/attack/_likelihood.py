@@ -5,37 +5,47 @@ b))``, and the first sum is nπ(w·m + b), with the released mean m and the shar
 Labels enter in no other way. So whoever knows a noiseless mean can fit the very regression that
 somebody with all labels would fit to these records: the linear oracle is no ceiling but the start.
 
-With noise, each eigenvector of the records' covariance is held back by a ridge that makes the
-first Newton step equal the discriminant's shrunk direction. Where the mean is off in ways that
-nobody knows, as one of more people than the records show, odds are not to be trusted near one half,
-but the share of positives still is: as many records are guessed positive as there should be.
+With noise, each direction is held back by a ridge that makes the first Newton step equal the
+discriminant's shrunk direction. Where the mean is off in ways that nobody knows, as one of more
+people than the records show, odds are not to be trusted near one half, but the share of positives
+still is: as many records are guessed positive as there should be.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve, get_blas_funcs
 from scipy.special import expit
 
 from cofill.attack._base import AbstractCalibratedAttack
 from cofill.attack._direction import (
-    Direction,
+    Belief,
     calibrate,
     fit_direction,
-    fit_shrinkage,
     quantile_cut,
+    read_release,
 )
 from cofill.attack._inputs import Records, ReleasedMean
-from cofill.attack._mixture import BEYOND, accuracy_from_scores, believed_position, is_beyond
-from cofill.attack._spread import Spread, measure_spread
+from cofill.attack._spread import Spread, Turned
 
-_ROWS = 16_384
-_STEPS = 50
-_KEPT = 30_000_000  # numbers up to which turned records are kept between steps
-_RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
+_STEPS = 60
+_syrk: Any = get_blas_funcs("syrk", dtype=np.float32)
+RIDGE = 1e-6  # per record: keeps separable classes from pulling weights to infinity
 _STIFF = 1e12
-_MATTERS = 1e-3  # relative error of the mean's position, above which more than rounding is off
+_CONVERGED = 1e-6  # of the likelihood per record that another step would add
+_CERTAIN = 20.0  # log-odds in the mean over records
+STEEP = 4.0  # times the odds held back: if more still agrees, the mean says nothing of certainty
+_UNSURE = 0.03  # relative error of the mean's position beyond which odds cannot be calibrated by it
+UNSURE = (
+    "no accuracy is expected of guesses: with this noise the mean agrees with attacks that are "
+    "right about very different shares of the records"
+)
+OFF = (
+    "the mean is not one of these records, or the share is too large: no accuracy is expected of "
+    "guesses, because the records do not tell how far off the mean is"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,79 +59,131 @@ class Logistic:
         """Return the log-odds of being positive."""
         return np.asarray(records @ self.weights, dtype=np.float64).ravel() + self.intercept
 
+    @classmethod
+    def of(cls, spread: Spread, turned: Float[np.ndarray, " columns"]) -> "Logistic":
+        """Return a regression in own units from weights of directions and of the ones."""
+        weights = spread.basis @ turned[:-1]
+        return cls(weights, float(turned[-1] - spread.mean @ weights))
 
-def fit_logistic(records: Records, spread: Spread, released: ReleasedMean) -> Logistic:
-    """Maximise the likelihood by Newton's method, in the basis of the covariance's eigenvectors."""
-    varies = spread.values > 1e-9 * spread.values.max()
-    vectors, values = spread.vectors[:, varies], spread.values[varies]
-    observed = vectors.T @ (released.mean - spread.mean)
-    count, prior = spread.count, released.prior
-    ridge = np.full(len(values), _RIDGE * count)
-    stated = 0.0 if released.noise is None else released.noise.variance
-    believed, variance = fit_shrinkage(observed, values, stated)
-    if variance > 0:
-        believed = np.maximum(believed, 1e-12)
-        ridge += np.minimum(count * prior * (1 - prior) * values * (1 / believed - 1), _STIFF)
-    ridge = np.append(ridge, 0.0)
-    target = prior * count * np.append(observed, 1.0)
-    weights = np.append(np.zeros(len(values)), np.log(prior / (1 - prior)))
-    few = records.shape[0] * len(values) <= _KEPT
-    stored_pieces = list(_turned(records, spread.mean, vectors)) if few else []
 
-    def pieces() -> Iterable[np.ndarray]:
-        return stored_pieces or _turned(records, spread.mean, vectors)
+def maximise_likelihood(
+    turned: Turned,
+    sums: Float[np.ndarray, " columns"],
+    ridge: Float[np.ndarray, " columns"],
+    offset: Float[np.ndarray, " records"],
+) -> Float[np.ndarray, " columns"]:
+    """Return the weights that maximise the likelihood beyond an offset of the log-odds.
+
+    ``sums`` are those of the positives' turned records, all that the likelihood needs of labels.
+    Newton's method; the curvature is summed in single precision, which costs steps no accuracy.
+    """
+    count = turned.records.shape[0]
+    weights = np.zeros(len(sums))
 
     def objective(at: np.ndarray) -> float:
-        total = sum(float(np.logaddexp(0.0, part @ at).sum()) for part in pieces())
-        return total - float(target @ at) + 0.5 * float(ridge @ at**2)
+        total = float(np.logaddexp(0.0, offset + turned.times(at)).sum())
+        return total - float(sums @ at) + 0.5 * float(ridge @ at**2)
 
     value = objective(weights)
     for _ in range(_STEPS):
-        slope = ridge * weights - target
-        curvature = np.diag(ridge + 1e-9 * count)
-        for part in pieces():
-            chance = expit(part @ weights)
+        slope, curvature = ridge * weights - sums, np.zeros((len(sums), len(sums)), np.float32)
+        start = 0
+        for part in turned:
+            chance = expit(offset[start : start + len(part)] + part @ weights)
             slope += part.T @ chance
-            curvature += (part * (chance * (1 - chance))[:, None]).T @ part
-        step = np.linalg.solve(curvature, slope)
+            roots = (part * np.sqrt(chance * (1 - chance))[:, None]).astype(np.float32)
+            curvature = _syrk(1.0, roots.T, 1.0, curvature, lower=1)
+            start += len(part)
+        step = _solve(curvature.astype(np.float64), ridge, slope)
+        gain = float(slope @ step)
         size, new_value = 1.0, objective(weights - step)
-        while new_value > value - 1e-4 * size * float(slope @ step) and size > 1e-6:
+        while new_value > value - 1e-4 * size * gain and size > 1e-6:
             size /= 2
             new_value = objective(weights - size * step)
         weights = weights - size * step
-        if value - new_value < 1e-6 * count:
+        if gain < _CONVERGED * count or size <= 1e-6:
             break
         value = new_value
-    per_feature = vectors @ weights[:-1]
-    return Logistic(per_feature, float(weights[-1] - spread.mean @ per_feature))
+    return weights
 
 
-def fit_calibrated_logistic(
-    records: Records, spread: Spread, direction: Direction, released: ReleasedMean
-) -> Logistic:
-    """Return the regression whose odds above one are the guesses.
-
-    Where the mean is off in ways that nobody stated, which the discriminant's `direction` knows,
-    the intercept is moved so that as many records are guessed positive as there should be.
-    """
-    model = fit_logistic(records, spread, released)
-    known = released.noise is not None and released.noise.kind != "unknown"
-    if known or direction.error <= _MATTERS * abs(direction.expected):
-        return model
-    _, cut = quantile_cut(model.logits(records), released.prior)
-    return replace(model, intercept=model.intercept - cut)
+def _solve(system: np.ndarray, ridge: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """Return Newton's step; what single precision has rounded off the system is not curvature."""
+    largest, rounded = float(system.diagonal().max()), 1e-7
+    while True:
+        held = system + np.diag(ridge + rounded * largest + 1e-9)
+        try:
+            return cho_solve(cho_factor(held, lower=True), slope)
+        except np.linalg.LinAlgError:
+            rounded *= 10
 
 
-def _turned(records: Records, mean: np.ndarray, vectors: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield pieces of the records along the eigenvectors, with a last column of ones."""
-    for start in range(0, records.shape[0], _ROWS):
-        part = records[start : start + _ROWS]
-        along = np.asarray(part @ vectors) - mean @ vectors
-        yield np.column_stack([along, np.ones(len(along))])
+def fit_logistic(turned: Turned, belief: Belief, prior: float) -> Float[np.ndarray, " columns"]:
+    """Return the regression's weights of directions and of the ones."""
+    count = turned.records.shape[0]
+    held = count * prior * (1 - prior) * (1 / np.maximum(belief.factors, 1e-12) - 1)
+    ridge = np.append(RIDGE * count + np.minimum(held, _STIFF), 0.0)
+    start = float(np.log(prior / (1 - prior)))
+    weights = maximise_likelihood(
+        turned, prior * count * np.append(belief.observed, 1.0), ridge, np.full(count, start)
+    )
+    weights[-1] += start
+    return weights
+
+
+def fit_line(records: Records, released: ReleasedMean) -> "Line":
+    """Return the regression that a released mean allows."""
+    spread, belief, is_off = read_release(records, released.mean, released.noise, released.prior)
+    turned = Turned(records, spread)
+    weights = fit_logistic(turned, belief, released.prior)
+    if belief.is_noisy:
+        # The ridge holds odds back more than noise does: they must agree with what is believed.
+        logits = turned.times(weights)
+        expected = float(weights @ np.append(belief.expected, 1.0))
+        slope, cut = calibrate(logits, logits, expected, prior=released.prior)
+        if slope < STEEP:
+            weights *= slope
+            weights[-1] -= slope * cut
+    if is_off:
+        # As many are guessed as there should be.
+        weights[-1] -= quantile_cut(turned.times(weights), released.prior)[1]
+    return Line(spread, turned, belief, is_off, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A regression from a released mean, with the units and beliefs that it was fitted by."""
+
+    spread: Spread
+    turned: Turned
+    belief: Belief
+    is_off: bool  # whether the mean is off in ways that nobody stated
+    weights: Float[np.ndarray, " columns"]
+
+    def with_discriminant(self, prior: float) -> "Line":
+        """Return the line whose log-odds are the average of these and the discriminant's."""
+        expected = self.belief.expected
+        positions = self.turned.times(np.append(expected, 0.0))
+        slope, cut = calibrate(positions, positions, float(expected @ expected), prior=prior)
+        if slope * float(np.abs(positions - cut).mean()) > _CERTAIN:
+            return self  # even certain guesses agree with the mean, which says nothing of odds
+        discriminant = np.append(slope * expected, -slope * cut)
+        return replace(self, weights=(self.weights + discriminant) / 2)
+
+
+def withheld_reason(belief: Belief, is_off: bool) -> str | None:
+    """Return why no accuracy can be expected of a line, or None where it can."""
+    if is_off:
+        return OFF
+    expected = belief.expected
+    error = float(np.sqrt(belief.factors * belief.noise @ expected**2))
+    return UNSURE if error > _UNSURE * float(expected @ expected) else None
 
 
 class Likelihood(AbstractCalibratedAttack):
     """Maximum likelihood from the released mean: the linear oracle's own fit, without labels.
+
+    Columns may be in any units and may repeat each other.
 
     Examples
     --------
@@ -139,15 +201,9 @@ class Likelihood(AbstractCalibratedAttack):
     accepts_sparse = True
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
-        spread = measure_spread(records)
-        line = fit_direction(spread, released.mean, released.noise)
-        self.model_ = fit_calibrated_logistic(records, spread, line, released)
-        self.claimed_ = None
-        if is_beyond(line.positions(records), released.prior, line.cautious):
-            logits = self.model_.logits(records)
-            share = float(np.clip((logits > 0).mean(), 1 / len(logits), 1 - 1 / len(logits)))
-            self.claimed_ = accuracy_from_scores(logits, share)
-            self.notes_.append(BEYOND)
+        line = fit_line(records, released)
+        self.model_ = Logistic.of(line.spread, line.weights)
+        self._withhold(withheld_reason(line.belief, line.is_off))
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.model_.logits(records))
@@ -157,8 +213,6 @@ class Discriminant(AbstractCalibratedAttack):
     """Fisher's discriminant, in closed form (derived in _direction).
 
     Takes dense and sparse records. Scores are probabilities, calibrated by the released mean.
-    `expected_accuracy_` is the mean probability of the guesses; where the mean is noisy or
-    impossible, that at a more likely position of the mean (see _mixture).
 
     Examples
     --------
@@ -174,17 +228,16 @@ class Discriminant(AbstractCalibratedAttack):
     accepts_sparse = True
 
     def _fit(self, records: Records, released: ReleasedMean) -> None:
-        line = fit_direction(measure_spread(records), released.mean, released.noise)
-        positions, prior = line.positions(records), released.prior
+        spread, belief, is_off = read_release(
+            records, released.mean, released.noise, released.prior
+        )
+        line = fit_direction(spread, belief)
+        positions = line.positions(records)
         self.direction_ = line
-        self.slope_, self.cut_ = calibrate(positions, positions, line.expected, prior=prior)
-        position, beyond = believed_position(positions, prior, line.expected, line.error)
-        self.claimed_ = None
-        if position != line.expected:
-            slope, cut = calibrate(positions, positions, position, prior=prior)
-            self.claimed_ = float(expit(slope * np.abs(positions - cut)).mean())
-        if beyond:
-            self.notes_.append(BEYOND)
+        self.slope_, self.cut_ = calibrate(
+            positions, positions, line.expected, prior=released.prior
+        )
+        self._withhold(withheld_reason(belief, is_off))
 
     def _score(self, records: Records) -> Float[np.ndarray, " records"]:
         return expit(self.slope_ * (self.direction_.positions(records) - self.cut_))

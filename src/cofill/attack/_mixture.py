@@ -3,13 +3,6 @@
 Positions are in units in which all records' mean is 0 and their variance 1. A share π of positives
 whose centre is e then leaves the negatives' centre at −πe / (1 − π) and, where both classes are as
 wide, the variance 1 − πe² / (1 − π) within them.
-
-Mixtures also say what accuracy an attack may expect of itself where the released mean alone would
-mislead it. Probabilities are calibrated by where the mean lies on the line. Noise moves it, and a
-mean of other people, or of a generator, lies farther out than any choice of so many records. Then
-the mean's position is believed within its noise only, and an impossible one not at all: the most
-likely centre of a mixture stands in. Where the mean is exact and possible, or the histogram is
-unlike any mixture, nothing is changed; guesses, scores and their order never depend on this.
 """
 
 from collections.abc import Sequence
@@ -22,29 +15,17 @@ from scipy.special import ndtr
 _CELLS = 400  # groups of positions by which mixtures are fitted
 _BINS = 40  # of the histogram by which a fit is judged
 _ROUNDS = 100
-_UNLIKE = 2.0  # squared relative difference of histogram and mixture, in the mean over the bins
 _NARROWEST = 1e-3  # variance of a class
-BEYOND = (
-    "the mean lies farther out than that of any such share of these records: it is of other people "
-    "or the share is too large; the expected accuracy goes by how the scores are spread"
-)
-_CENTRES = np.linspace(0.02, 0.995, 100)
 _SLACK = 0.02  # of the share, which is rarely stated to the last record
-_TAIL = 0.001  # of the scores on each side, which few records may stretch
 
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """Mixtures fitted to the same positions.
-
-    Few different positions make a histogram unlike any mixture: then the best is not ``apt``.
-    """
+    """Mixtures fitted to the same positions."""
 
     likelihood: Float[np.ndarray, " mixtures"]  # logarithm, less that of the best
     best: int
     misfit: float  # how much worse than chance the best agrees with the histogram; at least 1
-    accuracy: float  # share of right guesses by the best, if it is the true one
-    apt: bool  # whether the best resembles the histogram at all
 
 
 def fit_mixtures(
@@ -75,10 +56,7 @@ def fit_mixtures(
     likelihood = count @ total
     best = int(likelihood.argmax())
     misfit = _misfit(positions, weights[:, best], centres[:, best], np.sqrt(widths[:, best]))
-    chance = np.exp(value[:, :, best].max(axis=0) - total[:, best])
-    accuracy = float(count @ chance / count.sum())
-    apt = misfit * _BINS <= max(_UNLIKE * len(positions), _BINS)
-    return Mixtures(likelihood - likelihood[best], best, misfit, accuracy, apt)
+    return Mixtures(likelihood - likelihood[best], best, misfit)
 
 
 def mean_of_highest(positions: Float[np.ndarray, " records"], share: float) -> float:
@@ -113,39 +91,6 @@ def is_beyond(positions: Float[np.ndarray, " records"], prior: float, position: 
     (False, True)
     """
     return position > mean_of_highest(positions, (1 - _SLACK) * prior)
-
-
-def believed_position(
-    positions: Float[np.ndarray, " records"], prior: float, expected: float, error: float
-) -> tuple[float, bool]:
-    """Return where the positives' mean is taken to lie; whether the released one is impossible."""
-    beyond = is_beyond(positions, prior, expected - 2 * error)
-    scale = float(positions.std())
-    if not scale > 0 or not (beyond or error > 0):
-        return expected, beyond
-    fits, centres = _fit_centres(np.sort(positions) / scale, prior)
-    if not fits.apt:
-        return expected, beyond
-    likely = fits.likelihood / fits.misfit
-    if not beyond:
-        likely = likely - 0.5 * ((centres * scale - expected) / error) ** 2
-    return float(centres[likely.argmax()] * scale), beyond
-
-
-def accuracy_from_scores(judged: Float[np.ndarray, " records"], prior: float) -> float | None:
-    """Return the share of right guesses by the mixture that fits the scores best, if one does."""
-    clipped = np.sort(np.clip(judged, *np.quantile(judged, [_TAIL, 1 - _TAIL])))
-    scale = float(clipped.std())
-    if not scale > 0:
-        return None
-    fits, _ = _fit_centres((clipped - clipped.mean()) / scale, prior)
-    return fits.accuracy if fits.apt else None
-
-
-def _fit_centres(positions: np.ndarray, prior: float) -> tuple[Mixtures, np.ndarray]:
-    # Beyond this centre no variance within classes would be left.
-    centres = _CENTRES * np.sqrt((1 - prior) / prior)
-    return fit_mixtures(positions, centres, np.full_like(centres, prior)), centres
 
 
 def _densities(away: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.attack._base import kept_on_failure
-from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut
+from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut, weigh_signals
 from cofill.attack._inputs import (
     Noise,
     Records,
@@ -26,13 +26,14 @@ from cofill.attack._inputs import (
 )
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
-from cofill.attack._selftraining import CERTAIN, Gap
+from cofill.attack._selftraining import CERTAIN
 from cofill.attack._spread import Spread, measure_spread
 from cofill.nets import require_at_least
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
 _SWEEPS = 20
+_WORSE = 1.5  # how much farther from the released means than the first guesses
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,9 +105,9 @@ class MultiClass(BaseEstimator):
         require_at_least(self, rounds=0, landmarks=2, most=2)
         rows = check_records(records, sparse_allowed=True)
         check_enough(rows)
-        spread = measure_spread(rows)
-        classes = complete_classes(spread, means, priors, noise)
-        model = fit_multinomial(rows, spread, classes, noise)
+        spread = measure_spread(rows, 0.0 if noise is None else noise.variance)
+        classes = complete_classes(spread, means, priors)
+        model = fit_multinomial(rows, spread, classes)
         likely = softmax(model.logits(rows), axis=1)
         with kept_on_failure(self):
             self.n_features_in_ = rows.shape[1]
@@ -115,7 +116,7 @@ class MultiClass(BaseEstimator):
             self.changed_: list[float] = []
             self.classes_: Shaped[np.ndarray, " classes"] = np.array(classes.names)
             self.priors_ = dict(zip(classes.names, classes.shares.tolist(), strict=True))
-            scores = self._self_train(rows, spread, classes, likely, noise) if self.rounds else None
+            scores = self._self_train(rows, spread, classes, likely) if self.rounds else None
             self.scores_: Float[np.ndarray, "records classes"] = (
                 likely if scores is None else scores
             )
@@ -151,20 +152,21 @@ class MultiClass(BaseEstimator):
         spread: Spread,
         classes: Classes,
         likely: Float[np.ndarray, "records classes"],
-        noise: Noise | None,
     ) -> Float[np.ndarray, "records classes"] | None:
         """Let a kernel learn from the likelihood's guesses; None where those should stand."""
-        lines = [fit_direction(spread, mean, noise) for mean in classes.means]
+        pairs = zip(classes.means, (1 - classes.shares) / classes.shares, strict=True)
+        lines = [
+            fit_direction(spread, weigh_signals(spread.along(mean), spread.noise, largest)[0])
+            for mean, largest in pairs
+        ]
         kinds, count = len(classes.names), records.shape[0]
         sure, start = float(likely.max(axis=1).mean()), likely.argmax(axis=1)
-        certain = sure > CERTAIN and not any(line.variance for line in lines)
+        certain = sure > CERTAIN and not spread.noise.any()
         if certain or len(np.unique(start)) < kinds:
             return None  # nothing to learn, or nothing to learn a class from
         some = sample_records(count, self.most, self.seed)
         rows, first = records[some], start[some]
-        kernel, smoother = choose_smoother(
-            rows, spread, _signs(first, kinds), self.landmarks, self.seed
-        )
+        kernel, smoother = choose_smoother(rows, _signs(first, kinds), self.landmarks, self.seed)
         wanted = np.bincount(first, minlength=kinds)
         judged, ended, offsets, self.changed_ = repeat_guesses(
             lambda guess: np.column_stack([smoother.left_out(s) for s in _signs(guess, kinds)]),
@@ -172,8 +174,7 @@ class MultiClass(BaseEstimator):
             first,
             self.rounds,
         )
-        variances = [line.variance for line in lines]
-        gaps = [Gap(spread, *pair) for pair in zip(classes.means, variances, strict=True)]
+        gaps = [Gap(spread, mean) for mean in classes.means]
         distances = [
             float(np.mean([gap(rows, guesses == k) for k, gap in enumerate(gaps)]))
             for guesses in (first, ended)
@@ -221,6 +222,30 @@ def balance_classes(
             _, offsets[k] = quantile_cut(judged[:, k] - others, wanted[k] / len(judged))
         offsets -= offsets.mean()
     return (judged - offsets).argmax(axis=1), offsets
+
+
+class Gap:
+    """How far guessed members' mean is from the released one, in units of chance.
+
+    Along each direction the difference is measured by what noise and the choice of other
+    records of that number would make of it; `of_truth` is what even the truth may show.
+    """
+
+    def __init__(self, spread: Spread, mean: np.ndarray) -> None:
+        self.spread, self.observed = spread, spread.along(mean)
+        self.of_truth = 1 + 3 * np.sqrt(2 / len(self.observed))
+
+    def grew(self, before: float, after: float) -> bool:
+        """Return whether guesses went away from the released mean by more than chance."""
+        return bool(after > max(_WORSE * before, self.of_truth))
+
+    def __call__(self, records: Records, guess: np.ndarray) -> float:
+        if not guess.any():
+            return np.inf
+        chosen = records[np.flatnonzero(guess)]
+        mean = np.asarray(chosen.mean(axis=0), dtype=np.float64).ravel()
+        off = self.spread.along(mean) - self.observed
+        return float(np.mean(off**2 / (self.spread.noise + 1 / self.spread.count)))
 
 
 def _signs(guess: np.ndarray, kinds: int) -> list[np.ndarray]:

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from scipy.optimize import minimize, nnls
 from scipy.special import logsumexp, softmax
 
-from cofill.attack._direction import fit_shrinkage
-from cofill.attack._inputs import Noise, Records, check_mean, check_prior
+from cofill.attack._direction import weigh_signals
+from cofill.attack._inputs import Records, check_mean, check_prior
 from cofill.attack._spread import Spread
 from cofill.errors import DataError, SettingError
 
@@ -56,7 +56,6 @@ def complete_classes(
     spread: Spread,
     means: Mapping[str, Any],
     priors: Mapping[str, float | int] | None,
-    noise: Noise | None,
 ) -> Classes:
     """Return all classes: those released, checked, and the rest where shares leave one.
 
@@ -64,9 +63,9 @@ def complete_classes(
     --------
     >>> from cofill.attack._spread import measure_spread
     >>> spread = measure_spread(np.array([[0.0], [1.0], [4.0], [5.0]]))
-    >>> complete_classes(spread, {"low": [0.5], "high": [4.5]}, None, None).shares.round(3)
+    >>> complete_classes(spread, {"low": [0.5], "high": [4.5]}, None).shares.round(3)
     array([0.5, 0.5])
-    >>> complete_classes(spread, {"low": [0.5]}, {"low": 0.5}, None).means.ravel()
+    >>> complete_classes(spread, {"low": [0.5]}, {"low": 0.5}).means.ravel()
     array([0.5, 4.5])
     """
     names = tuple(means)
@@ -79,7 +78,7 @@ def complete_classes(
                 "shares can be left out where the means of all classes are given, got one mean; "
                 "give the share of its class, or fit an attack for one mean, which estimates it"
             )
-        return _spread_error(Classes(names, _solve_shares(spread, rows, noise), rows), spread)
+        return _spread_error(Classes(names, _solve_shares(spread, rows), rows), spread)
     if set(priors) != set(names):
         raise SettingError(
             f"means and shares must be of the same classes, got {_listed(names)} and "
@@ -99,25 +98,19 @@ def complete_classes(
     return Classes((*names, REST), np.append(shares, left), np.vstack([rows, rest]))
 
 
-def fit_multinomial(
-    records: Records, spread: Spread, classes: Classes, noise: Noise | None
-) -> Multinomial:
+def fit_multinomial(records: Records, spread: Spread, classes: Classes) -> Multinomial:
     """Maximise the likelihood by a quasi-Newton method, where records have unit variance."""
-    varies = spread.values > 1e-9 * spread.values.max()
-    basis = spread.vectors[:, varies] / np.sqrt(spread.values[varies])
+    basis = spread.basis
     observed = (classes.means - spread.mean) @ basis
     count, shares = spread.count, classes.shares
     turned = np.asarray(records @ basis) - spread.mean @ basis
     turned = turned.astype(np.float64 if turned.size <= _KEPT else np.float32)
     target = (shares[:, None] * observed).T
     ridge = np.full(target.shape, _RIDGE)
-    stated = 0.0 if noise is None else noise.variance
     for k, share in enumerate(shares):
-        along = observed[k] * np.sqrt(spread.values[varies])
-        believed, variance = fit_shrinkage(along, spread.values[varies], stated)
-        if variance > 0:
-            held = share * (1 - share) * (1 / np.maximum(believed, 1e-12) - 1)
-            ridge[:, k] += np.minimum(held * len(shares) / (len(shares) - 1), _STIFF)
+        factors = weigh_signals(observed[k], spread.noise, (1 - share) / share)[0].factors
+        held = share * (1 - share) * (1 / np.maximum(factors, 1e-12) - 1)
+        ridge[:, k] += np.minimum(held * len(shares) / (len(shares) - 1), _STIFF)
 
     # In units in which all curvatures are alike at the start: ridges differ by many orders.
     unit = 1 / np.sqrt(shares * (1 - shares) + ridge)
@@ -146,14 +139,15 @@ def _split(flat: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
     return both[:-1], both[-1]
 
 
-def _solve_shares(spread: Spread, means: np.ndarray, noise: Noise | None) -> np.ndarray:
+def _solve_shares(spread: Spread, means: np.ndarray) -> np.ndarray:
     """Solve for the shares with which the classes' means make all records' mean."""
-    along = (means - spread.mean) @ spread.vectors
-    scale = np.sqrt(spread.values + 1e-6 * spread.values.sum())
-    if noise is not None:
-        # Noise is alike in all directions; shrunk means do not pull shares towards each other.
-        along = np.stack([s * fit_shrinkage(s, spread.values, noise.variance)[0] for s in along])
-        scale = np.ones_like(scale)
+    along = (means - spread.mean) @ spread.basis
+    scale = np.ones(along.shape[1])
+    if spread.noise.any():
+        # Shrunk means do not pull shares towards each other.
+        longest = float((along**2).sum(axis=1).max())
+        beliefs = [weigh_signals(mean, spread.noise, longest)[0] for mean in along]
+        along, scale = np.stack([belief.expected for belief in beliefs]), np.sqrt(spread.noise)
     # The last equation, that shares have the sum 1, outweighs the others.
     heavy = 1e3 * np.abs(along / scale).max()
     left = np.vstack([(along / scale).T, np.full(len(means), heavy)])

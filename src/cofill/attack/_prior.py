@@ -26,15 +26,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from cofill.attack._direction import fit_direction
+from cofill.attack._direction import fit_direction, read_release
 from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import fit_mixtures
-from cofill.attack._spread import measure_spread
 from cofill.errors import DataError
 
 _SHARES = 150
 _LEAST = 0.003
-_DIGITS = 6  # to which a mean may have been rounded
 _NOTHING = 1e-6  # position of a mean that is everybody's, in standard deviations
 _DROP = 1.92  # of the log-likelihood at the ends of a 95 % interval
 _TELLING = 0.25  # width of an interval that still tells something
@@ -82,8 +80,8 @@ def estimate_share(
     >>> share.low < 0.3 < share.high, round(share.value, 1)
     (True, 0.3)
     """
-    stated = noise or _rounding_noise(mean)
-    line = fit_direction(measure_spread(records), mean, stated)
+    spread, belief, _ = read_release(records, mean, noise, None)
+    line = fit_direction(spread, belief)
     positions = np.sort(line.positions(records))
     scale = float(positions.std())
     if line.expected <= _NOTHING * scale:
@@ -111,14 +109,6 @@ def estimate_share(
     doubt = max(abs(most - mode) for mode in modes)
     low = max(min(*ends, value) - doubt, _LEAST)
     return ShareEstimate(value, float(low), float(min(max(*ends, value) + doubt, most)), most)
-
-
-def _rounding_noise(mean: Float[np.ndarray, " features"]) -> Noise | None:
-    """Return the noise of a mean that was written with few digits, which anybody can see."""
-    for digits in range(_DIGITS + 1):
-        if np.allclose(mean, np.round(mean, digits), rtol=0, atol=1e-9 * 10.0**-digits):
-            return Noise("gaussian", 10.0**-digits / 12**0.5)
-    return None
 
 
 def _largest_share(positions: Float[np.ndarray, " records"], position: float) -> float:

@@ -58,9 +58,11 @@ class Runs:
     outcomes
         A word or two on each run: ``"degenerate"`` if all records are in one class, else what its
         settings say, ``"ok"`` if nothing went wrong.
-    steps, share, accuracy, phase
-        Curves: after how many steps, the share of the records classified positive, the share
-        classified rightly (None without labels), and the number of the phase.
+    steps
+        After how many steps the points of the curves were taken.
+    share, accuracy, phase
+        Curves: the share of the records classified positive, the share classified rightly (None
+        without labels), and the number of the phase.
     """
 
     networks: MLP

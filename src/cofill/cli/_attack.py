@@ -38,7 +38,8 @@ def mean(
         Option(
             "--mean",
             help='JSON: {"column": mean, …} of the positive class, or {"means": {"class": '
-            '{"column": mean, …}, …}, "priors": {"class": share, …}}.',
+            '{"column": mean, …}, …}, "priors": {"class": share, …}}; sums and counts, and means '
+            "by group, too.",
         ),
     ],
     out: Annotated[str, Option(help="File for the guesses, .csv or .parquet.")],
