@@ -1,4 +1,4 @@
-"""`cofill cluster`: completed tables in, everybody's group out, and a map of the groups."""
+"""`cofill cluster`: tables in, everybody's group out, and a map of the groups."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @examples(
     "cofill cluster completed/ --k 5 --out groups/",
     "cofill cluster --view lab=lab.csv --view scan=scan.csv --id person --k 5 --out groups/",
+    "cofill cluster --view lab=l.csv --view scan=s.csv --id person --k 5 --method views --out g/",
     "cofill cluster --view north/lab=n.csv --view south/lab=s.csv --id person --out groups/",
 )
 def cluster(
@@ -32,14 +33,17 @@ def cluster(
     ] = None,
     id_column: options.OptionalId = None,
     k: Annotated[int | None, Option(help="Number of groups; chosen if left out.")] = None,
-    method: Annotated[str, Option(help="'kmeans' or 'deep'.")] = "kmeans",
+    method: Annotated[str, Option(help="'kmeans', 'deep' or 'views'.")] = "kmeans",
     settings: options.Settings = None,
     rules: options.Rules = options.NO_RULES,
     formulas: options.Formulas = "escape",
     seed: options.Seed = 0,
     output: options.Output = options.SHOWN,
 ) -> None:
-    """Find groups among completed individuals, at one site or at several that show no row."""
+    """Find groups among individuals, at one site or at several that show no row.
+
+    Individuals must be complete; with the method 'views', at one site, they may lack views.
+    """
     from cofill.cluster import ClusterJob, run_cluster  # scikit-learn and JAX are behind it
 
     reading = options.reading_of(folder, view, id=id_column, **rules)

@@ -14,6 +14,7 @@ import numpy as np
 
 from cofill.cluster._estimator import AbstractClusterer, DeepClustering, FederatedKMeans
 from cofill.cluster._map import map_picture, plane_map
+from cofill.cluster._multiview_estimator import MultiViewClustering
 from cofill.cluster._protocol import Progress, describe_groups
 from cofill.cluster._rows import ONLY_SITE
 from cofill.errors import SettingError
@@ -27,6 +28,7 @@ from cofill.views import MultiView, Source, read_views, require_formulas, write_
 CLUSTERERS: Mapping[str, Callable[..., AbstractClusterer]] = {
     "kmeans": FederatedKMeans,
     "deep": DeepClustering,
+    "views": MultiViewClustering,
 }
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -39,7 +41,7 @@ class ClusterJob:
     ----------
     sources
         ``{view: source}`` for one site, or ``{"site/view": source}`` for several: a CSV or Parquet
-        file, ``URL#table`` or ``URL#SELECT …``. Views must be complete.
+        file, ``URL#table`` or ``URL#SELECT …``. Views must be complete, but for ``"views"``.
     id
         The id column, the same in every source; a single source needs none.
     out
@@ -47,7 +49,7 @@ class ClusterJob:
     k
         Number of groups; None chooses it.
     method
-        ``"kmeans"`` or ``"deep"``.
+        ``"kmeans"``, ``"deep"``, or ``"views"`` for individuals who lack views.
     settings
         Settings of the method.
     kinds, ignore, id_type, reading

@@ -173,13 +173,14 @@ def _add_up(site: ClusterSite, inbox: Inbox) -> SiteStep:
     sent = received_centers(site, inbox)
     _require_round(site, sent)
     sums = _sum_groups(site, sent.centres, sent.running > 0, sent.round)
-    return replace(site, answered=site.answered + 1), [sums]
+    return replace(site, answered=sent.round + 1), [sums]
 
 
 def _require_round(site: ClusterSite, sent: GroupCentres) -> None:
-    """Raise a `DataError` unless these centres are those of the next round that was agreed on.
+    """Raise a `DataError` unless these centres are those of a later round that was agreed on.
 
     What a round costs was stated for so many starts: each of more would be an answer for nothing.
+    A site that was away has missed rounds; it answers none of them, and none twice.
     """
     settings: KMeansSettings = site.settings
     starts, groups, _ = sent.centres.shape
@@ -188,10 +189,10 @@ def _require_round(site: ClusterSite, sent: GroupCentres) -> None:
             f"site {site.name!r} answers centres of {settings.k} groups for at most "
             f"{settings.starts} starts, got {groups} groups for {starts}; refused"
         )
-    if sent.round != site.answered:
+    if not site.answered <= sent.round <= settings.most_rounds:
         raise DataError(
-            f"site {site.name!r} answers every round once, and round {site.answered} is next, got "
-            f"{sent.round}; refused"
+            f"site {site.name!r} answers every round once, and round {site.answered} of "
+            f"{settings.most_rounds} is next, got {sent.round}; refused"
         )
 
 
@@ -224,7 +225,7 @@ def _move(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     settings: KMeansSettings = coordinator.settings
     state: KMeansState = coordinator.state
     starts, k, columns = state.centers.shape
-    releases = received_sums(coordinator, inbox, (starts * k, columns + 1))
+    releases = received_sums(coordinator, inbox, (starts * k, columns + 1), lacking=True)
     sums = np.sum([release.sums for release in releases], axis=0).reshape(starts, k, columns + 1)
     counts = np.sum([release.counts for release in releases], axis=0).reshape(starts, k)
     # With noise a count below one is no group; an empty group keeps its centre.
@@ -266,7 +267,7 @@ def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     inertia = state.inertia[best]
     if inbox:
         k, columns = state.centers.shape[1:]
-        releases = received_sums(coordinator, inbox, (k, columns + 1))
+        releases = received_sums(coordinator, inbox, (k, columns + 1), lacking=True)
         inertia = np.array([sum(release.sums[:, -1].sum() for release in releases)])
     centers, rounds, stopped = state.centers[best], state.rounds[best], np.zeros(1, bool)
     state = KMeansState(centers, inertia, rounds, stopped, state.number)

@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cofill.codec import storable
-from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -26,6 +25,7 @@ from cofill.privacy import (
     noise_generator,
     require_one_of,
 )
+from cofill.settings import require_above_zero, require_at_least, require_in
 
 
 @dataclass(frozen=True)

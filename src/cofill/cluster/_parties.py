@@ -151,13 +151,18 @@ def from_every_site(
 
 
 def received_sums(
-    coordinator: ClusterCoordinator, inbox: Inbox, shape: tuple[int, int]
+    coordinator: ClusterCoordinator, inbox: Inbox, shape: tuple[int, int], *, lacking: bool = False
 ) -> list[GroupSums]:
     """Return all sites' sums; a first number of 0 in ``shape`` allows any number of groups.
 
-    Raises a `DataError` where they have another shape or are no numbers.
+    ``lacking`` goes on without sites that have sent none, as long as one has. Raises a `DataError`
+    where sums have another shape or are no numbers.
     """
-    releases = from_every_site(coordinator.sites, inbox, GroupSums)
+    sites = coordinator.sites
+    if lacking:
+        senders = {release.sender for release in inbox}
+        sites = tuple(site for site in sites if site in senders) or sites
+    releases = from_every_site(sites, inbox, GroupSums)
     for site, release in releases.items():
         sums = release.sums
         if sums.shape[1] != shape[1] or (shape[0] and len(sums) != shape[0]):

@@ -2,8 +2,9 @@
 
 ``describe columns → agree on columns → measure → agree on a scaling → scale → summarise → choose
 starts``, then the rounds ``add up groups → move centres``, then ``assign → close``. Every
-individual's group stays at its site; the coordinator reports how large the error is. All sites take
-part to the end: without the rows of one, the centres would be different.
+individual's group stays at its site; the coordinator reports how large the error is. All sites
+agree on columns, scaling and starts; a site that is lost later is left out of the rounds that it
+misses, and the centres are those of the others' rows.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class ClusterProtocol(AbstractProtocol):
     """
 
     name: ClassVar[str] = "cluster"
+    tolerates_absence: ClassVar[bool] = True
     members: Membership
     settings: KMeansSettings
     scale: str = "auto"
@@ -106,6 +108,14 @@ class ClusterProtocol(AbstractProtocol):
             return Demands(("columns",), (noise.event(rounds),), rounds=rounds)
         groups = {"seed_group": settings.seed_group, "min_group": settings.min_group}
         return Demands(("columns", "group-sums"), groups=groups, rounds=rounds, summed_sites=1)
+
+    def may_lack_sites(self, number: int) -> bool:
+        """Return whether a step belongs to the rounds or comes after them."""
+        return number >= self._first_round
+
+    @cached_property
+    def _first_round(self) -> int:
+        return [step.name for step in self.steps].index("add up groups")
 
     def may_be_missed(self, number: int) -> bool:
         """Return whether a step is a round, for rounds after the last that moves are left out."""
