@@ -289,8 +289,9 @@ def test_images_are_moved_by_a_share_of_their_side():
 def test_a_site_is_asked_for_what_both_kinds_of_rows_would_take():
     members = Membership(dict.fromkeys("abcd", ("a", "b")), ("a", "b"))
     demands = FederatedProtocol.from_settings({}, members).demands
-    assert demands.groups == {"batch": 8}
+    assert (demands.groups, demands.image_groups) == ({"batch": 10}, {"batch of images": 10})
     assert set(demands.learning_rates.values()) == {3e-3, 4e-3}
     many = Membership(dict.fromkeys("abcdefghij", ("a", "b")), ("a", "b"))
-    assert FederatedProtocol.from_settings({}, many).demands.groups == {"batch": 4}
-    assert FederatedProtocol.from_settings({"batch": 16}, many).demands.groups == {"batch": 16}
+    assert FederatedProtocol.from_settings({}, many).demands.image_groups == {"batch of images": 4}
+    chosen = FederatedProtocol.from_settings({"batch": 16}, many).demands
+    assert (chosen.groups, chosen.image_groups) == ({"batch": 16}, {"batch of images": 16})

@@ -83,7 +83,8 @@ def test_noise_is_of_the_size_that_the_event_says(toy):
     made = toy.federation(held, local=private(toy, LOUD, batch=4))
     moved = np.stack([update.change for update in updates(toy, made).values()])
     assert np.std(moved) == pytest.approx(0.5 * 1.0 / 4, rel=0.25)
-    assert len(np.unique(moved)) == moved.size  # every site draws its own
+    # Every site draws its own; of a grid's few hundred values two sites may share one.
+    assert len(np.unique(moved, axis=0)) == len(moved)
 
 
 def test_noise_does_not_follow_from_the_seed_that_everybody_knows(toy):

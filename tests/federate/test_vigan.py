@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from cofill.errors import SettingError
 from cofill.federate import (
@@ -17,7 +19,8 @@ from cofill.federate import (
 )
 from cofill.federate._learner import Batch, make_unravel
 from cofill.federate._local import LocalWork, plan_batches, train_sites
-from cofill.federate._vigan_networks import make_networks
+from cofill.federate._vigan_networks import _conv, _kernel, make_networks
+from cofill.views import load
 
 SHAPE = Shape(("x", "y"), (3, 3))
 MODEL = VIGAN(SHAPE)
@@ -185,6 +188,91 @@ def test_the_way_of_a_completion_is_generator_then_autoencoder(params):
     from_y = filled(params, jnp.concatenate([nothing, y], axis=1), jnp.array([[0.0, 1.0]] * 5))
     rebuilt = autoencode(params["A"], generate(params["G2"], y), y)
     np.testing.assert_allclose(from_y, np.concatenate(rebuilt, axis=1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [VIGAN, pytest.param(Pix2Pix, marks=pytest.mark.full)])
+def test_discriminators_move_first_and_generators_answer_the_moved_ones(kind):
+    """Section 1.2, written out with two optimisers; Adam counts a step once."""
+    model, rows = kind(SHAPE), some_rows()
+    phase, settings = model.phases[-1], LocalSettings(batch=8, learning_rate=0.01)
+    params = jax.jit(model.init)(jax.random.key(0))
+    plan = plan_batches(rows, phase, settings, 1, [0])
+    weights = np.asarray(ravel_pytree(params)[0])
+    work = LocalWork(weights, None, rows, plan, jax.random.key(1))
+    (trained,) = train_sites(model, phase, settings, [work])
+    adam = optax.scale_by_adam()
+    of_batch = {"complete": batch(plan.positions["complete"][0], rows)}
+
+    @jax.jit
+    def by_hand(params):
+        for moving in (("D1", "D2"), tuple(n for n in params if not n.startswith("D"))):
+            slope = jax.grad(lambda p: model.loss("rounds", p, of_batch, jax.random.key(0))[0])
+            move = {n: slope(params)[n] for n in moving}
+            move, _ = adam.update(move, adam.init(move))
+            step = {n: jax.tree.map(lambda a, b: a - 0.01 * b, params[n], move[n]) for n in moving}
+            params = {**params, **step}
+        return params
+
+    np.testing.assert_allclose(trained.weights, ravel_pytree(by_hand(params))[0], atol=2e-5)
+    (moments,), turn = trained.moments
+    assert (int(moments.count), int(turn)) == (plan.steps, 0) == (1, 0)
+
+
+IMAGES = Shape(("x", "y"), (64, 64), image=(8, 8), bounded=True)
+
+
+def test_generators_of_images_cannot_become_constant_by_their_offsets():
+    """Hidden units that are switched off for every input were how they became blank."""
+    generator = make_networks(IMAGES, "small")[0]
+    params = jax.jit(generator.init)(jax.random.key(0))
+    hidden = {n: p for n, p in params.items() if n != "head"}
+    off = jax.tree.map(lambda leaf: leaf - 3.0 if leaf.ndim == 1 else leaf, hidden)
+    rows = jnp.asarray(np.random.default_rng(0).uniform(size=(4, 64)), jnp.float32)
+    generate = jax.jit(generator.__call__)
+    images = generate({**params, **off}, rows)
+    np.testing.assert_allclose(images, generate(params, rows), atol=0.02)
+    assert float(images.std(axis=0).mean()) > 0.05
+
+
+def test_a_convolution_is_that_of_xla():
+    layer = _kernel(jax.random.key(0), 4, 2, 3)
+    images = jax.random.normal(jax.random.key(1), (2, 7, 9, 2))
+    for stride in (1, 2):
+        theirs = jax.lax.conv_general_dilated(
+            images, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        ours = jax.jit(_conv, static_argnums=2)(layer, images, stride)
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.full
+def test_pre_training_on_digits_rebuilds_pairs_and_generates_unlike_images():
+    """Tables 4.3 and 4.4: both errors fall, and generators come below a blank image's."""
+    digits = load("digits").views
+    cells = np.concatenate([digits[n].cells.reshape(len(digits.ids), -1) for n in digits], axis=1)
+    cells = (cells / cells.max()).astype(np.float32)
+    present = np.ones((len(cells), 2), bool)
+    present[600:1200, 1] = present[1200:, 0] = False
+    rows = Rows(cells * np.repeat(present, 64, axis=1), np.repeat(present, 64, axis=1), present)
+    whole = Rows(
+        cells[1200:], np.ones_like(cells[1200:], bool), np.ones((len(cells) - 1200, 2), bool)
+    )
+    model, settings = VIGAN(IMAGES), LocalSettings(**VIGAN.training)
+    weights = np.asarray(ravel_pytree(jax.jit(model.init)(jax.random.key(0)))[0])
+    errors = [np.mean((model.complete(weights, whole, part="rebuilt") - whole.cells) ** 2)]
+    for phase, epochs in zip(model.phases[:2], (5, 10), strict=True):
+        plan = plan_batches(rows, phase, settings, epochs, [0])
+        work = LocalWork(weights, None, rows, plan, jax.random.key(1))
+        weights = train_sites(model, phase, settings, [work])[0].weights
+    errors.append(np.mean((model.complete(weights, whole, part="rebuilt") - whole.cells) ** 2))
+    assert errors[1] < 0.5 * errors[0]
+    for shown, columns in ((0, slice(64, None)), (1, slice(0, 64))):
+        seen = Rows(whole.cells, whole.known, np.arange(2) == np.full((len(whole), 2), shown))
+        images = model.complete(weights, seen, part="generated")[:, columns]
+        assert images.std(axis=0).mean() > 0.1
+        assert np.mean((images - whole.cells[:, columns]) ** 2) < np.mean(
+            whole.cells[:, columns] ** 2
+        )
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,9 @@ class CompletionNet(AbstractLearner):
     (4, 5)
     """
 
-    training: ClassVar[Mapping[str, Any]] = {"batch": 8, "learning_rate": 3e-3}
+    # No fewer rows in a step than the smallest group of a site's default policy, which would refuse
+    # an order with the defaults.
+    training: ClassVar[Mapping[str, Any]] = {"batch": 10, "learning_rate": 3e-3}
 
     shape: Shape
     width: int | None = None

@@ -3,7 +3,8 @@
 A *learner* makes parameters, says in which *phases* it trains on which rows, gives the loss of a
 batch, and completes rows. Local training, averaging, checkpoints and the network know nothing else
 about a model. A game between two networks is one loss too: where each player's loss holds the
-other player fixed (`jax.lax.stop_gradient`), the gradient of their sum moves both at once.
+other player fixed (`jax.lax.stop_gradient`), the gradient of their sum moves both at once. A
+learner whose players move one after another says so by its *turns*.
 """
 
 from __future__ import annotations
@@ -95,6 +96,10 @@ class AbstractLearner(ABC):
     @abstractmethod
     def phases(self) -> tuple[Phase, ...]:
         """Phases in order: all but the last pre-train at each site, the last one is for rounds."""
+
+    def turns(self, phase: str) -> tuple[tuple[str, ...], ...]:
+        """Return which parameters, by name, each turn of a step moves; none if all move at once."""
+        return ()
 
     @abstractmethod
     def init(self, key: Array) -> Params:

@@ -214,7 +214,7 @@ def train_sites(
     size = round_up(max(len(w.rows) for w in work))  # more rows are no more work
     planned = np.arange(steps) < np.array([w.plan.steps for w in work])[:, None]
     plans = [w.plan.positions for w in work]
-    fresh = settings.make_optimizer().init(work[0].weights)
+    fresh = _optimizer_in_turns(learner, phase, settings).init(work[0].weights)
     moments = [fresh if w.moments is None else w.moments for w in work]
     controls: list[Any] = [w.control for w in work]
     sites = {
@@ -271,10 +271,24 @@ def _train_site(
 ) -> tuple[Array, Any, dict[str, Array]]:
     unravel = make_unravel(learner)
     start = site["weights"]
+    turns = _turns(learner, phase, settings)
 
-    def loss(weights: Array, memory: Any, batches: dict[str, Batch], key: Array) -> Any:
-        total, figures = learner.loss(phase.name, unravel(weights), batches, key)
-        return total, (memory, {"loss": total, **figures})
+    def loss_of_turn(moving: tuple[str, ...], weights: Array, batches: Any, key: Array) -> Any:
+        params = unravel(weights)
+        if moving:
+            hold = jax.lax.stop_gradient
+            params = {n: p if n in moving else jax.tree.map(hold, p) for n, p in params.items()}
+        total, figures = learner.loss(phase.name, params, batches, key)
+        return total, {"loss": total, **figures}
+
+    def loss(weights: Array, memory: Any, rows: Any, key: Array) -> Any:
+        if settings.dp is not None:  # rows are mapped over one by one
+            total, figures = loss_of_turn((), weights, rows, key)
+            return total, (memory, figures)
+        batches, turn = rows
+        losses = [partial(loss_of_turn, moving) for moving in turns]
+        total, figures = jax.lax.switch(turn, losses, weights, batches, key)
+        return total, (memory, figures)
 
     def gather(index: Array) -> Batch:
         at = jnp.maximum(index, 0)
@@ -286,14 +300,16 @@ def _train_site(
             weight,
         )
 
-    def draw(number: Array) -> nets.Batch:
+    def draw(step: Array) -> nets.Batch:
+        number, turn = step // len(turns), step % len(turns)
         batches = {name: gather(positions[number]) for name, positions in site["index"].items()}
         drawn = None
         if settings.dp is not None:
             (batch,) = batches.values()
             drawn = batch.weight > 0
         key = jax.random.fold_in(site["keys"], number)
-        return nets.Batch(batches, key, settings.learning_rate * site["rates"][number], drawn)
+        rows = batches if settings.dp is not None else (batches, turn)
+        return nets.Batch(rows, key, settings.learning_rate * site["rates"][number], drawn)
 
     def corrected(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         if settings.proximal:
@@ -302,17 +318,68 @@ def _train_site(
             updates = updates + site["control"]
         return optimizer.update(updates, state, params)
 
-    optimizer = settings.make_optimizer()
+    optimizer = _optimizer_in_turns(learner, phase, settings)
     trainer = Trainer(
         loss,
         optax.GradientTransformation(optimizer.init, corrected),
         draw,
         # A private step whose sample is empty is a step: without its noise, it would show itself.
-        active=lambda number, _: site["planned"][number],
+        active=lambda step, _: site["planned"][step // len(turns)],
         dp=settings.dp,
         expected=site["expected"],
     )
-    state, figures = advance(trainer, State(start, site["moments"]), site["rates"].shape[0])
+    steps = site["rates"].shape[0] * len(turns)
+    state, figures = advance(trainer, State(start, site["moments"]), steps)
+    figures = {name: values[len(turns) - 1 :: len(turns)] for name, values in figures.items()}
     if settings.dp is not None:
         figures = {"loss": figures["loss"]}
     return state.weights, state.moments, figures
+
+
+def _turns(
+    learner: AbstractLearner, phase: Phase, settings: LocalSettings
+) -> tuple[tuple[str, ...], ...]:
+    """Return which parameters each turn moves: one turn of all unless the learner has several.
+
+    A private step is counted once, so that it has one turn.
+    """
+    return (() if settings.dp is not None else learner.turns(phase.name)) or ((),)
+
+
+def _optimizer_in_turns(
+    learner: AbstractLearner, phase: Phase, settings: LocalSettings
+) -> optax.GradientTransformation:
+    """Return the optimiser; each turn moves its own parameters and their moments only."""
+    optimizer, turns = settings.make_optimizer(), _turns(learner, phase, settings)
+    if len(turns) == 1:
+        return optimizer
+    shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    masks = np.stack([_flags(shapes, moving) for moving in turns])
+
+    def init(params: Any) -> Any:
+        return optimizer.init(params), jnp.zeros((), jnp.int32)
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        before, turn = state
+        updated: tuple[Any, Any] = optimizer.update(updates, before, params)
+        moves, after = updated
+        mask, is_last = jnp.asarray(masks)[turn], turn == len(turns) - 1
+
+        def moment(new: Array, old: Array) -> Array:
+            # Adam counts a step once, however many turns it has.
+            return jnp.where(mask if new.shape == mask.shape else is_last, new, old)
+
+        moments = jax.tree.map(moment, after, before)
+        return jnp.where(mask, moves, 0), (moments, (turn + 1) % len(turns))
+
+    return optax.GradientTransformation(init, update)
+
+
+def _flags(shapes: Mapping[str, Any], moving: tuple[str, ...]) -> np.ndarray:
+    """Return for each weight of the flat vector whether it is of one of the named parameters."""
+    parts = [
+        np.full(leaf.size, name in moving)
+        for name in sorted(shapes)  # the order in which JAX takes a dictionary apart
+        for leaf in jax.tree.leaves(shapes[name])
+    ]
+    return np.concatenate(parts)

@@ -147,8 +147,9 @@ class FederatedProtocol(AbstractProtocol):
             return Demands(plain, **common)
         summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
         update = "masked-vector" if settings.secure else "update"
-        groups = {"batch": min(each.batch for each in self.design.locals)}
-        return Demands((*plain, update), groups=groups, summed_sites=summed, **common)
+        table, images = (each.batch for each in self.design.locals)
+        common |= {"groups": {"batch": table}, "image_groups": {"batch of images": images}}
+        return Demands((*plain, update), summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a step belongs to the rounds, comes after them, or is one of a sum."""

@@ -10,8 +10,12 @@ discriminators judge its output (Eq. 3.7 to 3.9); everything is trained together
 
 A missing y is completed as x → G₁(x) → A(x, G₁(x)) → ŷ (section 4.3). Norms are means over cells,
 so that the weights do not depend on the number of cells. Generators minimise log(1 − D), as the
-thesis prints it (Eq. 1.5), unless told otherwise; the weights λ are not printed, so their defaults
-are ours.
+thesis prints it (Eq. 1.5), unless told otherwise; each step moves the discriminators with the
+generators fixed, then the generators with the discriminators fixed (section 1.2).
+
+The thesis scales pixels to [0, 1]. Generators and discriminators see them in [−1, 1] here, with
+tanh at the generators' end, as in the public CycleGAN; papers/PROTOCOL.md says how this and what
+the thesis does not state was chosen.
 """
 
 from __future__ import annotations
@@ -34,13 +38,18 @@ from cofill.privacy import require_one_of
 
 Rows = tuple[Array, ...]
 Adversarial = Literal["printed", "non-saturating", "least-squares"]
+_JUDGES, _GENERATORS = ("D1", "D2"), ("G1", "G2")
 
 
 @dataclass(frozen=True)
 class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
-    training: ClassVar[Mapping[str, Any]] = {**AbstractLearner.training, "first_moment": 0.5}
+    training: ClassVar[Mapping[str, Any]] = {
+        "batch": 4,
+        "learning_rate": 1e-3,
+        "first_moment": 0.5,
+    }
 
     shape: Shape
     architecture: str = "small"
@@ -66,8 +75,19 @@ class _Pair(AbstractLearner, ABC):
         """Return outputs in the range of the data."""
         return jax.nn.sigmoid(output) if self.shape.bounded else output
 
+    def _centred(self, rows: Array) -> Array:
+        """Return cells as generators and discriminators see them: pixels between −1 and 1."""
+        return 2 * rows - 1 if self.shape.bounded else rows
+
+    def _judge(self, number: int) -> Any:
+        """Return a discriminator of one row (1) or of a pair (2) in the data's range."""
+        judge = self._networks[number]
+        return lambda params, *rows: judge(params, *map(self._centred, rows))
+
     def _generated(self, params: Any, way: int, rows: Array) -> Array:
-        return self._bounded(self._networks[0](params[f"G{way}"], rows))
+        output = self._networks[0](params[f"G{way}"], self._centred(rows))
+        # σ(2z) = (tanh z + 1) / 2: tanh, in the data's range.
+        return jax.nn.sigmoid(2 * output) if self.shape.bounded else output
 
     def generated(self, params: Any, cells: Array, present: Array) -> Array:
         """Return rows with the generators' output for what is missing."""
@@ -82,10 +102,14 @@ class _Pair(AbstractLearner, ABC):
         return rows[:, :size], rows[:, size:]
 
     def _cycle_loss(self, params: Any, x: Array, y: Array, wx: Array, wy: Array) -> Array:
-        """Return the cycle loss (Eq. 3.4)."""
+        """Return the cycle loss (Eq. 3.4), in the range that generators see."""
         back_x = self._generated(params, 2, self._generated(params, 1, x))
         back_y = self._generated(params, 1, self._generated(params, 2, y))
-        return _mean(jnp.abs(back_x - x), wx) + _mean(jnp.abs(back_y - y), wy)
+        away_x, away_y = (
+            jnp.abs(self._centred(back) - self._centred(row))
+            for back, row in ((back_x, x), (back_y, y))
+        )
+        return _mean(away_x, wx) + _mean(away_y, wy)
 
     def _game(
         self, judge: Any, params: Any, name: str, real: Rows, false: Rows, wr: Array, wf: Array
@@ -151,6 +175,11 @@ class VIGAN(_Pair):
             Phase("rounds", ("complete",)),
         )
 
+    def turns(self, phase: str) -> tuple[tuple[str, ...], ...]:
+        """Return the discriminators, then the others, where there are players on both sides."""
+        others = (*_GENERATORS, "A") if phase == "rounds" else _GENERATORS
+        return () if phase == "autoencoder" else (_JUDGES, others)
+
     def init(self, key: Array) -> Any:
         """Return new parameters."""
         generator, judge, _, pair = self._networks
@@ -191,7 +220,7 @@ class VIGAN(_Pair):
             false_y = self._rebuilt(params, x, generated[1])[1]
             false_x = self._rebuilt(params, generated[0], y)[0]
             error = self._distance(params, pairs, generated)
-        judge = self._networks[1]
+        judge = self._judge(1)
         games = (
             self._game(judge, params, "D1", (y,), (false_y,), wy, wx),
             self._game(judge, params, "D2", (x,), (false_x,), wx, wy),
@@ -226,6 +255,10 @@ class Pix2Pix(_Pair):
         """Rounds only."""
         return (Phase("rounds", ("complete",)),)
 
+    def turns(self, phase: str) -> tuple[tuple[str, ...], ...]:
+        """Return the discriminators, then the generators."""
+        return _JUDGES, _GENERATORS
+
     def init(self, key: Array) -> Any:
         """Return new parameters."""
         generator, _, judge, _ = self._networks
@@ -243,7 +276,7 @@ class Pix2Pix(_Pair):
         x, y = self._two(pairs.cells)
         w = pairs.weight
         false_x, false_y = self._generated(params, 2, y), self._generated(params, 1, x)
-        judge = self._networks[2]
+        judge = self._judge(2)
         games = (
             self._game(judge, params, "D1", (x, y), (x, false_y), w, w),
             self._game(judge, params, "D2", (x, y), (false_x, y), w, w),

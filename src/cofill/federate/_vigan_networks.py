@@ -1,10 +1,14 @@
 """The networks of VIGAN: generators, discriminators and the autoencoder of two modalities.
 
-`small` generators and judges are made of products over patches (`cofill.nets.GridNet`), quick on a
-CPU and for tables too. `published` ones are those of the public VIGAN, for images and a GPU:
-generators with a 7 × 7 stem, 64, 128 and 256 channels and nine residual blocks, discriminators over
-patches. The autoencoder is the published one in both, 784-400 | 800-500-200-400 | 400-500-784 units
-for images of 784 pixels.
+`published` networks are those of the public VIGAN, for grey images and a GPU: generators with a
+7 × 7 stem, 64, 128 and 256 channels and nine residual blocks, discriminators over patches. `small`
+ones have a quarter of the channels and three blocks; for tables they are perceptrons
+(`cofill.nets.GridNet`). The autoencoder is the published one in both, 784-400 | 800-500-200-400 |
+400-500-784 units for images of 784 pixels.
+
+Generators of images normalise each image's channels. Without that they come to put out blank
+images within an epoch and stay there, whatever the adversarial loss: a blank image is the median of
+mostly black pixels, and the gradient of a saturated output is zero.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ from cofill.federate._rows import Shape
 from cofill.nets import GridNet, Layout, layout_of
 
 Params = Any
+
+_SIZES = {"published": (64, 9), "small": (16, 3)}  # channels and residual blocks
+_LEAST_SIDE = 8  # of an image that two strides leave something to normalise of
+_SPREAD = 0.02  # of initial kernels, as in the public CycleGAN
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class PairAutoencoder:
 
 @dataclass(frozen=True)
 class Patches:
-    """A generator or judge that works on patches: rows in, rows (or one number a patch) out."""
+    """A generator or judge of tables, or of patches: rows in, rows (or a number a patch) out."""
 
     layout: Layout
     depth_out: int
@@ -163,15 +171,17 @@ def make_networks(shape: Shape, architecture: str) -> tuple[Any, Any, Any, Any]:
     width = min(400, 4 * max(first, second))  # 400 | 500-200-400 | 500 for images of 784 pixels
     wide = width * 5 // 4
     pair = PairAutoencoder((first, second), width, (wide, width // 2, width), (wide,))
-    if architecture == "published":
-        if shape.image is None or set(shape.channels) != {1}:
-            raise SettingError(
-                "architecture 'published' is for grey images of one size; use 'small' for others"
-            )
-        size = shape.image
-        return ResNet(*size), Judge(*size), Judge(*size, copies=2), pair
-    if architecture != "small":
+    if architecture not in ("small", "published"):
         raise SettingError(f"architecture must be 'small' or 'published', got {architecture!r}")
+    grey = shape.image is not None and set(shape.channels) == {1}
+    if architecture == "published" and not grey:
+        raise SettingError(
+            "architecture 'published' is for grey images of one size; use 'small' for others"
+        )
+    if shape.image is not None and grey and min(shape.image) >= _LEAST_SIDE:
+        size, channels, blocks = shape.image, *_SIZES[architecture]
+        one, both = (Judge(*size, channels, copies) for copies in (1, 2))
+        return ResNet(*size, channels, blocks), one, both, pair
     layout = layout_of(shape.image, first)
     generator = Patches(layout, layout.depth, 32, 2)
     return generator, Patches(layout, 1, 32, 1), Patches(layout, 1, 32, 1, copies=2), pair
@@ -191,19 +201,34 @@ def _dense(params: Params, rows: Float[Array, "n a"]) -> Float[Array, "n b"]:
 
 
 def _kernel(key: Array, side: int, fan_in: int, fan_out: int) -> Params:
-    return _layer(key, (side, side, fan_in, fan_out))
+    return _layer(key, (side, side, fan_in, fan_out), _SPREAD)
 
 
-def _layer(key: Array, shape: tuple[int, ...]) -> Params:
-    spread = math.sqrt(2.0 / math.prod(shape[:-1]))
+def _layer(key: Array, shape: tuple[int, ...], spread: float | None = None) -> Params:
+    spread = math.sqrt(2.0 / math.prod(shape[:-1])) if spread is None else spread
     return {"w": spread * jax.random.normal(key, shape), "b": jnp.zeros((shape[-1],))}
 
 
 def _conv(layer: Params, images: Array, stride: int = 1) -> Array:
-    output = lax.conv_general_dilated(
-        images, layer["w"], (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    return output + layer["b"]
+    """Return a convolution with zeros beyond the edge, as one product.
+
+    XLA's own convolutions are slow on a CPU, and everywhere for a batch of different kernels, one
+    a site.
+    """
+    side, fan_out = layer["w"].shape[0], layer["w"].shape[-1]
+    pads, ends = [], []
+    for length in images.shape[1:3]:
+        end = (-(-length // stride) - 1) * stride
+        most = max(end + side - length, 0)
+        pads.append((most // 2, most - most // 2))
+        ends.append(end + 1)
+    wider = jnp.pad(images, ((0, 0), *pads, (0, 0)))
+    rows = [wider[:, k : k + ends[0] : stride] for k in range(side)]
+    tall = jnp.concatenate(rows, axis=-1)
+    columns = [tall[:, :, k : k + ends[1] : stride] for k in range(side)]
+    near = jnp.concatenate(columns, axis=-1)
+    # Channels come last, then rows, then columns.
+    return near @ layer["w"].swapaxes(0, 1).reshape(-1, fan_out) + layer["b"]
 
 
 def _normed(images: Array) -> Array:

@@ -19,16 +19,11 @@ from cofill.nets._linear import Moments
 from cofill.nets._losses import Block, CellLoss, SquaredError, loss_blocks
 from cofill.nets._networks import MLP, Autoencoder, OpposedEncoder, apply_rows, forward, recipe
 from cofill.nets._private import sample_capacity
-from cofill.nets._settings import (
-    DPSettings,
-    TrainSettings,
-    require_above_zero,
-    require_at_least,
-    require_in,
-)
+from cofill.nets._settings import DPSettings, TrainSettings
 from cofill.nets._tasks import Task, round_up, split_keys
 from cofill.nets._train import Trained, train
 from cofill.nets._unet import UNet, gather_squares, spread_squares
+from cofill.settings import require_above_zero, require_at_least, require_in
 
 __all__ = [
     "MLP",

@@ -29,9 +29,10 @@ from cofill.nets._fusion import (
 from cofill.nets._linear import Moments, ridge_predict
 from cofill.nets._losses import CellLoss, GroupDropout, Grouped
 from cofill.nets._networks import MLP, recipe
-from cofill.nets._settings import TrainSettings, require_at_least
+from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import train
+from cofill.settings import require_at_least
 
 
 class _Chosen(NamedTuple):

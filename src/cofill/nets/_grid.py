@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.nets._settings import require_at_least
+from cofill.settings import require_at_least
 
 Params = dict[str, Any]
 

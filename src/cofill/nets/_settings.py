@@ -2,43 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from cofill.codec import storable
 from cofill.errors import SettingError
+from cofill.settings import require_above_zero, require_at_least, require_in
 
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "warmup-cosine"]
 WARMUP_SHARE = 0.1  # of all steps
-
-
-def require_at_least(settings: Any, **least: int) -> None:
-    """Raise a `SettingError` unless the named settings are finite and at least so much, or None."""
-    for name, smallest in least.items():
-        value = getattr(settings, name)
-        if value is not None and not (value >= smallest and math.isfinite(value)):
-            raise SettingError(f"{name} must be at least {smallest}, got {value}")
-
-
-def require_above_zero(settings: Any, *names: str) -> None:
-    """Raise a `SettingError` unless the named settings are finite and above 0, or None."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise SettingError(f"{name} must be above 0, got {value}")
-
-
-def require_in(settings: Any, interval: str, *names: str) -> None:
-    """Raise a `SettingError` unless settings are in an interval such as ``"[0, 1)"``, or None."""
-    low, high = map(float, interval[1:-1].split(","))
-    for name in names:
-        value: Any = getattr(settings, name)
-        at_end = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
-        if value is not None and not (at_end or low < value < high):
-            raise SettingError(f"{name} must be in {interval}, got {value}")
 
 
 @storable

@@ -25,7 +25,7 @@ from cofill.nets._grid import (
     linear,
     residual,
 )
-from cofill.nets._settings import require_at_least
+from cofill.settings import require_at_least
 
 _SMALLEST = 4  # pixels of the shorter side, below which nothing is halved any more
 _MOST_GROWTH = 4  # channels at small sizes, as a multiple of those at full size
