@@ -67,7 +67,10 @@ class Echo(Carrying):
             return outcomes
 
         def gather(parties, inboxes, report_progress):
-            return [(np.mean([r.change for r in inboxes[0]], axis=0), [])]
+            total = inboxes[0][0].change.copy()
+            for release in inboxes[0][1:]:
+                total += release.change
+            return [(total / np.float32(len(inboxes[0])), [])]
 
         round_steps = (
             Step("invite", invite, "coordinator"),

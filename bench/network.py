@@ -2,10 +2,11 @@
 
 Three sites and a coordinator run as processes on this machine with mutual TLS. cofill's rounds
 carry a model to every site and an update back, through gate, ledger, encryption and disk; plain
-FLARE carries as many bytes in the same federation. Between sites, cofill's bytes are encrypted end
-to end and stored at the coordinator; plain FLARE's are a message that the coordinator relays. Each
-figure is the median of some rounds. Private set intersection is openmined-psi's, both ends in this
-process.
+FLARE carries as many bytes in such a federation, as FLARE's own scripts start it (``flare``) and
+with large pages of memory, which cofill's processes ask for (``flare_large_pages``). Between sites,
+cofill's bytes are encrypted end to end and stored at the coordinator; plain FLARE's are a message
+that the coordinator relays. Each figure is the median of some rounds. Private set intersection is
+openmined-psi's, both ends in this process.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +39,31 @@ def allow_bench(federation):
         resources["class_allow_list"].append("bench.")
         del resources["app_validator"]  # it admits cofill's job only
         path.write_text(json.dumps(resources))
+
+
+@contextmanager
+def started_federation(environment):
+    """Give three sites and a coordinator that run, with these variables of the environment."""
+    from cofill.network import write_local
+
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        with tempfile.TemporaryDirectory() as base:
+            federation = write_local(Path(base) / "out", views("abc"))
+            allow_bench(federation)
+            try:
+                for name in ("coordinator", *federation.federation.names):
+                    federation.start(name)
+                yield federation
+            finally:
+                federation.stop()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def time_steps(federation, experiment, megabytes, rounds):
@@ -132,7 +159,6 @@ def main():
     from bench.carrying import register
 
     from cofill.metrics import Recorder
-    from cofill.network import write_local
 
     register()
 
@@ -143,25 +169,26 @@ def main():
     folders = [str(ROOT / "bench" / "hook"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)
     os.environ["COFILL_BENCH"] = "1"
-    with tempfile.TemporaryDirectory() as base:
-        federation = write_local(Path(base) / "out", views("abc"))
-        allow_bench(federation)
-        try:
-            for name in ("coordinator", *federation.federation.names):
-                federation.start(name)
+    # As FLARE's own scripts start it, and with the memory settings of cofill's processes.
+    usual = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+    ways = {
+        "cofill": (time_cofill, {}),
+        "flare": (time_flare, usual),
+        "flare_large_pages": (time_flare, {}),
+    }
+    for method, (measured, environment) in ways.items():
+        with started_federation(environment) as federation:
             for megabytes in sizes:
-                for method, measured in (("cofill", time_cofill), ("flare", time_flare)):
-                    each, relays = measured(federation, megabytes, rounds)
-                    size = f"{megabytes} MB"
-                    recorder.add(method, "round_s", size, [float(np.median(each))])
-                    rate = megabytes / float(np.median(relays))
-                    recorder.add(method, "site_to_site_mb_s", size, [rate])
-                    print(
-                        f"{method:8}{size:>7}: a round {np.median(each):.3f} s "
-                        f"({each.min():.3f} to {each.max():.3f}); site to site {rate:.1f} MB/s"
-                    )
-        finally:
-            federation.stop()
+                each, relays = measured(federation, megabytes, rounds)
+                size = f"{megabytes} MB"
+                recorder.add(method, "round_s", size, [float(np.median(each))])
+                rate = megabytes / float(np.median(relays))
+                recorder.add(method, "site_to_site_mb_s", size, [rate])
+                print(
+                    f"{method:20}{size:>7}: a round {np.median(each):.3f} s "
+                    f"({each.min():.3f} to {each.max():.3f}); site to site {rate:.1f} MB/s",
+                    flush=True,
+                )
     seconds = time_intersection(ids)
     recorder.add("psi", "seconds", f"{ids} ids", [seconds])
     print(f"intersection of {ids:,} × {ids:,} ids: {seconds:.1f} s")

@@ -1,8 +1,9 @@
 """Small views, fast settings, and a federation in one process: places without a network."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,9 @@ class Here:
         return self.base / name / "home" / "ledger.jsonl"
 
 
-def row_sites(n: int = 90, sites: str = "abc", whole: bool = False) -> dict[str, MultiView]:
+def row_sites(
+    n: int = 90, sites: Sequence[str] = "abc", whole: bool = False
+) -> dict[str, MultiView]:
     """Sites with other individuals each, two related views, some rows missing."""
     rng = np.random.default_rng(1)
     z = rng.normal(size=(n, 2))
@@ -180,79 +183,78 @@ def estimator_for(settings: dict[str, Any]) -> FederatedCompletion:
     )
 
 
+def federation_by_row(
+    base: Path,
+    experiment: str = "federate",
+    settings: dict[str, Any] | None = None,
+    held: dict[str, MultiView] | None = None,
+    views: dict[str, tuple[str, ...]] | None = None,
+) -> Here:
+    """Write a federation split by row into a folder; its places are in this process."""
+    held = row_sites() if held is None else held
+    own = {name: tuple(held[name]) for name in held} if views is None else views
+    members = tuple(Member(name, name, own[name]) for name in held)
+    federation = FederationConfig("test", "localhost", 8002, members, shared=("u", "v"))
+    configs = {}
+    for name in held:
+        folder = base / name
+        folder.mkdir()
+        for view in own[name]:
+            write_table(to_table(held[name][view]), folder / f"{view}.parquet")
+        configs[name] = SiteConfig(
+            {v: ViewSource(str(folder / f"{v}.parquet"), "id") for v in own[name]},
+            folder / "results",
+            policy=OPEN,
+        )
+    chosen = ROUNDS if settings is None else settings
+    order = RunOrder(new_run(), experiment, chosen)
+    first = next(iter(held.values()))
+    return Here(base, first, federation, _identities((*held, "coordinator")), configs, order)
+
+
+def federation_by_view(
+    base: Path, views: MultiView | None = None, sites: dict[str, tuple[str, ...]] | None = None
+) -> Here:
+    """Write a federation split by view into a folder, sites named as given.
+
+    Rows of a view that several sites hold are dealt out to them in turn.
+    """
+    views = marked_views() if views is None else views
+    sites = sites or {name: (name,) for name in views}
+    members = tuple(Member(name, name, held) for name, held in sites.items())
+    holders: dict[str, list[str]] = {}
+    for name, held in sites.items():
+        for view in held:
+            holders.setdefault(view, []).append(name)
+    shared = tuple(view for view, names in holders.items() if len(names) > 1)
+    federation = FederationConfig("test", "localhost", 8002, members, id_type="text", shared=shared)
+    identities = _identities((*sites, "coordinator"))
+    people = base / "people.csv"
+    people.write_text("id\n" + "\n".join(views.ids.tolist()) + "\n")
+    configs = {}
+    for name, held in sites.items():
+        (base / name).mkdir()
+        for view in held:
+            rows = np.arange(len(views[view])) % len(holders[view])
+            part = views[view].take(rows == holders[view].index(name))
+            write_table(to_table(part), base / name / f"{view}.parquet")
+        configs[name] = SiteConfig(
+            {v: ViewSource(str(base / name / f"{v}.parquet"), "id") for v in held},
+            base / name / "results",
+            people=ViewSource(str(people), "id"),
+            policy=OPEN,
+        )
+    order = RunOrder(new_run(), "cooperate", FAST)
+    return Here(base, views, federation, identities, configs, order)
+
+
 @pytest.fixture
 def rows_here(tmp_path) -> Callable[..., Here]:
     """Return a maker of federations split by row, in one process."""
-
-    def make(
-        experiment: str = "federate",
-        settings: dict[str, Any] | None = None,
-        held: dict[str, MultiView] | None = None,
-        views: dict[str, tuple[str, ...]] | None = None,
-    ) -> Here:
-        held = row_sites() if held is None else held
-        own = {name: tuple(held[name]) for name in held} if views is None else views
-        members = tuple(Member(name, name, own[name]) for name in held)
-        federation = FederationConfig("test", "localhost", 8002, members, shared=("u", "v"))
-        configs = {}
-        for name in held:
-            folder = tmp_path / name
-            folder.mkdir()
-            for view in own[name]:
-                write_table(to_table(held[name][view]), folder / f"{view}.parquet")
-            configs[name] = SiteConfig(
-                {v: ViewSource(str(folder / f"{v}.parquet"), "id") for v in own[name]},
-                folder / "results",
-                policy=OPEN,
-            )
-        chosen = ROUNDS if settings is None else settings
-        order = RunOrder(new_run(), experiment, chosen)
-        first = next(iter(held.values()))
-        return Here(
-            tmp_path, first, federation, _identities((*held, "coordinator")), configs, order
-        )
-
-    return make
+    return partial(federation_by_row, tmp_path)
 
 
 @pytest.fixture
 def here(tmp_path) -> Callable[..., Here]:
-    """Return a maker of federations in one process, sites named as given.
-
-    Rows of a view that several sites hold are dealt out to them in turn.
-    """
-
-    def make(
-        views: MultiView | None = None, sites: dict[str, tuple[str, ...]] | None = None
-    ) -> Here:
-        views = marked_views() if views is None else views
-        sites = sites or {name: (name,) for name in views}
-        members = tuple(Member(name, name, held) for name, held in sites.items())
-        holders: dict[str, list[str]] = {}
-        for name, held in sites.items():
-            for view in held:
-                holders.setdefault(view, []).append(name)
-        shared = tuple(view for view, names in holders.items() if len(names) > 1)
-        federation = FederationConfig(
-            "test", "localhost", 8002, members, id_type="text", shared=shared
-        )
-        identities = _identities((*sites, "coordinator"))
-        people = tmp_path / "people.csv"
-        people.write_text("id\n" + "\n".join(views.ids.tolist()) + "\n")
-        configs = {}
-        for name, held in sites.items():
-            (tmp_path / name).mkdir()
-            for view in held:
-                rows = np.arange(len(views[view])) % len(holders[view])
-                part = views[view].take(rows == holders[view].index(name))
-                write_table(to_table(part), tmp_path / name / f"{view}.parquet")
-            configs[name] = SiteConfig(
-                {v: ViewSource(str(tmp_path / name / f"{v}.parquet"), "id") for v in held},
-                tmp_path / name / "results",
-                people=ViewSource(str(people), "id"),
-                policy=OPEN,
-            )
-        order = RunOrder(new_run(), "cooperate", FAST)
-        return Here(tmp_path, views, federation, identities, configs, order)
-
-    return make
+    """Return a maker of federations split by view, in one process."""
+    return partial(federation_by_view, tmp_path)

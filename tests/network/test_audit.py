@@ -57,8 +57,7 @@ def test_codes_are_attacked_as_they_were_sent(here, tmp_path):
     assert verdicts(folder, "codes") == {"near-total"}
     rng = np.random.default_rng(0)
     change_sent(folder, "codes", lambda r: replace(r, codes=rng.normal(size=r.codes.shape)))
-    # One of some twenty attacks on noise may seem to gain a little: their intervals are of 95 %.
-    assert verdicts(folder, "codes") <= {"none seen", "small"}
+    assert verdicts(folder, "codes") == {"none seen"}
 
 
 def test_updates_are_attacked_as_they_were_sent(rows_here, tmp_path):

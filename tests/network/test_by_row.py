@@ -509,10 +509,11 @@ def test_groups_with_noise_are_not_scaled_by_exact_figures(rows_here):
         drive(rows_here("cluster", settings, row_sites(whole=True)))
 
 
-def test_a_site_that_is_missing_ends_the_groups(rows_here):
-    federation = rows_here("cluster", GROUPS, row_sites(whole=True))
-    assert not federation.schedule().protocol.may_lack_sites(6)
-    assert not federation.order.tolerates_absence
+def test_groups_need_every_site_until_their_rounds_begin(rows_here):
+    protocol = rows_here("cluster", GROUPS, row_sites(whole=True)).schedule().protocol
+    first = [step.name for step in protocol.steps].index("add up groups")
+    assert not any(protocol.may_lack_sites(number) for number in range(first))
+    assert all(protocol.may_lack_sites(number) for number in range(first, len(protocol.steps)))
 
 
 # --- means ------------------------------------------------------------------------------------

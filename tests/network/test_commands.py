@@ -12,6 +12,7 @@ from cofill.cli._app import run
 from cofill.network import Kit, SiteAccount, SiteConfig, SitePolicy
 from cofill.network._identity import Identity
 from cofill.network._order import CONTROLLER, EXECUTOR, RunOrder, new_run
+from cofill.network._policy_signature import signature_file
 from cofill.privacy import LedgerNote
 from cofill.protocol import PartyFolder
 
@@ -258,10 +259,16 @@ def test_a_sites_installation_is_looked_at(kits, tmp_path, capsys):
     assert {"kit", "keys", "tables", "policy", "ledger", "permissions", "nvflare"} <= set(states)
     policy = tmp_path / "policy.toml"
     policy.write_text("[without_guarantee.codes]\npeople = 1\n")
+    assert "must be signed by the site's operator" in look()["policy"]["found"]
+    assert run(["site", "policy", "--sign", "--yes", "--config", str(site)]) == 0
+    shown = capsys.readouterr().out
+    assert "without a guarantee: codes, of 1 people or more (not in the default)" in shown
     assert "also codes" in look()["policy"]["found"]
     policy.chmod(0o666)
     assert look()["permissions"]["state"] == "problem"
     policy.unlink()
+    assert "must be there" in look()["policy"]["found"]
+    signature_file(policy).unlink()
     (tmp_path / "lab.csv").write_text("name\n1\n")
     assert look()["tables"]["state"] == "problem"
     assert run(words) == 1

@@ -10,6 +10,7 @@ from cofill.errors import SettingError
 from cofill.network import FederationConfig, SiteConfig, read_people, read_site_views
 from cofill.network._config import Member, ViewSource
 from cofill.network._policy import DEFAULT_POLICY, SitePolicy
+from cofill.network._policy_signature import sign_policy
 from cofill.views import ColumnRules
 
 FEDERATION = """
@@ -224,6 +225,7 @@ def test_a_policy_is_read_beside_the_site(tmp_path):
     (tmp_path / "site.toml").write_text(SITE)
     assert SiteConfig.read(tmp_path / "site.toml").policy == SitePolicy()
     (tmp_path / "policy.toml").write_text(POLICY)
+    sign_policy(tmp_path / "policy.toml", "ada")
     policy = SiteConfig.read(tmp_path / "site.toml").policy
     assert list(policy.experiments) == ["cooperate"]
     assert policy.experiments["cooperate"].until == date(2030, 12, 31)

@@ -29,6 +29,7 @@ from cofill.network._session import open_session, write_job
 from cofill.privacy import Ledger, MessageAddress, decode_releases
 from cofill.views import drop_rows, load, read_views
 
+from . import hooks
 from .conftest import CANARY, ROUNDS, estimator_for, marked_views, row_sites
 from .kill_series import expectation, held, resumed, run_trial
 
@@ -37,41 +38,24 @@ FAST = {
     "encoder_training": {"epochs": 30, "learning_rate": 0.01},
 }
 RECORDER = """
-import importlib.abc, importlib.machinery, os, sys
+def record_frames(module):
+    send = module.SfmConnection.send_frame
 
-NAME = "nvflare.fuel.f3.sfm.sfm_conn"
+    def record(self, prefix, headers, payload):
+        path = os.path.join(os.environ["COFILL_RECORD"], f"{os.getpid()}.bin")
+        with open(path, "ab") as file:
+            file.write(bytes(self.headers_to_bytes(headers) or b"") + bytes(payload or b""))
+        return send(self, prefix, headers, payload)
 
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != NAME:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            send = module.SfmConnection.send_frame
-
-            def record(self, prefix, headers, payload):
-                place = os.path.join(os.environ["COFILL_RECORD"], f"{os.getpid()}.bin")
-                with open(place, "ab") as file:
-                    file.write(bytes(self.headers_to_bytes(headers) or b"") + bytes(payload or b""))
-                return send(self, prefix, headers, payload)
-
-            module.SfmConnection.send_frame = record
-
-        spec.loader.exec_module = exec_module
-        return spec
+    module.SfmConnection.send_frame = record
 
 
-if "COFILL_RECORD" in os.environ:
-    sys.meta_path.insert(0, Finder())
-    if any("/sites/c" in word for word in sys.orig_argv):
-        import time
+ACTIONS["nvflare.fuel.f3.sfm.sfm_conn"] = record_frames
+if any("/sites/c" in word for word in sys.orig_argv):
+    import time
 
-        now = time.time
-        time.time = lambda: now() + 3600.0  # the clock of site c is an hour ahead
+    now = time.time
+    time.time = lambda: now() + 3600.0  # the clock of site c is an hour ahead
 """
 
 pytestmark = pytest.mark.filterwarnings(
@@ -92,12 +76,10 @@ MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"
 def running(tmp_path_factory):
     """A federation of three sites, and what its processes have sent each other."""
     base = tmp_path_factory.mktemp("federation")
-    (base / "hook").mkdir()
-    (base / "hook" / "sitecustomize.py").write_text(RECORDER)
     record = base / "record"
     record.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(base / "hook"), prepend=os.pathsep)
+        hooks.install(patch, base / "hook", hooks.SEEDED, RECORDER)
         patch.setenv("COFILL_RECORD", str(record))
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         with local_federation(base / "out", held()) as federation:
@@ -173,13 +155,11 @@ def test_sites_complete_what_one_process_completes(running, first, whole):
     order, outcome = first
     assert (outcome["state"], outcome["why"]) == ("finished", "")
     for name in federation.federation.names:
-        # Over the network every site draws its encoder's first weights: as near as two runs are.
         written, expected = results(federation, order, name), whole.cells[name]
         observed = ~np.isnan(whole.source.aligned(name))
         np.testing.assert_array_equal(written[observed], expected[observed])
-        away = np.abs(written - expected).mean(axis=0, where=~observed)
-        assert (away > 0).all()
-        assert (away < 0.4 * expected.std(axis=0)).all(), away / expected.std(axis=0)
+        # Cells vary by thousands; programs that train one site or three round differently.
+        np.testing.assert_allclose(written, expected, rtol=0, atol=0.5)
         counts = whole.counts(name)
         # Whoever signed the order, by the federation's certificates.
         notes = Ledger.load(federation.party(name).ledger).notes
@@ -194,10 +174,10 @@ def test_on_shares_sites_complete_what_one_process_completes(running, on_shares)
     settings = {name: value for name, value in order.settings.items() if name != "views"}
     done = PrivateCompletion(**settings).fit_complete(marked_views())
     for name in federation.federation.names:
-        written = results(federation, order, name)
-        # Over the network folds are drawn by the operating system, and with them penalties.
-        away = np.abs(written - done.cells[name]).mean(axis=0)
-        assert (away < 0.2 * done.cells[name].std(axis=0)).all()
+        # Cells vary by thousands; masks differ, and what they take away is put back exactly.
+        np.testing.assert_allclose(
+            results(federation, order, name), done.cells[name], rtol=0, atol=0.5
+        )
         counts = done.counts(name)
         assert outcome["metrics"][name]["reconstructed_rows"] == counts["reconstructed_rows"] > 0
 
@@ -538,6 +518,7 @@ def test_a_site_that_cannot_start_says_why_at_once(tmp_path, running):
             capture_output=True,
             text=True,
             timeout=60,
+            env={**os.environ, "COFILL_KEYS": str(federation.keys)},  # which signed its policy
         )
         assert done.returncode == 2
         assert said in done.stderr

@@ -278,11 +278,13 @@ def test_large_values_are_written_once_and_removed_when_no_state_names_them(tmp_
     folder.make()
     shares = {"words": np.arange(2**18, dtype=np.uint64)}
     state = PartyState(folder)
-    state.write({"done": 0, "parties": {"a": {"dealt": shares, "received": ()}}})
+    state.write({"done": 0, "sent": {}, "parties": {"a": {"dealt": shares, "received": ()}}})
     (first,) = folder.parts.iterdir()
     written = first.stat().st_mtime_ns
     later = {"words": shares["words"][::-1]}
-    state.write({"done": 1, "parties": {"a": {"dealt": shares, "received": (later, {})}}})
+    state.write(
+        {"done": 1, "sent": {}, "parties": {"a": {"dealt": shares, "received": (later, {})}}}
+    )
     assert len(list(folder.parts.iterdir())) == 2
     assert first.stat().st_mtime_ns == written
     assert folder.state.stat().st_size < 5000
@@ -293,7 +295,7 @@ def test_large_values_are_written_once_and_removed_when_no_state_names_them(tmp_
     first.unlink()
     with pytest.raises(StoreError, match="is lost; start a new run"):
         PartyState(folder).read()
-    state.write({"done": 2, "parties": {}})
+    state.write({"done": 2, "sent": {}, "parties": {}})
     assert not folder.parts.exists()
 
 

@@ -1,11 +1,13 @@
 """A session with the coordinator: lost answers are waited for, errors come out as they are."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from nvflare.fuel.flare_api import api_spec
 
-from cofill.network import _local
+from cofill.cli import _federation as commands
+from cofill.cli._options import SHOWN
+from cofill.network import RunOrder, _local, new_run
 from cofill.network._config import FederationConfig, Member
 from cofill.network._session import FederationError, Session
 
@@ -90,3 +92,29 @@ def test_a_session_is_opened_again_until_sites_are_there_but_its_use_is_not_repe
         raise FederationError("the run failed")
     assert opened == [0, 1]
     assert closed == [1, 2]
+
+
+def test_who_waits_is_told_how_to_resume_when_the_coordinator_dies(monkeypatch, tmp_path, capsys):
+    federation = FederationConfig("local", "localhost", 1, (Member("a", "a", ("a",)),), ())
+
+    class Dying(Session):
+        def __init__(self):
+            self.kit = type("SomeKit", (), {"federation": federation})
+
+        def sites(self):
+            return ["a"]
+
+        def submit(self, order, sites=()):
+            return "job"
+
+        def wait(self, job, **_):
+            raise FederationError("the coordinator at localhost:1 did not answer as expected")
+
+    monkeypatch.setattr(commands, "_session", lambda kit: nullcontext(Dying()))
+    order = RunOrder(new_run(), "mean", {})
+    with pytest.raises(FederationError) as caught:
+        commands._submit(tmp_path, order, SHOWN, wait=True)
+    told = str(caught.value)
+    assert f"cofill federation resume {order.run} --kit {tmp_path}" in told
+    assert "did not answer as expected" in told
+    assert "\n" not in told

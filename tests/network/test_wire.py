@@ -105,7 +105,7 @@ EXAMPLES: list[Release] = [
         sizes={"a": (4, 2, 3)},
         patterns=np.arange(3),
         people=np.ones((2, 3), np.int64),
-        asked={"a": (2,)},
+        asked={"a": ((2, 0), (2, 1))},
         groups={"a": ((4, 2, 1),)},
         keys=(b"k" * 32, b"l" * 32),
     ),

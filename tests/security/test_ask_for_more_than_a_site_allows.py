@@ -87,6 +87,20 @@ def test_enough_sites_under_masks_pass_where_the_operator_allows_it(rows_at):
     assert judged(rows_at("federate", {"secure": True, "batch": 16}), WITH_SUMS) == ""
 
 
+def test_an_order_with_the_default_settings_fits_the_default_bounds(rows_at):
+    federation = rows_at("federate", {})
+    assert judged(federation, WITH_SUMS) == ""
+    rule = replace(WITH_SUMS, smallest_group=11)
+    assert "batch must be at least 11" in judged(federation, rule, has_images=False)
+
+
+def test_steps_of_few_images_are_refused_where_a_site_has_images(rows_at):
+    federation = rows_at("federate", {"secure": True}, held=row_sites(120, "abcdef"))
+    words = judged(federation, WITH_SUMS, has_images=True)
+    assert words.startswith("batch of images must be at least 10")
+    assert judged(federation, WITH_SUMS, has_images=False) == ""
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -10,7 +10,7 @@ import pytest
 from cofill.completion import Completed
 from cofill.errors import DataError, SettingError
 from cofill.network._config import FederationConfig, Member, SiteConfig, ViewSource
-from cofill.network._site_runner import fault_for_others
+from cofill.network._faults import fault_for_others
 from cofill.network._site_tables import read_site_views, require_common_categories
 from cofill.views import Feature, Kind, MultiView, View, write_table
 

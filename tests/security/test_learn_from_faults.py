@@ -11,8 +11,8 @@ from tests.network.conftest import row_sites
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.nets import DPSettings
 from cofill.nets._private import private_gradient
+from cofill.network._faults import RefusedMessageError, fault_for_others
 from cofill.network._policy_check import RefusedOrderError
-from cofill.network._site_runner import RefusedMessageError, fault_for_others
 
 OWN_LOG = "it could not do its part; its own log says why"
 

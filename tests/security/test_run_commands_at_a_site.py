@@ -12,8 +12,9 @@ from tests.network.conftest import row_sites
 from cofill.network._config import FederationConfig, Member, Person
 from cofill.network._kits import Kit, make_kits
 from cofill.network._local import local_federation
-from cofill.network._order import RunOrder, new_run
+from cofill.network._order import SITE_CONFIG, SITE_KIT, RunOrder, new_run
 from cofill.network._session import write_job
+from cofill.protocol import PartyFolder
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:nvflare", "ignore::pytest.PytestUnhandledThreadExceptionWarning"
@@ -29,6 +30,18 @@ def kits(tmp_path_factory) -> Path:
     person = Person("eve@example.org", "cofill", "submit")
     make_kits(FederationConfig("f", "localhost", 8002, sites, (person,), shared=("u", "v")), folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _site(kits, tmp_path, monkeypatch):
+    """Let a site's end of FLARE find its files, as `cofill site` does."""
+    config = tmp_path / "site" / "site.toml"
+    config.parent.mkdir()
+    config.write_text("".join(f'[views.{v}]\nsource = "{v}.csv"\nid = "id"\n' for v in "uv"))
+    monkeypatch.setenv(SITE_CONFIG, str(config))
+    monkeypatch.setenv(SITE_KIT, str(kits / "sites" / "a"))
+    yield
+    PartyFolder(kits / "sites" / "a" / "cofill").ledger.unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -169,3 +169,29 @@ def test_a_kit_that_was_moved_goes_on(spent, tmp_path):
     spent.base = moved
     with pytest.raises(SettingError, match=r"noisy-mean from 'a'.*of 0.9"):
         ask(spent)
+
+
+def test_a_run_that_was_forgotten_is_paid_for_again(rows_at):
+    federation = rows_at("mean", MEAN, TWICE)
+    federation.place("a").act(0, {})
+    PartyFolder(federation.base / "a" / "home").run(federation.order.run).forget()
+    # Its answer may be with the coordinator: another one is another release.
+    with pytest.raises(SettingError, match="what the run costs"):
+        federation.place("a").act(0, {})
+
+
+def test_an_attempt_that_was_cut_off_is_paid_for_once(rows_at, monkeypatch):
+    federation = rows_at("mean", MEAN, TWICE)
+    for _ in range(5):
+        place = federation.place("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                place.state, "write", lambda state: (_ for _ in ()).throw(OSError("full"))
+            )
+            with pytest.raises(OSError, match="full"):
+                place.act(0, {})
+    federation.place("a").act(0, {})
+    assert len(Ledger.load(federation.ledger("a"))) == 1
+    ask(federation)
+    with pytest.raises(SettingError, match=r"noisy-mean from 'a'.*of 0.9"):
+        ask(federation)

@@ -10,11 +10,18 @@ import pytest
 from tests.network.conftest import row_sites
 from tests.network.test_by_row import drive
 
-from cofill.completion import Completed
+from cofill.completion import (
+    Completed,
+    CompletionJob,
+    completed_folder,
+    read_records,
+    run_completion,
+)
 from cofill.errors import SettingError
 from cofill.network._config import ViewSource
 from cofill.views import Source, read_views, to_table, write_table
 
+PEOPLE = [f"person {k}" for k in range(12)]
 COMMAND = "=cmd|' /C calc'!A0"
 FORMULAS = [COMMAND, "@SUM(A1)", "+A1+1", "-A1", "\t=1+1", "\r=1+1", "\n=1+1", "＝1+1", "＋A1"]
 HARMLESS = [
@@ -136,3 +143,29 @@ def test_a_site_writes_no_formula_unless_its_operator_says_so(rows_at, formulas,
     drive(federation)
     (path,) = federation.results("a").glob("*.csv")
     assert all(row[0].startswith(start) for row in fields_of(path)[1:])
+
+
+@pytest.mark.parametrize("formulas", ["escape", "keep"])
+def test_a_completed_folder_is_read_again_whatever_its_columns_are_called(tmp_path, formulas):
+    tables = {
+        "p": {"=id": [*PEOPLE, "@x"], "-u": [float(k) for k in range(13)], "=note": ["+c"] * 13},
+        "w": {"=id": [*PEOPLE[2:], "@x"], "@w": ["=b", "-c"] * 5 + ["=b"]},
+    }
+    for name, table in tables.items():
+        write_table(pa.table(table), tmp_path / f"{name}.csv", formulas="keep")
+    job = CompletionJob(
+        {name: str(tmp_path / f"{name}.csv") for name in tables},
+        out=str(tmp_path / "out"),
+        id="=id",
+        method="mean",
+        kinds={"@w": "categorical", "-u": "numeric"},
+        ignore=("=note",),
+        formulas=formulas,
+    )
+    run_completion(job)
+    reading = completed_folder(tmp_path / "out").reading()
+    again = read_views(**reading)
+    assert set(again["p"].ids) == {*PEOPLE, "@x"}
+    assert [f.name for f in again["p"].features] == ["-u"]
+    assert set(again["w"].features[0].categories) == {"=b", "-c"}
+    assert read_records(str(tmp_path / "out"))[1] == "=id"

@@ -96,8 +96,8 @@ NOISY = {"k": 2, "scale": "none", "noise": {"epsilon": 0.4, "clip": 1.0, "rounds
     [
         ({"centres": np.zeros((50, 2, 5)), "running": np.ones(50)}, "got 2 groups for 50"),
         ({"centres": np.zeros((1, 40, 5))}, "got 40 groups for 1"),
-        ({"round": 0}, "round 1 is next, got 0"),
-        ({"round": 2}, "round 1 is next, got 2"),
+        ({"round": 0}, "round 1 of 3 is next, got 0"),
+        ({"round": 4}, "round 1 of 3 is next, got 4"),
     ],
 )
 def test_a_site_answers_the_rounds_that_it_charges_for(rows_at, change, words):

@@ -21,6 +21,16 @@ def test_every_attack_is_named():
 
 def test_every_claim_names_a_test():
     claims = CLAIMS.partition("## What a site relies on")[2].partition("## What is out of scope")[0]
-    bullets = re.split(r"\n- ", claims)[1:]
-    assert len(bullets) > 10
-    assert [bullet for bullet in bullets if "test_" not in bullet] == []
+    # Headings in bold stand before bullets; what is left are bullets and paragraphs.
+    parts = re.split(r"\n- |\n\n|\*\*\n", claims)
+    told = [part for part in parts if part.strip() and not part.startswith("**")]
+    assert len(told) > 20
+    assert [part for part in told if "test_" not in part] == []
+
+
+def test_every_hostile_party_has_a_test():
+    rows = [line for line in CLAIMS.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == 7
+    assert [row for row in rows if "test_" not in row] == [
+        "| a site's operator | no: they hold the rows | – | – |"
+    ]

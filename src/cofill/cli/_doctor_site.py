@@ -30,7 +30,7 @@ def site_findings(kit_folder: Path, config_file: Path) -> Iterator[Finding]:
     yield _keys(kit)
     yield _coordinator(kit)
     yield from _versions()
-    config, fault = _attempt(lambda: SiteConfig.read(config_file))
+    config, fault = _attempt(lambda: SiteConfig.read(config_file, is_unsigned=True))
     if config is None:
         yield Finding("site.toml", "problem", fault, "correct the file, or give another --config")
         return
@@ -95,11 +95,14 @@ def _tables(kit: Kit, config: SiteConfig, config_file: Path) -> Finding:
 
 
 def _policy(config: SiteConfig, config_file: Path) -> Finding:
-    from cofill.network import POLICY_FILE, SitePolicy
+    from cofill.network import POLICY_FILE, SiteConfig, SitePolicy
 
     policy = config.policy
+    signed, fault = _attempt(lambda: SiteConfig.read(config_file).policy)
+    if signed is None:
+        return Finding("policy", "problem", fault, "cofill site policy --sign --config site.toml")
     is_written = (config_file.resolve().parent / POLICY_FILE).exists()
-    source = POLICY_FILE if is_written else "the default, no file"
+    source = f"{POLICY_FILE}, signed" if is_written else "the default, no file"
     words = f"{source}, digest {policy.digest}, ε = {policy.budget.epsilon:g} in all runs"
     more = sorted(set(policy.without_guarantee) - set(SitePolicy().without_guarantee))
     if more:

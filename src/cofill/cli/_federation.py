@@ -288,19 +288,30 @@ federation_commands = {"init": init, "run": run_experiment} | {
 def _submit(kit: Path, order: Any, output: Output, *, wait: bool, resumed: bool = False) -> None:
     from cofill.network import FederationError
 
-    with _session(kit) as session:
-        connected = session.sites()
-        missing = sorted(set(session.kit.federation.names) - set(connected))
-        # A run that has begun may go on without a site, where the method allows.
-        if missing and not (resumed and order.tolerates_absence and connected):
-            raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
-        job = session.submit(order, connected)
-        if not output.is_silent:
-            typer.echo(f"run {order.run} was submitted")
-        if not wait:
-            return
-        session.wait(job)
-        outcome = session.outcome(job)
+    is_under_way = False
+    try:
+        with _session(kit) as session:
+            connected = session.sites()
+            missing = sorted(set(session.kit.federation.names) - set(connected))
+            # A run that has begun may go on without a site, where the method allows.
+            if missing and not (resumed and order.tolerates_absence and connected):
+                raise SettingError(f"every site must be connected, {', '.join(missing)} is not")
+            job = session.submit(order, connected)
+            is_under_way = True
+            if not output.is_silent:
+                typer.echo(f"run {order.run} was submitted")
+            if not wait:
+                return
+            session.wait(job)
+            outcome = session.outcome(job)
+    except FederationError as error:
+        if not is_under_way:
+            raise
+        way_out = f"cofill federation resume {order.run} --kit {kit}"
+        raise FederationError(
+            f"{error}, while run {order.run} was under way; once it runs again, look with `cofill "
+            f"federation status --kit {kit}`, and if the run was cut off: {way_out}"
+        ) from None
     if outcome["state"] != "finished":
         raise FederationError(f"run {outcome['run']} {outcome['state']}: {outcome['why']}")
     output.print(outcome, lambda: _show_outcome(outcome))

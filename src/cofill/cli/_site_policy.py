@@ -15,7 +15,7 @@ from cofill.errors import SettingError
 from cofill.files import write_atomically
 
 if TYPE_CHECKING:
-    from cofill.network import Kit, SiteConfig
+    from cofill.network import Kit, SiteConfig, SitePolicy
 
 SiteKit = Annotated[Path | None, Option("--kit", help="The kit of this site.")]
 SiteFile = Annotated[Path | None, Option(help="site.toml; the policy is in its folder.")]
@@ -23,6 +23,7 @@ SiteFile = Annotated[Path | None, Option(help="site.toml; the policy is in its f
 
 @examples(
     "cofill site policy --out policy.toml",
+    "cofill site policy --sign --config site.toml",
     "cofill site policy --explain order.json --kit kits/sites/lab --config site.toml",
 )
 def policy(
@@ -30,14 +31,22 @@ def policy(
         Path | None, Option(help="An order: JSON with experiment and settings.")
     ] = None,
     out: Annotated[Path | None, Option(help="Write the default policy here.")] = None,
+    sign: Annotated[bool, Option("--sign", help="Have the policy beside --config count.")] = False,
     submitter: Annotated[str, Option(help="Who would give the order.")] = "",
     kit: SiteKit = None,
     config: SiteFile = None,
+    yes: Annotated[bool, Option("--yes", help="Do not ask before signing.")] = False,
     listing: Listing = LISTED,
 ) -> None:
-    """Print or write the default policy, or explain what the policy in force says to an order."""
+    """Print or write the default policy, sign a policy, or explain what it says to an order.
+
+    A policy that was written or changed counts once it is signed.
+    """
     from cofill.network import DEFAULT_POLICY
 
+    if sign:
+        _sign(config, yes=yes)
+        return
     if explain is None:
         if out is None:
             typer.echo(DEFAULT_POLICY, nl=False)
@@ -88,7 +97,54 @@ def _site(kit: Path | None, config: Path | None) -> tuple[Kit, SiteConfig]:
         raise SettingError("this needs --kit KIT and --config site.toml")
     from cofill.network import Kit, SiteConfig
 
-    return Kit.read(kit, "site"), SiteConfig.read(config)
+    return Kit.read(kit, "site"), SiteConfig.read(config, is_unsigned=True)
+
+
+def _sign(config: Path | None, *, yes: bool) -> None:
+    """Show what a policy allows, and have it count if the operator says so."""
+    if config is None:
+        raise SettingError("this needs --config site.toml, in whose folder the policy is")
+    from cofill.network import POLICY_FILE, SiteConfig, sign_policy
+
+    path = config.resolve().parent / POLICY_FILE
+    if not path.exists():
+        raise SettingError(f"{path} must be there to be signed; without it the default is in force")
+    for line in explain_policy(SiteConfig.read(config, is_unsigned=True).policy):
+        typer.echo(line)
+    if not yes and not typer.confirm("have you read it, and is it to count?"):
+        return
+    typer.echo(f"signed {path}: {sign_policy(path, getpass.getuser())}")
+
+
+def explain_policy(policy: SitePolicy) -> list[str]:
+    """Return in plain words what a policy allows, and where it allows more than the default."""
+    from cofill.network import SitePolicy
+
+    safe, budget = SitePolicy(), policy.budget
+    lines = [
+        f"takes part in {', '.join(policy.experiments) or 'nothing'}",
+        f"tells of no fewer than {policy.smallest_group} people together",
+        f"differential privacy of ε = {budget.epsilon:g} in all runs, {budget.per_run:g} in one, "
+        f"at δ = {budget.delta:g}",
+    ]
+    for kind, rule in policy.without_guarantee.items():
+        people = rule.people or policy.smallest_group
+        whom = f", to {', '.join(rule.to)} only" if rule.to else ""
+        mark = "" if kind in safe.without_guarantee else " (not in the default)"
+        lines.append(f"without a guarantee: {kind}, of {people} people or more{whom}{mark}")
+    looser = {
+        "smallest_group": policy.smallest_group < safe.smallest_group,
+        "participants": policy.participants < safe.participants,
+        "secure_sums": not policy.secure_sums,
+        "rounds": policy.rounds > safe.rounds,
+        "code_share": policy.code_share > safe.code_share,
+        "keyed_hashes": policy.keyed_hashes,
+        "training": policy.training != safe.training,
+        "budget": budget.epsilon > safe.budget.epsilon or budget.delta > safe.budget.delta,
+    }
+    more = [name for name, is_looser in looser.items() if is_looser]
+    lines.append(f"allows more than the default in {', '.join(more) or 'nothing'}")
+    return lines
 
 
 def _read_order(path: Path) -> Any:
@@ -119,4 +175,5 @@ def _explanation(kit: Kit, config: SiteConfig, order: Any, submitter: str) -> li
     path = PartyFolder(kit.home).ledger
     notes = Ledger.load(path).notes if path.exists() else ()
     schedule = schedule_of(order, kit.federation)
-    return explain_order(config.policy, Request(schedule, submitter, notes))
+    request = Request(schedule, submitter, notes, has_images=config.has_images)
+    return explain_order(config.policy, request)

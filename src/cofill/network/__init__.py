@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cofill.network._order import RunOrder, new_run, schedule_of
     from cofill.network._policy import DEFAULT_POLICY, POLICY_FILE, SitePolicy
     from cofill.network._policy_check import Request, approve_order, explain_order
+    from cofill.network._policy_signature import sign_policy
     from cofill.network._processes import serve
     from cofill.network._session import FederationError, Session, open_session
     from cofill.network._site_tables import read_people, read_site_views
@@ -45,6 +46,7 @@ __all__ = [
     "run_local",
     "schedule_of",
     "serve",
+    "sign_policy",
     "write_local",
 ]
 
@@ -56,6 +58,7 @@ _EXPORTS = {
     "._order": ("RunOrder", "new_run", "schedule_of"),
     "._policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
     "._policy_check": ("Request", "approve_order", "explain_order"),
+    "._policy_signature": ("sign_policy",),
     "._processes": ("serve",),
     "._session": ("FederationError", "Session", "open_session"),
     "._site_tables": ("read_people", "read_site_views"),

@@ -30,6 +30,7 @@ from cofill.network._fields import (
     whole,
 )
 from cofill.network._policy import POLICY_FILE, SitePolicy
+from cofill.network._policy_signature import require_signed
 from cofill.protocol import COORDINATOR, Membership
 from cofill.views import ColumnRules, Source, is_url
 
@@ -261,13 +262,22 @@ class SiteConfig:
     formulas: one_of(_FORMULAS) = "escape"  # pyright: ignore[reportInvalidTypeForm]
 
     @property
+    def has_images(self) -> bool:
+        """Whether a view is of images."""
+        return any(view.image is not None for view in self.views.values())
+
+    @property
     def account_folder(self) -> Path:
         """Where the site remembers what it has spent."""
         return self.account or self.results.parent / ACCOUNT_FOLDER
 
     @classmethod
-    def read(cls, path: Path) -> SiteConfig:
-        """Read `site.toml`, or raise a `SettingError`; paths are relative to the file's folder."""
+    def read(cls, path: Path, *, is_unsigned: bool = False) -> SiteConfig:
+        """Read `site.toml`, or raise a `SettingError`; paths are relative to the file's folder.
+
+        A policy beside it must be the one that its operator has signed, unless it is only looked at
+        (``is_unsigned``).
+        """
         document, where = read_toml(path), str(path)
         views = document.get("views")
         if not isinstance(views, Mapping) or not views:
@@ -293,8 +303,7 @@ class SiteConfig:
         if people is not None:
             people = _resolved(people, base, f"{where}: people")
         results, account = base / config.results, base / ACCOUNT_FOLDER
-        policy = base / POLICY_FILE
-        policy = SitePolicy.read(policy) if policy.exists() else SitePolicy()
+        policy = _read_policy(base / POLICY_FILE, is_unsigned=is_unsigned)
         own_files = {"results": results, "policy": policy, "account": account}
         return replace(config, views=sources, people=people, **own_files)
 
@@ -306,6 +315,20 @@ class SiteConfig:
                 f"{where}: [views] must hold {', '.join(member.views)}, which is what the "
                 f"federation expects of site {member.name!r}, got {', '.join(self.views)}"
             )
+
+
+def _read_policy(path: Path, *, is_unsigned: bool) -> SitePolicy:
+    """Return the policy in a file, or the default where there is none."""
+    try:
+        # Read once: what is checked is what is in force.
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = None
+    except OSError as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror}") from None
+    if not is_unsigned:
+        require_signed(path, content)
+    return SitePolicy() if content is None else SitePolicy.read(path, content)
 
 
 # The file groups keys in tables; the class is flat. Faults name a key as the file has it.

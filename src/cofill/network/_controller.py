@@ -21,11 +21,11 @@ from nvflare.apis.signal import Signal
 from cofill.errors import CofillError, DataError
 from cofill.files import write_document
 from cofill.network._executor import TASK, end_with_parent, to_wire
+from cofill.network._faults import public_fault
 from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import OUTCOME_FORMAT, schedule_of
 from cofill.network._run_coordinator import RunCoordinator
-from cofill.network._site_runner import public_fault
 from cofill.protocol import COORDINATOR
 
 _LOOK_S = 0.02  # between two looks for answers, so that waiting adds little to a short step

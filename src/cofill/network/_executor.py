@@ -19,17 +19,17 @@ from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
-from nvflare.lighter.utils import verify_folder_signature_and_get_signers
 
-from cofill.errors import CofillError, DataError, SettingError
+from cofill.errors import DataError, SettingError
+from cofill.network._admission import job_signer
 from cofill.network._config import SiteConfig
+from cofill.network._faults import RefusedOrderError, fault_for_others, note_fault, public_fault
 from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
-from cofill.network._policy_check import RefusedOrderError
-from cofill.network._site_runner import SiteRunner, fault_for_others, public_fault
+from cofill.network._site_runner import SiteRunner
 from cofill.paths import keep_compiled_programs
-from cofill.protocol import PROTOCOLS, PartyFolder
+from cofill.protocol import PROTOCOLS
 
 TASK = "step"
 
@@ -59,7 +59,9 @@ class SiteExecutor(Executor):
             if task_name != TASK:
                 raise SettingError(f"{task_name!r} is no task of cofill; refused")
             if self.runner is None:
-                self.runner = _make_runner(kit, self.order, _signer(kit, fl_ctx))
+                engine: Any = fl_ctx.get_engine()
+                app = Path(engine.get_workspace().get_app_dir(fl_ctx.get_job_id()))
+                self.runner = _make_runner(kit, self.order, job_signer(kit, app))
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
@@ -67,22 +69,12 @@ class SiteExecutor(Executor):
         except Exception as error:  # noqa: BLE001  nothing may reach FLARE's logs with its values
             why = public_fault(error)
             if kit is not None:
-                _note_fault(kit, self.order, error)
+                note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
             reply["fault"] = fault_for_others(error)
             return reply
         reply["messages"] = dict(messages)
         return reply
-
-
-def _signer(kit: Kit, fl_ctx: FLContext) -> str:
-    """Return who signed the job, by the federation's certificates; empty if nobody is known to."""
-    # Not what the coordinator says of the submitter: it could say anything.
-    engine: Any = fl_ctx.get_engine()
-    app = engine.get_workspace().get_app_dir(fl_ctx.get_job_id())
-    authority = kit.folder / "startup" / "rootCA.pem"
-    is_sound, signers = verify_folder_signature_and_get_signers(str(app), str(authority))
-    return str(signers[0][0]) if is_sound and len(signers) == 1 else ""
 
 
 def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
@@ -97,16 +89,6 @@ def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
     except SettingError as error:
         raise RefusedOrderError(str(error)) from None
     return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
-
-
-def _note_fault(kit: Kit, order: RunOrder, error: BaseException) -> None:
-    """Leave the whole sentence where the site's own people find it."""
-    try:
-        folder = PartyFolder(kit.home).run(order.run)
-        folder.make()
-        folder.write_fault(public_fault(error))
-    except (CofillError, OSError):
-        return
 
 
 def to_wire(mail: Mapping[tuple[int, str], bytes]) -> dict[str, bytes]:

@@ -85,10 +85,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return a file's tables, or raise a `SettingError`."""
+def read_toml(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """Return a file's tables, or those of its content where it was read; or a `SettingError`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads((path.read_bytes() if content is None else content).decode("utf-8"))
     except FileNotFoundError:
         raise SettingError(f"{path}: there is no such file; check the path") from None
     except IsADirectoryError:

@@ -24,7 +24,9 @@ from cofill.network._order import CONTROLLER, EXECUTOR
 from cofill.protocol import COORDINATOR, PartyFolder
 
 _KEYS_FORMAT = "cofill.public-keys"
-_HEARTBEAT_S = 30  # without a sign, six heartbeats of a site, until it is taken for lost
+# Without a sign, until a site is taken for lost: a machine that stands still for a minute, or is
+# cut off, goes on with its run.
+_HEARTBEAT_S = 90
 _JOB_RIGHTS = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
 _NOBODY = dict.fromkeys((*_JOB_RIGHTS, "shell_commands", "byoc", "server-predeployed-flwr"), "none")
 _OWN_JOBS = dict.fromkeys(("manage_job", "download_job"), "n:submitter")
@@ -207,7 +209,8 @@ def _harden(kit: Path, federation: FederationConfig) -> None:
     resources["class_list_enforcement_mode"] = "enforce"
     # A prefix would also allow what cofill's modules import, such as a way to start programs.
     resources["class_allow_list"] = [CONTROLLER, EXECUTOR]
-    resources["app_validator"] = {"path": "cofill.network._admission.JobAdmission"}
+    admission = "SiteAdmission" if "client" in resources else "JobAdmission"
+    resources["app_validator"] = {"path": f"cofill.network._admission.{admission}"}
     if "client" in resources:
         resources["allow_log_streaming"] = False
     components = []

@@ -24,6 +24,7 @@ from cofill.network._config import FederationConfig, Member, Person, ViewSource
 from cofill.network._kits import Kit, make_kits
 from cofill.network._order import RunOrder, new_run
 from cofill.network._policy import POLICY_FILE
+from cofill.network._policy_signature import sign_policy
 from cofill.network._processes import ProcessError, end_tree, free_port, start_party, wait_for_port
 from cofill.network._session import FederationError, Session, open_session
 from cofill.privacy import release_types
@@ -32,7 +33,8 @@ from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, wri
 
 MARK = ".cofill-federation"
 SUBMITTER, VIEWER = "submitter@localhost.local", "viewer@localhost.local"
-_START_S = 60.0  # until every process must be there: each imports FLARE and JAX first
+# Until every process must be there, in all and for each site: each imports FLARE first.
+_START_S, _SITE_START_S = 60.0, 10.0
 TRIAL_POLICY = """\
 # A trial: every party of this federation is on one machine, in the hands of one person. Between
 # organisations start from the default, `cofill site policy`.
@@ -83,8 +85,13 @@ class LocalFederation(FederationFolder):
         words = [COORDINATOR] if name == COORDINATOR else words
         words += ["--kit", str(self.kit(name))]
         # A trial leaves nothing in the user's own folder.
-        keys = {"COFILL_KEYS": str(self.path / "keys")}
+        keys = {"COFILL_KEYS": str(self.keys)}
         self.processes[name] = start_party(words, self._log(name), **keys)
+
+    @property
+    def keys(self) -> Path:
+        """The folder of keys of all sites."""
+        return self.path / "keys"
 
     def _log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.txt"
@@ -115,8 +122,9 @@ class LocalFederation(FederationFolder):
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Log in once every site is there."""
-        wait_for_port(self.federation.port, timeout=_START_S, alive=self.check)
-        until = time.monotonic() + _START_S
+        seconds = max(_START_S, _SITE_START_S * len(self.federation.sites))
+        wait_for_port(self.federation.port, timeout=seconds, alive=self.check)
+        until = time.monotonic() + seconds
         with ExitStack() as kept:  # what is done with the session is not tried again
             while True:
                 try:
@@ -140,7 +148,7 @@ class LocalFederation(FederationFolder):
             self.check()
             if time.monotonic() > until:
                 lacking = ", ".join(sorted(set(self.federation.names) - there))
-                raise ProcessError(f"no sign of {lacking} after {_START_S:.0f} s")
+                raise ProcessError(f"no sign of {lacking} in time")
             time.sleep(0.3)
 
     def run_folder(self, party: str, run: str) -> RunFolder:
@@ -208,6 +216,7 @@ def write_local(
         configuration.touch(mode=0o600)  # a source may hold a password
         configuration.write_text(site_toml(sources, people=people))
         (folder / POLICY_FILE).write_text(trial_policy())
+        sign_policy(folder / POLICY_FILE, "trial", federation.keys)
     make_kits(config, out / "kits")
     return federation
 

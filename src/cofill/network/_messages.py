@@ -11,7 +11,7 @@ import json
 
 from cofill.errors import DataError
 from cofill.network._identity import Identity
-from cofill.privacy import MessageAddress, open_message, seal_message
+from cofill.privacy import MessageAddress, open_message, seal_message, sealed_size
 
 MAGIC = b"cofill-message-1\n"
 _LONGEST_ADDRESS = 2000  # bytes: it is read before anything shows that the sender is honest
@@ -22,18 +22,18 @@ def write_message(
     content: bytes, address: MessageAddress, identity: Identity, *, limit: int
 ) -> bytes:
     """Return a message that only its receiver can open; refuse one that is too large."""
-    sealed = seal_message(
+    where = {"run": address.run, "step": address.step, "from": address.sender}
+    where |= {"to": address.receiver, "bytes": sealed_size(content, is_signed=True)}
+    header = json.dumps(where, separators=(",", ":")).encode()
+    return seal_message(
         content,
         address,
         sealing_key=identity.seal,
         receiver_key=identity.of(address.receiver).seal,
         signing_key=identity.sign,
         limit=limit - _LONGEST_HEADER,
+        front=b"".join([MAGIC, len(header).to_bytes(4, "little"), header]),
     )
-    where = {"run": address.run, "step": address.step, "from": address.sender}
-    where |= {"to": address.receiver, "bytes": len(sealed)}
-    header = json.dumps(where, separators=(",", ":")).encode()
-    return b"".join([MAGIC, len(header).to_bytes(4, "little"), header, sealed])
 
 
 def read_address(message: bytes, *, limit: int) -> MessageAddress:

@@ -20,6 +20,7 @@ CONTROLLER = "cofill.network._controller.CoordinatorController"
 EXECUTOR = "cofill.network._executor.SiteExecutor"
 TOLERATES_ABSENCE = "cofill_tolerates_absence"  # in a job of FLARE: it goes on without a site
 SITE_CONFIG = "COFILL_SITE_CONFIG"  # in a site's environment: where its site.toml is
+SITE_KIT = "COFILL_SITE_KIT"  # and where its kit is
 _RUN = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
 
 

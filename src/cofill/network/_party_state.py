@@ -13,17 +13,19 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cofill.codec import decode, encode, storable
 from cofill.errors import StoreError
-from cofill.files import write_atomically
+from cofill.files import draft_of, write_atomically
 from cofill.protocol import RunFolder
 
 _STATE_FORMAT = "cofill.state"
 _PART_FORMAT = "cofill.state.part"
+_MESSAGE = ".sealed"
 _LEAST_BYTES = 2**20  # below that a file costs more than writing the value again
 
 
@@ -52,8 +54,10 @@ class PartyState:
         """Keep a state, whose ``parties`` may hold large values, in the place of the last one."""
         parts: dict[int, tuple[Any, StoredPart]] = {}
         parties = {name: self._stored(party, parts) for name, party in state["parties"].items()}
-        content = encode({**state, "parties": parties}, format=_STATE_FORMAT)
-        write_atomically(self.folder.state, _with_digest(content), private=True)
+        # Messages: a receiver knows by their signature whether they are still as they were sent.
+        sent = self._stored(state["sent"], parts)
+        content = encode({**state, "parties": parties, "sent": sent}, format=_STATE_FORMAT)
+        _write(self.folder.state, content, sync=True)
         self._written = parts
         self._remove_all_but({part.file for _, part in parts.values()})
 
@@ -71,13 +75,16 @@ class PartyState:
         return parts[id(value)][1] if id(value) in parts else value
 
     def _write_part(self, value: Any) -> StoredPart:
-        part = StoredPart(f"{uuid.uuid4().hex}.safetensors")
+        is_message = isinstance(value, bytes)
+        part = StoredPart(f"{uuid.uuid4().hex}{_MESSAGE if is_message else '.safetensors'}")
         self.folder.parts.mkdir(exist_ok=True, mode=0o700)
-        content = encode(value, format=_PART_FORMAT)
         # Not forced to disk: after a power cut a run that lacks a part must be started anew, and
         # forcing hundreds of megabytes would take longer than the step.
         path = self.folder.parts / part.file
-        write_atomically(path, _with_digest(content), private=True, sync=False)
+        if is_message:
+            write_atomically(path, value, private=True, sync=False)
+        else:
+            _write(path, encode(value, format=_PART_FORMAT), sync=False)
         return part
 
     def _remove_all_but(self, names: set[str]) -> None:
@@ -91,7 +98,8 @@ class PartyState:
     def read(self) -> dict[str, Any]:
         """Return the state as it was kept; a `StoreError` or `KeyError` says that it is damaged."""
         state = decode(_without_digest(self.folder.state.read_bytes()), format=_STATE_FORMAT)
-        state["parties"] = {name: self._loaded(party) for name, party in state["parties"].items()}
+        for kept in ("parties", "sent"):
+            state[kept] = {name: self._loaded(value) for name, value in state[kept].items()}
         return state
 
     def _loaded(self, value: Any) -> Any:
@@ -102,23 +110,27 @@ class PartyState:
                 raise StoreError(
                     "a file of what was kept between two steps is lost; start a new run"
                 ) from None
+            if value.file.endswith(_MESSAGE):
+                return content
             return decode(_without_digest(content), format=_PART_FORMAT)
         if isinstance(value, dict):
             return {key: self._loaded(item) for key, item in value.items()}
         return tuple(map(self._loaded, value)) if type(value) is tuple else value
 
 
-def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=32).digest()
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.sha256(content).digest()  # by the processor's own instructions
 
 
-def _with_digest(content: bytes) -> bytes:
-    """Return content with a hash in front: a disk that changes a bit must not change a share."""
-    return _digest(content) + content
+def _write(path: Path, content: bytes, *, sync: bool) -> None:
+    """Write content behind its hash: a disk that changes a bit must not change a share."""
+    with draft_of(path, private=True, sync=sync) as draft, draft.open("wb") as file:
+        file.write(_digest(content))
+        file.write(content)
 
 
 def _without_digest(stored: bytes) -> bytes:
-    """Return the content of `_with_digest`, or raise a `StoreError` if it was changed."""
+    """Return what `_write` was given, or raise a `StoreError` if it was changed."""
     content = stored[32:]
     if stored[:32] != _digest(content):
         raise StoreError("what was kept between two steps is damaged; start a new run")

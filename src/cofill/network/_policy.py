@@ -1,7 +1,8 @@
 """A site's policy: what may leave it, whoever asks, in one file that its operator writes.
 
 An order can ask for less than the policy allows, never for more. The policy is `policy.toml` in the
-folder of `site.toml`; where there is none, `DEFAULT_POLICY` is in force. `_policy_check.py`
+folder of `site.toml`, as its operator has signed it (`_policy_signature.py`); where there is none,
+`DEFAULT_POLICY` is in force. `_policy_check.py`
 compares an order with it before anything of the order is acted on; the gate compares every release.
 """
 
@@ -200,9 +201,9 @@ class SitePolicy:
     )
 
     @classmethod
-    def read(cls, path: Path) -> SitePolicy:
-        """Read `policy.toml`, or raise a `SettingError`."""
-        policy = validate(cls, read_toml(path), str(path))
+    def read(cls, path: Path, content: bytes | None = None) -> SitePolicy:
+        """Read `policy.toml`, or its content where it was read, or raise a `SettingError`."""
+        policy = validate(cls, read_toml(path, content), str(path))
         for name, rule in policy.experiments.items():
             if rule.informs and name != "private":
                 raise SettingError(

@@ -6,22 +6,20 @@ and what the site has noted of earlier orders; it reads no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cofill.errors import SettingError
 from cofill.network._account import SiteAccount
-from cofill.network._order import Schedule
+from cofill.network._config import SiteConfig
+from cofill.network._faults import RefusedOrderError
+from cofill.network._order import RunOrder, Schedule
 from cofill.network._policy import ExperimentRule, SitePolicy
 from cofill.privacy import LedgerNote, compose, epsilon
 from cofill.protocol import Demands
 
 TAKEN, REFUSED, APPROVED = "taken", "refused", "approved"
-
-
-class RefusedOrderError(SettingError):
-    """A site takes no part, or sends something not: its order and its policy say why, no row."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Request:
 
     ``submitter`` is who signed it, empty where nobody is known to have; ``notes`` what the site's
     ledger says of earlier orders; ``is_approved`` whether a person at the site has agreed to this
-    very order; ``now`` the time.
+    very order; ``now`` the time; ``has_images`` whether a view of the site is of images, or may be.
     """
 
     schedule: Schedule
@@ -38,21 +36,19 @@ class Request:
     notes: Sequence[LedgerNote] = ()
     is_approved: bool = False
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    has_images: bool = True
 
 
 def refusals(policy: SitePolicy, request: Request) -> tuple[str, ...]:
     """Return why a site does not take part in a run, a sentence each; empty where it does."""
     order = request.schedule.order
+    sentences = [*_about_order(policy, order, request.submitter, request.notes, request.now)]
     rule = policy.experiments.get(order.experiment)
     if rule is None:
-        allowed = ", ".join(policy.experiments) or "none"
-        return (
-            f"the site's policy does not allow the experiment {order.experiment!r} (it allows "
-            f"{allowed})",
-        )
+        return tuple(sentences)
     demands = request.schedule.protocol.demands
-    sentences = [*_about_people(rule, request), *_about_settings(policy, demands)]
-    sentences += _about_guarantees(policy, demands)
+    groups = {**demands.groups, **(demands.image_groups if request.has_images else {})}
+    sentences += [*_about_settings(policy, demands, groups), *_about_guarantees(policy, demands)]
     if rule.approval and not request.is_approved and not sentences:
         sentences.append(
             f"a person at the site has to approve of it (`cofill site approve {order.run}`); then "
@@ -61,17 +57,36 @@ def refusals(policy: SitePolicy, request: Request) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _about_people(rule: ExperimentRule, request: Request) -> Iterator[str]:
-    order, now = request.schedule.order, request.now
-    if rule.people and request.submitter not in rule.people:
-        who = repr(request.submitter) if request.submitter else "somebody who has not signed"
+def _about_order(
+    policy: SitePolicy, order: RunOrder, submitter: str, notes: Sequence[LedgerNote], now: datetime
+) -> tuple[str, ...]:
+    """Return what the policy says to an experiment that somebody orders, whatever its settings."""
+    rule = policy.experiments.get(order.experiment)
+    if rule is None:
+        allowed = ", ".join(policy.experiments) or "none"
+        return (
+            f"the site's policy does not allow the experiment {order.experiment!r} (it allows "
+            f"{allowed})",
+        )
+    return tuple(_about_people(rule, order, submitter, notes, now))
+
+
+def _about_people(
+    rule: ExperimentRule,
+    order: RunOrder,
+    submitter: str,
+    notes: Sequence[LedgerNote],
+    now: datetime,
+) -> Iterator[str]:
+    if rule.people and submitter not in rule.people:
+        who = repr(submitter) if submitter else "somebody who has not signed"
         yield f"{order.experiment!r} may be ordered by people whom the policy names, not by {who}"
     if rule.until is not None and now.date() > rule.until:
         yield f"the policy allowed {order.experiment!r} until {rule.until.isoformat()}"
     since = now - timedelta(days=rule.days)
     earlier = {
         note.run
-        for note in request.notes
+        for note in notes
         if note.what == TAKEN
         and note.experiment == order.experiment
         and note.run != order.run
@@ -84,8 +99,10 @@ def _about_people(rule: ExperimentRule, request: Request) -> Iterator[str]:
         )
 
 
-def _about_settings(policy: SitePolicy, demands: Demands) -> Iterator[str]:
-    for name, value in demands.groups.items():
+def _about_settings(
+    policy: SitePolicy, demands: Demands, groups: Mapping[str, int]
+) -> Iterator[str]:
+    for name, value in groups.items():
         if value < policy.smallest_group:
             yield (
                 f"{name} must be at least {policy.smallest_group}, the policy's smallest_group, "
@@ -140,29 +157,50 @@ def _about_guarantees(policy: SitePolicy, demands: Demands) -> Iterator[str]:
             )
 
 
+def admit_order(
+    order: RunOrder, policy: SitePolicy, account: SiteAccount, site: str, submitter: str
+) -> None:
+    """Raise a `RefusedOrderError` unless the policy allows an order whatever its settings are.
+
+    So much can be known before the protocol is loaded: the experiment, who ordered it, how often.
+    """
+    with account.open() as (ledger, _):
+        now = datetime.now(UTC)
+        refused = _about_order(policy, order, submitter, ledger.notes, now)
+        if refused:
+            ledger.write(_decision(REFUSED, now, order, submitter, policy, refused))
+    if refused:
+        raise RefusedOrderError(f"site {site!r} refuses the run: {'; '.join(refused)}")
+
+
+def _decision(
+    what: str,
+    now: datetime,
+    order: RunOrder,
+    submitter: str,
+    policy: SitePolicy,
+    refused: tuple[str, ...] = (),
+) -> LedgerNote:
+    at = now.isoformat(timespec="seconds")
+    return LedgerNote(what, at, order.run, order.experiment, submitter, policy.digest, refused)
+
+
 def judge_order(
-    schedule: Schedule, policy: SitePolicy, account: SiteAccount, site: str, submitter: str
+    schedule: Schedule, config: SiteConfig, account: SiteAccount, site: str, submitter: str
 ) -> None:
     """Raise a `SettingError` unless a site's policy allows a run; its ledger notes the decision."""
-    order, home = schedule.order, account.home
+    order, home, policy = schedule.order, account.home, config.policy
     asked = home.read_approval(order.run) or {}
     is_approved = bool(asked.get("approved_by")) and asked.get("order") == order.to_json()
     with account.open() as (ledger, _):
-        request = Request(schedule, submitter, ledger.notes, is_approved)
+        request = Request(
+            schedule, submitter, ledger.notes, is_approved, has_images=config.has_images
+        )
         refused = refusals(policy, request)
         taken = any(note.what == TAKEN and note.run == order.run for note in ledger.notes)
         if refused or not taken:
-            ledger.write(
-                LedgerNote(
-                    REFUSED if refused else TAKEN,
-                    request.now.isoformat(timespec="seconds"),
-                    order.run,
-                    order.experiment,
-                    submitter,
-                    policy.digest,
-                    refused,
-                )
-            )
+            what = REFUSED if refused else TAKEN
+            ledger.write(_decision(what, request.now, order, submitter, policy, refused))
     if refused:
         if policy.experiments.get(order.experiment, ExperimentRule()).approval:
             home.ask_approval(order.run, {"order": order.to_json(), "by": submitter})

@@ -25,7 +25,7 @@ from typing import Any
 
 from cofill.errors import CofillError, SettingError
 from cofill.network._kits import Kit, needs_extra
-from cofill.network._order import SITE_CONFIG
+from cofill.network._order import SITE_CONFIG, SITE_KIT
 
 _MODULES = {
     "coordinator": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
@@ -82,10 +82,17 @@ def party_environment(kit: Kit, config: Path | None) -> dict[str, str]:
 
     A stream says in its first frame how large it is. FLARE refuses it there, before it is received,
     or where it goes on beyond the limit.
+
+    Memory comes in pages of 2 MiB where the system has them: a message of many megabytes is copied
+    several times on its way, and each copy asks for its pages (`python -m bench network` compares).
     """
     largest = max(kit.federation.limits.mail_bytes, _LEAST_STREAM) + 2**20
-    environment = {"MALLOC_ARENA_MAX": "4", **os.environ, _LARGEST_STREAM: str(largest)}
-    return environment if config is None else {**environment, SITE_CONFIG: str(config.resolve())}
+    memory = {"MALLOC_ARENA_MAX": "4", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    environment = {**memory, **os.environ, _LARGEST_STREAM: str(largest)}
+    if config is None:
+        return environment
+    places = {SITE_CONFIG: str(config.resolve()), SITE_KIT: str(kit.folder)}
+    return {**environment, **places}
 
 
 def start_party(arguments: Sequence[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:

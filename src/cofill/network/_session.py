@@ -105,16 +105,26 @@ class Session:
 
     def outcome(self, job: str) -> dict[str, Any]:
         """Return how a run that has ended went: state, reason, metrics."""
+        refused = self._refusals(job)
         with tempfile.TemporaryDirectory() as scratch:
             place = self.session.download_job_result(job, scratch)
             for path in Path(place).rglob("outcome.json"):
-                return read_document(path, OUTCOME_FORMAT)
+                outcome = read_document(path, OUTCOME_FORMAT)
+                return {**outcome, "notes": [*refused, *outcome["notes"]]}
             for path in Path(place).rglob("config_fed_server.json"):
                 config = json.loads(path.read_text(encoding="utf-8"))
                 order = unpack_order(config["workflows"][0]["args"]["order"])
                 why = "the coordinator's process ended before it could say why"
+                why = "; ".join(refused) or why
                 return {**order.to_json(), "state": "failed", "why": why, "metrics": {}}
         raise FederationError("the coordinator has no result of this run")
+
+    def _refusals(self, job: str) -> list[str]:
+        """Return what sites said that did not let a job in, a sentence each."""
+        details = self.session.get_job_meta(job).get("job_deploy_detail") or []
+        answers = [str(detail).partition(": ") for detail in details]
+        names = self.kit.federation.names
+        return [words[:1000] for name, _, words in answers if name in names and words != "OK"]
 
     def stop(self, run: str) -> None:
         """Stop a run; what sites have completed in other runs stays."""

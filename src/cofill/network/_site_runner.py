@@ -11,31 +11,37 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from cofill.errors import CofillError, DataError, SettingError, StoreError
+from cofill.errors import DataError, SettingError, StoreError
 from cofill.files import new_folder
 from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
+from cofill.network._faults import RefusedMessageError, RefusedOrderError
 from cofill.network._identity import Identity
 from cofill.network._messages import read_message, write_message
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
-from cofill.network._policy_check import RefusedOrderError, judge_order
+from cofill.network._policy_check import judge_order
 from cofill.network._site_tables import read_people, read_site_views, require_common_categories
-from cofill.privacy import Gate, MessageAddress, Release, decode_releases, encode_releases
+from cofill.privacy import (
+    Gate,
+    Ledger,
+    LedgerEntry,
+    MessageAddress,
+    Release,
+    decode_releases,
+    encode_releases,
+)
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
 Messages = Mapping[tuple[int, str], bytes]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
-
-
-class RefusedMessageError(DataError):
-    """What another party sent is refused; the sentence is about that, and no row of this site."""
 
 
 class SiteRunner:
@@ -61,7 +67,7 @@ class SiteRunner:
         self.limit = schedule.federation.limits.message_bytes
         if config is not None:
             self.limit = min(self.limit, config.policy.message_bytes)
-            judge_order(schedule, config.policy, self._account(config), self.name, submitter)
+            judge_order(schedule, config, self._account(config), self.name, submitter)
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
         self.sent: dict[str, bytes] = {}
@@ -141,8 +147,8 @@ class SiteRunner:
         before = dict(self.parties), list(self.local), list(self.notes)
         try:
             outbox = self._run(number, messages)
-            sealed = self._seal(outbox, number)
-            self._pass_gate(outbox, number)
+            sealed, content = self._seal(outbox, number)
+            self._pass_gate(outbox, number, content)
             self._keep(number, sealed)
         except BaseException:
             self.parties, self.local, self.notes = before
@@ -167,21 +173,24 @@ class SiteRunner:
             outbox = self._report()
         else:
             try:
-                arrived = self._open(messages, number)
+                arrived, content = self._open(messages, number)
             except DataError as error:
                 raise RefusedMessageError(str(error)) from None
             outbox = self._step(number, arrived)
             common = [release for release in arrived if release.sender == COORDINATOR]
             if self.config is not None and common:
                 # An audit of updates needs the model that each of them changed.
-                self.folder.received.write(number, self.schedule.name(number), common)
+                self.folder.received.write(number, self.schedule.name(number), common, content)
         if self.config is not None:  # the run's coordinator keeps times of its own party
             seconds = time.monotonic() - started
             self.folder.add_time(number, self.schedule.name(number), seconds)
         return outbox
 
-    def _open(self, messages: Messages, number: int) -> list[Release]:
-        """Return the releases that have arrived, in the order of the in-process driver."""
+    def _open(self, messages: Messages, number: int) -> tuple[list[Release], bytes | None]:
+        """Return the releases that have arrived, in the order of the in-process driver.
+
+        Beside them the coordinator's as bytes, where they came in one message.
+        """
         due = self.schedule.possible_messages(number, self.name, self.done)
         missing = sorted(
             sender
@@ -196,9 +205,11 @@ class SiteRunner:
             )
         order = {name: k for k, name in enumerate([*self.protocol.party_sites, COORDINATOR])}
         arrived: list[tuple[int, int, Release]] = []
+        common: list[bytes] = []
         for step, sender in sorted(messages):
             try:
-                releases = self._releases(step, sender, messages[step, sender])
+                content, releases = self._releases(step, sender, messages[step, sender])
+                common += [content] if sender == COORDINATOR else []
             except DataError as error:
                 if self.name != COORDINATOR or not self.protocol.may_lack_sites(step):
                     raise
@@ -207,9 +218,9 @@ class SiteRunner:
             arrived += [(step, order[release.sender], release) for release in releases]
         arrived += [(self.done, order[release.sender], release) for release in self.local]
         arrived.sort(key=lambda item: item[:2])
-        return [release for *_, release in arrived]
+        return [r for *_, r in arrived], common[0] if len(common) == 1 else None
 
-    def _releases(self, step: int, sender: str, message: bytes) -> list[Release]:
+    def _releases(self, step: int, sender: str, message: bytes) -> tuple[bytes, list[Release]]:
         """Open a message, and refuse what its sender may not send here."""
         address = MessageAddress(self.schedule.order.run, step, sender, self.name)
         content = read_message(message, address, self.identity, limit=self.limit)
@@ -222,7 +233,7 @@ class SiteRunner:
                     f"site {sender!r} sent a release for {release.receiver!r}, which is not at "
                     f"site {self.name!r}; refused"
                 )
-        return releases
+        return content, releases
 
     def _site_of(self, party: str) -> str | None:
         return COORDINATOR if party == COORDINATOR else self.protocol.party_sites.get(party)
@@ -274,21 +285,42 @@ class SiteRunner:
 
     # --- what leaves --------------------------------------------------------------------------
 
-    def _pass_gate(self, outbox: Sequence[Release], number: int) -> None:
-        """Take every release through this site's gate into the ledger on disk, before it leaves."""
+    def _pass_gate(self, outbox: Sequence[Release], number: int, content: bytes | None) -> None:
+        """Take every release through this site's gate into the ledger on disk, before it leaves.
+
+        ``content`` are the releases as bytes, where they are all for one receiver.
+        """
         if not outbox:
             return
         label = f"{self.schedule.name(number)} (run {self.schedule.order.run})"
         with self._open_gate() as gate:
+            paid = self._paid_attempt(gate.ledger, number, label)
             for release in outbox:
+                if paid[_price(release)]:
+                    paid[_price(release)] -= 1
+                    continue
                 try:
                     gate.pass_on(release, label)
                 except SettingError as error:
                     raise RefusedOrderError(str(error)) from None
         if self.config is not None:
-            self.folder.sent.write(number, self.schedule.name(number), outbox)
+            self.folder.sent.write(number, self.schedule.name(number), outbox, content)
             for party in self.parties.values():
                 self.folder.sent.keep_keys(self.protocol.audit_keys(party))
+
+    def _paid_attempt(self, ledger: Ledger, number: int, label: str) -> Counter[Any]:
+        """Return what an attempt at a step has paid for that was cut off before anything left.
+
+        Nothing is handed out before the state says that the step is done, and it says that it is
+        not. The note of the attempt goes with the state: a step whose state was forgotten, which
+        may have answered, is paid for again.
+        """
+        attempt = self.folder.read_attempt()
+        if attempt is None or attempt["step"] != number:
+            self.folder.write_attempt({"step": number, "entries": len(ledger)})
+            return Counter()
+        entries = list(ledger)[attempt["entries"] :]
+        return Counter(_price(entry) for entry in entries if entry.step == label)
 
     def _account(self, config: SiteConfig) -> SiteAccount:
         return SiteAccount(config.account_folder, self.home)
@@ -308,13 +340,17 @@ class SiteRunner:
         with self._account(self.config).open() as (ledger, elsewhere):
             yield Gate(ledger, budgets, is_joint=True, elsewhere=elsewhere, run=run, homes=homes)
 
-    def _seal(self, outbox: Sequence[Release], number: int) -> dict[str, bytes]:
-        sealed = {}
+    def _seal(
+        self, outbox: Sequence[Release], number: int
+    ) -> tuple[dict[str, bytes], bytes | None]:
+        """Return a message for every receiver, and all releases as bytes where one gets them."""
+        sealed, whole = {}, None
         for receiver in self.schedule.receivers(number, self.name):
             releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
             if self.name == COORDINATOR and self.schedule.is_star and not releases:
                 continue  # it knows anyway whom it has nothing to say to
             content = encode_releases(releases)
+            whole = content if len(releases) == len(outbox) else whole
             address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
             sealed[receiver] = write_message(content, address, self.identity, limit=self.limit)
         total, most = sum(map(len, sealed.values())), 2 * self.limit
@@ -328,7 +364,7 @@ class SiteRunner:
             raise SettingError(
                 f"step {self.schedule.name(number)!r}: {stray[0].receiver!r} takes no part in it"
             )
-        return sealed
+        return sealed, whole
 
     # --- what stays ---------------------------------------------------------------------------
 
@@ -352,6 +388,7 @@ class SiteRunner:
             "notes": self.notes,
         }
         self.state.write(state)
+        self.folder.attempt.unlink(missing_ok=True)
         self.done, self.parties, self.sent = number, parties, sent
 
     def _sent_messages(self, number: int) -> dict[str, bytes]:
@@ -367,19 +404,6 @@ class SiteRunner:
         return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
 
 
-def fault_for_others(error: BaseException) -> str:
-    """Return what other parties are told of a site's fault: nothing of its rows and its files.
-
-    Whether a training diverged, or how many of its people lack a view, is told by the site's own
-    log. A fault that said so would answer questions about people without passing the gate.
-    """
-    if isinstance(error, RefusedOrderError | RefusedMessageError):
-        return str(error)
-    return "it could not do its part; its own log says why"
-
-
-def public_fault(error: BaseException) -> str:
-    """Return what may be said of an error elsewhere: cofill's own sentence, or only its type."""
-    if isinstance(error, CofillError):
-        return str(error)
-    return f"an unexpected {type(error).__name__}; see the site's own log"
+def _price(release: Release | LedgerEntry) -> tuple[Any, ...]:
+    """Return whose a release is, to whom, and what it costs, as its ledger's entry has it."""
+    return release.kind, release.sender, release.receiver, release.event

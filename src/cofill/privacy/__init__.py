@@ -61,6 +61,7 @@ from cofill.privacy._sealing import (
     MessageAddress,
     open_message,
     seal_message,
+    sealed_size,
     sealing_public_key,
     signing_public_key,
 )
@@ -196,6 +197,7 @@ __all__ = [
     "reveal_shares",
     "rows_of",
     "seal_message",
+    "sealed_size",
     "sealing_public_key",
     "sgd_event",
     "share_secrets",

@@ -49,12 +49,14 @@ def seal_message(
     receiver_key: bytes,
     signing_key: bytes | None = None,
     limit: int,
+    front: bytes = b"",
 ) -> bytes:
     """Return the content encrypted for the receiver: nonce, ciphertext, tag and any signature.
 
     ``sealing_key`` is the sender's private, ``receiver_key`` the receiver's public X25519 key;
     ``signing_key`` the sender's private Ed25519 key, or None where the sealing key itself is
-    signed. A sealed message of more than ``limit`` bytes is refused.
+    signed. A sealed message of more than ``limit`` bytes is refused. ``front`` stands before it as
+    it is, put there at once, since a message may have hundreds of megabytes.
 
     Examples
     --------
@@ -68,7 +70,7 @@ def seal_message(
     """
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    size = _NONCE + len(content) + _TAG + (0 if signing_key is None else _SIGNATURE)
+    size = sealed_size(content, is_signed=signing_key is not None)
     if size > limit:
         raise DataError(
             f"{address} would be {size - limit:,} bytes larger than a message may be; send fewer "
@@ -80,7 +82,12 @@ def seal_message(
     signature = b""
     if signing_key is not None:
         signature = sign(signing_key, _signed_part(address, nonce, ciphertext))
-    return b"".join([nonce, ciphertext, signature])
+    return b"".join([front, nonce, ciphertext, signature])
+
+
+def sealed_size(content: bytes, *, is_signed: bool) -> int:
+    """Return how many bytes `seal_message` makes of a content, without a front."""
+    return _NONCE + len(content) + _TAG + (_SIGNATURE if is_signed else 0)
 
 
 def open_message(

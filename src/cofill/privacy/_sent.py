@@ -46,18 +46,24 @@ class SentLog:
         """Whether anything was kept."""
         return self.folder.is_dir()
 
-    def write(self, number: int, step: str, releases: Sequence[Release]) -> None:
-        """Keep what was sent in a step, but for secrets."""
-        releases = [release for release in releases if not release.secret]
-        if not releases:
+    def write(
+        self, number: int, step: str, releases: Sequence[Release], content: bytes | None = None
+    ) -> None:
+        """Keep what was sent in a step, but for secrets.
+
+        ``content`` is what `encode_releases` made of the same releases, where somebody has it.
+        """
+        kept = [release for release in releases if not release.secret]
+        if not kept:
             return
+        if content is None or len(kept) < len(releases):
+            content = encode_releases(kept)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = re.sub(r"[^A-Za-z0-9]+", "-", step)
-        content = encode_releases(releases)
         path = self.folder / f"{number:05}-{name}.safetensors"
         # Not forced to disk: the ledger is, and a lost copy of what was sent harms no run.
         write_atomically(path, content, private=True, sync=False)
-        if self.last_rounds is not None and any(hasattr(r, "round") for r in releases):
+        if self.last_rounds is not None and any(hasattr(r, "round") for r in kept):
             # Steps of the same name come back once a round.
             same_name = [path for _, other, path in self._files() if other == name]
             for path in same_name[: -self.last_rounds]:

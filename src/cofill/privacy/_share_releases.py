@@ -35,6 +35,10 @@ def _are_groups(value: Any) -> bool:
     return bool(value) and tuple_of(tuple_of(is_count))(value) and {len(g) for g in value} == {3}
 
 
+def _are_asked(value: Any) -> bool:
+    return tuple_of(tuple_of(is_count))(value) and {len(pair) for pair in value} <= {2}
+
+
 def _are_counts(value: Any) -> bool:
     return (
         isinstance(value, np.ndarray)
@@ -76,6 +80,8 @@ class BlindedPoints(Release):
 class RowFlags(Release):
     """For each of a site's shuffled points whether it has a row (1) and asks for cells (2).
 
+    The other bits say, when cells are asked for, in which part of the people the site's row was
+    learned from, counted from 1; 0 where it was not: that part is left out of what predicts it.
     ``sizes`` are its numbers of features, factors and targets; ``groups`` the features and factors
     that may inform the same views, and which these are, as bits. The coordinator cannot tell whose
     point is whose.
@@ -104,9 +110,9 @@ class SlotPlan(Release):
     """Where a site's people are in the common order, how many people there are, and its keys.
 
     ``patterns`` and ``people`` count people by the set of views that have them, in each fold;
-    ``asked`` are the sets of views of people whose cells each view asks for; ``groups`` say which
-    features of each view may inform whom (`RowFlags`). ``keys`` are those of
-    the site's masks, ``dealer_key`` a computing site's.
+    ``asked`` are the sets of views of people whose cells each view asks for, each beside the part
+    of the people that is left out for them (`RowFlags`); ``groups`` say which features of each view
+    may inform whom. ``keys`` are those of the site's masks, ``dealer_key`` a computing site's.
     """
 
     kind: ClassVar[str] = "slot-plan"
@@ -117,7 +123,7 @@ class SlotPlan(Release):
     sizes: Mapping[str, tuple[int, ...]] = checked(map_of(tuple_of(is_count)))
     patterns: Int[np.ndarray, " patterns"] = checked(vector_of("int64"))
     people: Int[np.ndarray, "folds patterns"] = checked(_are_counts)
-    asked: Mapping[str, tuple[int, ...]] = checked(map_of(tuple_of(is_count)))
+    asked: Mapping[str, tuple[tuple[int, int], ...]] = checked(map_of(_are_asked))
     groups: Mapping[str, tuple[tuple[int, ...], ...]] = checked(map_of(_are_groups))
     keys: tuple[bytes, ...] = checked(tuple_of(is_key), repr=False)
     dealer_key: bytes = checked(is_key, repr=False, default=b"")

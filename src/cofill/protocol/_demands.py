@@ -26,6 +26,8 @@ class Demands:
         What releases with a guarantee cost together, where that is known beforehand.
     groups
         Settings that say of how few people something may be told, by name.
+    image_groups
+        Those that matter to a site whose views are images only.
     rounds
         How often a site is asked about the same rows.
     summed_sites
@@ -42,6 +44,7 @@ class Demands:
     plain: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     groups: Mapping[str, int] = field(default_factory=dict)
+    image_groups: Mapping[str, int] = field(default_factory=dict)
     rounds: int = 1
     summed_sites: int | None = None
     code_share: float | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import StoreError
-from cofill.files import read_document, write_atomically, write_document
+from cofill.files import read_document, write_atomically, write_document, write_json
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol._protocol import COORDINATOR
 
@@ -38,7 +38,8 @@ class RunFolder:
 
     ``state`` is what the party has become, with large values in ``parts``, ``note`` where the run
     stands as the coordinator knows it, ``messages`` what is on its way through the coordinator, by
-    step, and ``times`` how long each step took, a JSON line each.
+    step, ``times`` how long each step took, a JSON line each, and ``attempt`` which step the party
+    was about to pay for, with how many releases its ledger had before.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class RunFolder:
     note = _below("run.json")
     messages = _below("messages")
     times = _below("times.jsonl")
+    attempt = _below("attempt.json")
 
     def make(self) -> None:
         """Make the folder, for its owner only."""
@@ -55,6 +57,7 @@ class RunFolder:
     def forget(self) -> None:
         """Remove what the run would need to go on: states, shares and messages; logs stay."""
         self.state.unlink(missing_ok=True)
+        self.attempt.unlink(missing_ok=True)
         for folder in (self.parts, self.messages):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -87,6 +90,18 @@ class RunFolder:
     def read_note(self) -> dict[str, Any] | None:
         """Return where the run stands, or None if nothing was noted yet."""
         return read_document(self.note, _RUN_FORMAT) if self.note.exists() else None
+
+    def write_attempt(self, value: Mapping[str, Any]) -> None:
+        """Note which step is about to be paid for; if that is lost, it is paid for again."""
+        write_json(self.attempt, value, private=True, sync=False)
+
+    def read_attempt(self) -> dict[str, Any] | None:
+        """Return which step was about to be paid for, or None; what is damaged is none."""
+        with suppress(OSError, ValueError):
+            value = json.loads(self.attempt.read_text(encoding="utf-8"))
+            if {"step", "entries"} <= set(value):
+                return value
+        return None
 
     def write_fault(self, sentence: str) -> None:
         """Leave what went wrong where the party's own people find it."""
