@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from cofill.attack import Likelihood, Noise
-from cofill.attack._inputs import ReleasedMean
+from cofill.attack._direction import read_release
 from cofill.attack._likelihood import fit_logistic
-from cofill.attack._spread import measure_spread
+from cofill.attack._spread import Turned
 from cofill.errors import SettingError
 from cofill_papers._behaviour import behaviour
 
@@ -268,8 +268,9 @@ def test_a_mean_that_is_off_costs_the_likelihood_little():
     mean[27] -= 0.1  # of a field that 15 % of the positives use, and hardly any negative
     some = np.random.default_rng(0).permutation(len(truth))[:1000]
     released = {"mean": mean, "prior": 0.5}
-    plain = fit_logistic(records[some], measure_spread(records[some]), ReleasedMean(**released))
-    wrong = plain.logits(records[some]) > 0
+    spread, belief, _ = read_release(records[some], mean, None, 0.5)
+    turned = Turned(records[some], spread)
+    wrong = turned.times(fit_logistic(turned, belief, 0.5)) > 0
     assert wrong.mean() > 0.6  # a few large groups of equal records went over together
     attack = Likelihood().fit(records[some], **released)
     assert abs(attack.labels_.mean() - 0.5) < 0.05

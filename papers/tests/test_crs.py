@@ -1,9 +1,12 @@
 """The protocol: what methods may see, what errors mean, and what is computed from all repeats."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from cofill.cooperate import MaskStatistics
 from cofill.errors import DataError, SettingError
 from cofill.metrics import Recorder, ResultRecord
 from cofill.views import Dataset, Feature, Kind, MultiView, View, load
@@ -17,6 +20,8 @@ from cofill_papers._observations import (
     informative_features,
     mean_masks,
     noise_is_flagged,
+    printed_iteration,
+    relative_differences,
     subtypes,
 )
 
@@ -175,6 +180,32 @@ def test_individuals_of_data_with_holes_are_not_split():
     holed = data.views.hide({"lab": np.arange(200) < 5})
     with pytest.raises(DataError, match="has holes"):
         split_individuals(Dataset("holed", holed, data.labels, ("a", "b"), "here"), 0)
+
+
+def test_relative_differences_are_recorded_for_every_bound_near_zero():
+    data = people()
+
+    def half(train, seed):
+        def reconstruct(asked, name):
+            mean = train[name].cells.mean(axis=0)
+            return mean + (oracle(data)(train, seed)(asked, name) - mean) / 2
+
+        return reconstruct
+
+    record, _, _ = run(data, {"half": half}, observe=[relative_differences])
+    for metric in ("mrd_all", "mrd_0.001", "mrd_0.1", "mrd_median"):
+        assert record.per_seed("half", metric) == pytest.approx(0.5)
+
+
+def test_equation_8_in_the_printed_order_finds_the_masks_of_two_sources():
+    truth = np.random.default_rng(0).normal(size=(40, 2))
+    noise = np.random.default_rng(1).normal(size=(2, 40, 2))
+    model = SimpleNamespace(statistics=MaskStatistics.of(truth + noise, truth))
+    estimator = SimpleNamespace(sites_={"left": SimpleNamespace(model=model)})
+    notebook = Notebook(Recorder("fake", seeds=[0]))
+    repeat = split_individuals(people(), 0)
+    printed_iteration(notebook, repeat, Outcome("mwm", Fitted(len, None, estimator), {}))
+    assert notebook.recorder.finish().values == {"mwm/eq8_converges/view_left": [1.0]}
 
 
 def test_masks_are_averaged_and_split_into_shared_and_other_features():

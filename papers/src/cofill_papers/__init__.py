@@ -14,10 +14,11 @@
                    the experiments on released means: which, on what, how, and their pictures
     _behaviour, _gan
                    made-up users with the printed statistics; generators that simulate means
-    _fed_experiments, _fed_setup, _fed_clusters, _fed_pictures
-                   the experiments on rows at many sites, in the same parts
+    _fed_experiments, _fed_printed, _fed_setup, _fed_clusters, _fed_pictures
+                   the experiments on rows at many sites, in the same parts, and the thesis's tables
     _leak_experiments, _leak_pictures
                    what codes give away, and what each defence costs
+    _imvc          groups of individuals of whom some lack a view
     _datasets, _fetch
                    the data sets that are read from files, and how to get the files
     _tables        a record as a table, beside the published figures
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from cofill_papers._behaviour import behaviour
     from cofill_papers._catalogue import experiments, find_experiment
     from cofill_papers._comparison import paired_test, paper_forest
+    from cofill_papers._crs import hidden_rows, split_individuals
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
     from cofill_papers._tables import table
@@ -45,11 +47,13 @@ __all__ = [
     "behaviour",
     "experiments",
     "find_experiment",
+    "hidden_rows",
     "joined",
     "page",
     "paired_test",
     "paper_forest",
     "run_experiment",
+    "split_individuals",
     "table",
 ]
 
@@ -59,6 +63,7 @@ _EXPORTS = {
     "._base": ("AbstractExperiment",),
     "._catalogue": ("experiments", "find_experiment"),
     "._comparison": ("paired_test", "paper_forest"),
+    "._crs": ("hidden_rows", "split_individuals"),
     "._experiment": ("run_experiment",),
     "._join": ("joined",),
     "._tables": ("table",),

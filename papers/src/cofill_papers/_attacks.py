@@ -105,22 +105,21 @@ class Guesses:
     outcomes
         The same, in a word or two.
     sureness
-        Per mean and case the accuracy the attack expected of itself, where it does.
+        Per mean and case the accuracy the attack expected of itself, of attacks that do; None
+        where one withheld it.
     curves
         Training runs with curves, by mean, of the first case.
     """
 
     accuracy: dict[str, list[float]] = field(default_factory=dict)
     outcomes: dict[str, list[str]] = field(default_factory=dict)
-    sureness: dict[str, list[float]] = field(default_factory=dict)
+    sureness: dict[str, list[float | None]] = field(default_factory=dict)
     curves: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, where: str, right: float, outcome: str, sure: float | None = None) -> None:
+    def add(self, where: str, right: float, outcome: str) -> None:
         """Note one guess."""
         self.accuracy.setdefault(where, []).append(right)
         self.outcomes.setdefault(where, []).append(outcome)
-        if sure is not None:
-            self.sureness.setdefault(where, []).append(sure)
 
 
 def check_attacks(names: Sequence[str] | None) -> None:
@@ -193,10 +192,11 @@ def _closed(
                 )
             except AttackFailed:
                 guesses.add(where, _of_one_class(case), "degenerate")
+                guesses.sureness.setdefault(where, []).append(None)
                 continue
             guess = attack.labels_ if case.seen is None else attack.predict(case.records)
-            right = float((guess == case.truth).mean())
-            guesses.add(where, right, attack.outcome_, attack.expected_accuracy_)
+            guesses.add(where, float((guess == case.truth).mean()), attack.outcome_)
+            guesses.sureness.setdefault(where, []).append(attack.expected_accuracy_)
     return guesses
 
 

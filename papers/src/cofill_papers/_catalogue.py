@@ -1,4 +1,4 @@
-"""The experiments by name: on reconstruction, released means, rows at many sites, and codes."""
+"""The experiments by name: on reconstruction, released means, rows at many sites, codes, groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from cofill.errors import SettingError
 from cofill.registry import suggest
 from cofill_papers._base import AbstractExperiment
 from cofill_papers._fed_experiments import FED_EXPERIMENTS
+from cofill_papers._imvc import IMVC_EXPERIMENTS
 from cofill_papers._leak_experiments import LEAK_EXPERIMENTS
 from cofill_papers._mean_experiments import MEAN_EXPERIMENTS
 from cofill_papers._view_experiments import VIEW_EXPERIMENTS
@@ -23,7 +24,7 @@ def experiments() -> tuple[AbstractExperiment, ...]:
     >>> [e.name for e in experiments()][6:11]
     ['growpu-mnist', 'growpu-behaviour', 'growpu-classifiers', 'growpu-subset', 'nnpu-table1']
     >>> [e.name for e in experiments()][11:]
-    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid', 'leak-codes', 'leak-bound']
+    ['fed-vigan', 'fed-vigan-clusters', 'fed-noniid', 'leak-codes', 'leak-bound', 'imvc']
     """
     return tuple(_EXPERIMENTS.values())
 
@@ -37,5 +38,11 @@ def find_experiment(name: str) -> AbstractExperiment:
 
 _EXPERIMENTS: dict[str, AbstractExperiment] = {
     experiment.name: experiment
-    for experiment in (*VIEW_EXPERIMENTS, *MEAN_EXPERIMENTS, *FED_EXPERIMENTS, *LEAK_EXPERIMENTS)
+    for experiment in (
+        *VIEW_EXPERIMENTS,
+        *MEAN_EXPERIMENTS,
+        *FED_EXPERIMENTS,
+        *LEAK_EXPERIMENTS,
+        *IMVC_EXPERIMENTS,
+    )
 }

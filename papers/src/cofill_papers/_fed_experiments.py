@@ -28,6 +28,7 @@ from cofill.views import MultiView, by_row, pair_up
 from cofill_papers._base import AbstractExperiment
 from cofill_papers._fed_clusters import CLUSTERED, cluster_method
 from cofill_papers._fed_pictures import draw_rows
+from cofill_papers._fed_printed import THESIS_TABLES, PrintedCurve
 from cofill_papers._fed_setup import FedData, data_of, estimator_of, held_by
 from cofill_papers._methods import chosen
 
@@ -55,6 +56,7 @@ class FedExperiment(AbstractExperiment):
     methods: Mapping[str, str]
     published: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 3
+    printed_curves: Mapping[str, PrintedCurve] = field(default_factory=dict)
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "Squared error of generated test images (scale 0 to 255)": ("mse255",),
         "Peak signal-to-noise ratio (dB)": ("psnr",),
@@ -211,6 +213,7 @@ FED_EXPERIMENTS: tuple[FedExperiment, ...] = (
             "fed-pix2pix-faithful/mse255/all": 2337.901,
             "fed-pix2pix-faithful/psnr/all": 14.443,
         },
+        printed_curves=THESIS_TABLES,
     ),
     FedExperiment(
         "fed-vigan-clusters",

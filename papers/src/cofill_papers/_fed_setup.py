@@ -89,7 +89,7 @@ def estimator_of(method: str, data: FedData, seed: int) -> FederatedCompletion:
     return FederatedCompletion(
         model="pix2pix" if "pix2pix" in method else "vigan",
         local=LocalSettings(
-            batch=16 if data.small else 32,
+            batch=16 if data.small else 4,
             learning_rate=1e-3,
             first_moment=0.5,
             moments="reset",

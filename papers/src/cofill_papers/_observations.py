@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cofill.metrics import accuracy
+from cofill.cooperate import masks_by_iteration, masks_in_closed_form
+from cofill.metrics import accuracy, mrd
 from cofill_papers._comparison import paper_forest
 from cofill_papers._crs import Notebook, Outcome, Repeat
 
@@ -22,11 +23,19 @@ __all__ = [
     "informative_features",
     "mean_masks",
     "noise_is_flagged",
+    "printed_iteration",
+    "relative_differences",
     "subtypes",
 ]
 
 LEVEL = 0.9
 """Level of the intervals whose coverage is measured."""
+
+NEAR_ZERO = {"mrd_all": 0.0, "mrd_0.001": 0.001, "mrd_0.1": 0.1}
+"""Other bounds than 0.01 below which a true value is left out of the MRD, by metric."""
+
+ITERATIONS = 1_000
+"""After which Eq. 8 counts as one that does not converge."""
 
 RELATED = 0.3
 """Absolute correlation from which two features of Madelon count as related."""
@@ -36,13 +45,14 @@ def collect_masks(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     """Sum up each method's masks over the repeats."""
     if outcome.fitted.masks is None:
         return
-    sums = notebook.notes.setdefault("mask_sums", {}).setdefault(outcome.method, {"n": 0, "w": {}})
-    sums["n"] += 1
+    sums = notebook.notes.setdefault("mask_sums", {}).setdefault(outcome.method, {})
     for view, sources in outcome.fitted.masks.items():
         for source, weights in sources.items():
-            total = sums["w"].setdefault(view, {}).setdefault(source, {})
+            total = sums.setdefault(view, {}).setdefault(source, {})
             for feature, weight in weights.items():
-                total[feature] = total.get(feature, 0.0) + weight
+                # Where views are drawn anew, a feature is not in the same view every time.
+                count, before = total.get(feature, (0, 0.0))
+                total[feature] = count + 1, before + weight
 
 
 def mean_masks(notebook: Notebook) -> dict[str, Any]:
@@ -51,12 +61,12 @@ def mean_masks(notebook: Notebook) -> dict[str, Any]:
     return {
         method: {
             view: {
-                source: {f: round(w / total["n"], 6) for f, w in weights.items()}
+                source: {f: round(w / count, 6) for f, (count, w) in weights.items()}
                 for source, weights in sources.items()
             }
-            for view, sources in total["w"].items()
+            for view, sources in views.items()
         }
-        for method, total in sums.items()
+        for method, views in sums.items()
     }
 
 
@@ -97,6 +107,37 @@ def cube_masks(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
     record = notebook.recorder.add
     record(outcome.method, "mask_shared", "all", float(np.mean(shared)), seed=repeat.seed)
     record(outcome.method, "mask_nonshared", "all", float(np.mean(np.abs(other))), seed=repeat.seed)
+
+
+def relative_differences(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
+    """Record Eq. 10 with other bounds near zero, and the median ratio, which needs none."""
+    for view, cells in outcome.cells.items():
+        if not repeat.held_out.scalers[view][0]:
+            continue
+        true, guess = (repeat.standardised(view, c) for c in (repeat.truth[view], cells))
+        unit = np.ones(true.shape[1])
+        scores = {m: mrd(true, guess, scale=unit, near_zero=b) for m, b in NEAR_ZERO.items()}
+        known = np.abs(true) > 0
+        scores["mrd_median"] = float(np.median(np.abs(guess - true)[known] / np.abs(true)[known]))
+        for metric, value in scores.items():
+            notebook.recorder.add(outcome.method, metric, f"view_{view}", value, seed=repeat.seed)
+
+
+def printed_iteration(notebook: Notebook, repeat: Repeat, outcome: Outcome) -> None:
+    """Record for how many features Eq. 8 converges in the order that is printed.
+
+    All other weights are those of the last round. ``eq8_converges`` is the share of a view's
+    features whose masks are then those of least error.
+    """
+    if outcome.method != "mwm":
+        return
+    for view, site in outcome.fitted.estimator.sites_.items():
+        statistics = site.model.statistics
+        with np.errstate(all="ignore"):
+            reached, _ = masks_by_iteration(statistics, max_iterations=ITERATIONS, at_once=True)
+        off = np.abs(reached - masks_in_closed_form(statistics)).max(axis=0)
+        share = float(np.mean(off < 1e-3))
+        notebook.recorder.add("mwm", "eq8_converges", f"view_{view}", share, seed=repeat.seed)
 
 
 def informative_features(repeat: Repeat) -> set[str]:
