@@ -18,6 +18,7 @@ ENTRIES = (
     "rows",
     "scale",
     "tables",
+    "coverage",
     "demo",
     "cooperate",
     "attack",
@@ -25,9 +26,12 @@ ENTRIES = (
     "images",
     "secure",
     "robust",
+    "epsilon",
     "network",
     "private",
+    "shares",
     "predict",
+    "holds",
 )
 
 

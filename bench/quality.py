@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from bench.records import MISSING, markdown, mean_of, printed, read_record, with_spread
 
 from cofill.completion import methods
@@ -171,6 +172,29 @@ def groups() -> str:
     return markdown(["measure", "ours", "printed"], rows)
 
 
+def incomplete_groups() -> str:
+    """Return accuracy, mutual information and Rand index of groups where half lack a view, in %."""
+    names = {"handwritten": "Handwritten, fou and kar", "scene15": "Scene-15, 20 and 59 columns"}
+    methods = {"multiview": "`MultiViewClustering`", "multiview-five": "the same, five sites",
+               "multiview-all": "the same in one place, all groupings vote",
+               "ridge-spectral": "ridge fill, spectral clustering",
+               "mean-kmeans": "mean fill, k-means"}  # fmt: skip
+    rows = []
+    for data, label in names.items():
+        for method, words in methods.items():
+            cells = [
+                with_spread("imvc", f"{method}/{metric}/{data}_0.5", digits=1, scale=100)
+                for metric in ("acc", "nmi", "ari")
+            ]
+            rows.append([label, words, *cells])
+        cells = [
+            printed("imvc", f"multiview/{metric}/{data}_0.5", digits=1, scale=100)
+            for metric in ("acc", "nmi", "ari")
+        ]
+        rows.append([label, "published", *cells])
+    return markdown(["data", "method", "ACC", "NMI", "ARI"], rows, words=2)
+
+
 def means() -> str:
     """Return the share of digits guessed from a released mean beside the paper's, in %."""
     attacks = ["kmeans", "nnpu-linear", "nnpu-3lp", "growpu-linear", "growpu-3lp",
@@ -270,6 +294,21 @@ def predict() -> str:
     return markdown(["what is known of a client", "logistic regression", "boosting"], rows)
 
 
+def shares() -> str:
+    """Return errors on secret shares beside those with codes, on the same splits."""
+    names = {"wdbc": "WDBC", "credit": "credit", "scene15": "Scene-15", "tcga": "TCGA",
+             "mfdd": "MFDD"}  # fmt: skip
+    arithmetic = read_record("bench_shares").settings["arithmetic"]
+    rows = [
+        [label, arithmetic[name],
+         *(with_spread("bench_shares", f"{m}/mse/{name}") for m in ("best", "private")),
+         with_spread("bench_shares", f"private/ratio/{name}")]
+        for name, label in names.items()
+    ]  # fmt: skip
+    header = ["data", "arithmetic", "`best`, codes", "`private`", "ratio"]
+    return markdown(header, rows, words=2)
+
+
 def tables() -> str:
     """Return how imputers compare on tables with scattered holes: ranks, distances, seconds."""
     ranks = read_record("bench_tables").extra["ranks"]["all rates"]
@@ -287,10 +326,25 @@ def tables() -> str:
     return markdown(header, rows)
 
 
+def split_tables() -> str:
+    """Return by how much three sites with a third of the columns each are behind one site."""
+    record = read_record("bench_split")
+    behind = record.extra["ranks"]["three sites"]["private"]
+    rows = []
+    for name in behind:
+        part = f"{name}-MCAR-0.3"
+        errors = [np.mean(record.values[f"{m}/rmse/{part}"]) for m in ("pooled", "private")]
+        rows.append([name, *(f"{e:.4f}" for e in errors), f"{100 * behind[name]:+.1f} %"])
+    header = ["table", "one site (`pooled`)", "three sites (`private`)", "behind"]
+    return markdown(header, rows)
+
+
 PREDICT_BLOCKS = {"predict": predict}
 QUALITY_BLOCKS = {
     "demo": demo,
     "tables": tables,
+    "split-tables": split_tables,
+    "shares": shares,
     "crs-errors": crs_errors,
     "crs-accuracy": crs_accuracy,
     "cube-masks": cube_masks,
@@ -298,6 +352,7 @@ QUALITY_BLOCKS = {
     "federated": federated,
     "federated-details": federated_details,
     "groups": groups,
+    "incomplete-groups": incomplete_groups,
     "images": images,
     "means": means,
     "behaviour": behaviour,

@@ -1,11 +1,11 @@
 """`make results`: put figures of results/ and tables from the code into pages, draw the picture.
 
 A block between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` is made by the function that a
-page has under that name: from records (`bench.readme`, `bench.quality`, `bench.speed`) or from the
-code (`commands` and `formats` in docs/_ext). A figure within a sentence stands between ``<!-- value
-RECORD METHOD/METRIC/WHERE -->`` (with ``%`` behind it for a share) and ``<!-- end -->``. Pages hold
-what they show, and so can be read without being built. With ``--check`` nothing is written and a
-difference is an error.
+page has under that name: from records (`bench.readme`, `bench.quality`, `bench.papers`,
+`bench.speed`, `bench.operation`) or from the code (`commands` and `formats` in docs/_ext). A figure
+within a sentence stands between ``<!-- value RECORD METHOD/METRIC/WHERE -->`` (with ``%`` behind it
+for a share) and ``<!-- end -->``. Pages hold what they show, and so can be read without being
+built. With ``--check`` nothing is written and a difference is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bench.operation import OPERATION_BLOCKS
+from bench.papers import PAPER_BLOCKS
 from bench.picture import completion_picture
 from bench.quality import PREDICT_BLOCKS, QUALITY_BLOCKS, demo
 from bench.readme import README_BLOCKS
@@ -33,7 +35,8 @@ import formats  # noqa: E402
 
 PAGES: dict[Path, Mapping[str, Callable[[], str]]] = {
     ROOT / "README.md": README_BLOCKS,
-    DOCS / "results.md": QUALITY_BLOCKS | SPEED_BLOCKS,
+    DOCS / "operators.md": OPERATION_BLOCKS,
+    DOCS / "results.md": QUALITY_BLOCKS | SPEED_BLOCKS | PAPER_BLOCKS,
     DOCS / "explanation" / "privacy.md": {},
     DOCS / "how-to" / "predict.md": PREDICT_BLOCKS,
     DOCS / "how-to" / "strategy.md": {"strategies": formats.strategies},

@@ -16,9 +16,11 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_keys(tmp_path_factory):
-    """Keep keys of accounts out of the user's folder, also in processes that tests start."""
+    """Set where keys and secrets come from, also in processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COFILL_KEYS", str(tmp_path_factory.mktemp("keys")))
+        # Runs are compared bit for bit, so their masks must follow from the seed.
+        patch.setenv("COFILL_SEEDED_SECRETS", "1")
         yield
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         estimate_share,
     )
     from cofill.audit import Audit, audit_codes, audit_mean, audit_run, audit_update
-    from cofill.cluster import DeepClustering, FederatedKMeans
+    from cofill.cluster import DeepClustering, FederatedKMeans, MultiViewClustering
     from cofill.completion import Completed, evaluate, load_model, make, methods, rubin
     from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
     from cofill.federate import FederatedCompletion
@@ -69,6 +69,7 @@ __all__ = [
     "MeanCompleter",
     "MultiClass",
     "MultiView",
+    "MultiViewClustering",
     "NeighboursCompleter",
     "Noise",
     "PooledCompleter",
@@ -105,7 +106,7 @@ _EXPORTS = {
         "estimate_share",
     ),
     "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
-    "cofill.cluster": ("DeepClustering", "FederatedKMeans"),
+    "cofill.cluster": ("DeepClustering", "FederatedKMeans", "MultiViewClustering"),
     "cofill.completion": ("Completed", "evaluate", "load_model", "make", "methods", "rubin"),
     "cofill.cooperate": ("CooperativeReconstruction", "PrivateCompletion"),
     "cofill.federate": ("FederatedCompletion",),

@@ -9,6 +9,7 @@ people (`describe_settings`).
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -18,7 +19,16 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 from cofill.errors import SettingError
 from cofill.registry import require_settings
 
-__all__ = ["Setting", "describe_settings", "typed", "typed_settings", "types_of"]
+__all__ = [
+    "Setting",
+    "describe_settings",
+    "require_above_zero",
+    "require_at_least",
+    "require_in",
+    "typed",
+    "typed_settings",
+    "types_of",
+]
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _WORDS |= {NoneType: "null"}
@@ -230,3 +240,29 @@ def _meanings(target: Any) -> dict[str, str]:
             for name in names if line.startswith(" ") else ():
                 meanings[name] = f"{meanings[name]} {line.strip()}".strip().replace("`", "")
     return meanings
+
+
+def require_at_least(settings: Any, **least: int) -> None:
+    """Raise a `SettingError` unless the named settings are finite and at least so much, or None."""
+    for name, smallest in least.items():
+        value = getattr(settings, name)
+        if value is not None and not (value >= smallest and math.isfinite(value)):
+            raise SettingError(f"{name} must be at least {smallest}, got {value}")
+
+
+def require_above_zero(settings: Any, *names: str) -> None:
+    """Raise a `SettingError` unless the named settings are finite and above 0, or None."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise SettingError(f"{name} must be above 0, got {value}")
+
+
+def require_in(settings: Any, interval: str, *names: str) -> None:
+    """Raise a `SettingError` unless settings are in an interval such as ``"[0, 1)"``, or None."""
+    low, high = map(float, interval[1:-1].split(","))
+    for name in names:
+        value: Any = getattr(settings, name)
+        at_end = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
+        if value is not None and not (at_end or low < value < high):
+            raise SettingError(f"{name} must be in {interval}, got {value}")

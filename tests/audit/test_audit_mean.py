@@ -111,7 +111,7 @@ def test_curves_fall_with_noise_and_pay_in_error(audit):
 
 def test_the_mean_of_few_people_in_many_columns_gives_them_away():
     rng = np.random.default_rng(3)
-    records = rng.uniform(size=(200, 800))
+    records = rng.uniform(size=(200, 3000))
     labels = rng.permutation(200) < 100  # nothing in a record tells the class
     contributed = np.arange(200) % 2 == 0
     settings = MeanAuditSettings(mechanisms=("gaussian",), epsilons=(1.0,), draws=200, repeats=1)

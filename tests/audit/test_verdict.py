@@ -1,9 +1,10 @@
 """The scale: both ends, its borders, and what decides between them."""
 
+import numpy as np
 import pytest
 
 from cofill.attack import Leak, share_leak
-from cofill.audit import SCALE, SCALE_WORDS, AuditedRelease, Claim, advantage, level_of
+from cofill.audit import SCALE, SCALE_WORDS, Audit, AuditedRelease, Claim, advantage, level_of
 from cofill.audit._bound import EpsilonBound
 from cofill.audit._verdict import verdict_of, worst_of
 from cofill.errors import SettingError
@@ -102,3 +103,26 @@ def test_advice_names_what_to_do_by_the_kind():
         release = AuditedRelease(kind=kind, sender="a", receiver="b", what="", leaks=(bad,))
         assert word in release.change
         assert release.change.count(". ") == 0
+
+
+def test_of_many_attacks_on_noise_hardly_ever_one_is_called_a_leak():
+    rng = np.random.default_rng(0)
+    called = []
+    for _ in range(300):
+        hits = rng.binomial(200, 0.5, size=20)
+        leaks = tuple(share_leak(int(n), 200, floor=0.5, **FACTS) for n in hits)
+        facts = {"kind": "codes", "sender": "a", "receiver": "b", "what": ""}
+        halves = [AuditedRelease(**facts, leaks=part) for part in (leaks[:10], leaks[10:])]
+        alone = [level_of(one) != "none seen" for one in leaks]
+        called.append((any(alone), Audit(title="", releases=tuple(halves)).verdict != "none seen"))
+    one_by_one, together = np.mean(called, axis=0)
+    assert one_by_one > 0.25
+    assert together < 0.05
+
+
+def test_a_leak_that_is_no_accident_stays_one_among_many_attacks():
+    found = leak(0.3, half=0.05, control=0.1, gain=(0.14, 0.26))
+    assert level_of(found, attacks=1000) == level_of(found) == "considerable"
+    assert not leak(0.025, floor=0.0, half=0.02).excludes_floor(attacks=10)
+    assert leak(0.2, control=0.18, gain=(0.005, 0.035)).beats_control(attacks=20) is False
+    assert leak(0.2).beats_control(attacks=20) is None

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cofill.audit._page import page_of
 from cofill.audit._release import AuditedRelease
-from cofill.audit._verdict import SCALE_WORDS, Verdict, level_of, worst_of
+from cofill.audit._verdict import SCALE_WORDS, Verdict, worst_of
 from cofill.errors import SettingError
 from cofill.files import new_folder
 from cofill.metrics import ResultTable, plain, versions
@@ -60,6 +60,9 @@ class Audit:
     def __post_init__(self) -> None:
         if not self.releases:
             raise SettingError("an audit must have at least one release, got none")
+        attacks = sum(len(release.leaks) for release in self.releases)
+        counted = tuple(replace(release, attacks=attacks) for release in self.releases)
+        object.__setattr__(self, "releases", counted)
 
     @property
     def verdict(self) -> Verdict:
@@ -163,7 +166,7 @@ def _rows(release: AuditedRelease) -> list[dict[str, Any]]:
                 "low": low,
                 "high": high,
                 "ceiling": figures.get("ceiling"),
-                "verdict": release.individual if leak is None else level_of(leak),
+                "verdict": release.individual if leak is None else release.level_of(leak),
             }
         )
     return rows

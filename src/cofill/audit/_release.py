@@ -164,6 +164,9 @@ class AuditedRelease:
         What to change, where more is known than the rule for its kind and verdict says.
     notes
         What a reader must know.
+    attacks
+        How many attacks the audit has made in all, of which one may seem to succeed by chance; 0
+        for those on this release alone.
 
     Examples
     --------
@@ -187,6 +190,7 @@ class AuditedRelease:
     personal: bool = True
     advice: str = ""
     notes: tuple[str, ...] = ()
+    attacks: int = 0
 
     def __post_init__(self) -> None:
         if not (self.leaks or self.proof is not None or self.reason):
@@ -207,7 +211,11 @@ class AuditedRelease:
 
     def _verdict(self, scope: str) -> Verdict:
         unattacked = "not attacked" if self.personal else "nothing about a person"
-        return verdict_of(self.leaks, scope) or unattacked
+        return verdict_of(self.leaks, scope, self.attacks or len(self.leaks)) or unattacked
+
+    def level_of(self, leak: Leak) -> Verdict:
+        """Return the place of one of its leaks on the scale."""
+        return level_of(leak, self.attacks or len(self.leaks))
 
     @property
     def refuted(self) -> bool:
@@ -237,7 +245,7 @@ class AuditedRelease:
             "refuted": self.refuted,
             "change": self.change,
             "leaks": [
-                {**leak.to_dict(), "verdict": level_of(leak), "advantage": advantage(leak)}
+                {**leak.to_dict(), "verdict": self.level_of(leak), "advantage": advantage(leak)}
                 for leak in self.leaks
             ],
         }

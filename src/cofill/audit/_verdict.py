@@ -22,7 +22,8 @@ _SMALL, _LARGE = 0.2, 0.8
 SCALE_WORDS = (
     "An attack's advantage is the share of the way from what the attacker has anyway (the larger "
     "of floor and control) to everything (1) that the attack goes. None seen: the interval of the "
-    "attack's figure does not lie above the floor, or its gain over the control may be zero. "
+    "attack's figure does not lie above the floor, or its gain over the control may be zero; "
+    "intervals are widened to hold for all attacks of the audit together (Bonferroni). "
     f"Small: an advantage below {_SMALL:g}. Considerable: from {_SMALL:g} to {_LARGE:g}. "
     f"Near-total: {_LARGE:g} and more. A release has the verdict of its worst attack. Not "
     "attacked: the reason is stated beside it. Nothing about a person: it was not made from "
@@ -48,8 +49,8 @@ def advantage(leak: Leak) -> float:
     return min(max((leak.attack - base) / (1 - base), 0.0), 1.0)
 
 
-def level_of(leak: Leak) -> Verdict:
-    """Return a leak's place on the scale.
+def level_of(leak: Leak, attacks: int = 1) -> Verdict:
+    """Return a leak's place on the scale, as one of so many attacks of an audit.
 
     Examples
     --------
@@ -59,16 +60,16 @@ def level_of(leak: Leak) -> Verdict:
     ['none seen', 'small', 'considerable', 'near-total']
     """
     far = advantage(leak)
-    if not leak.excludes_floor() or leak.beats_control() is False or far == 0:
+    if not leak.excludes_floor(attacks) or leak.beats_control(attacks) is False or far == 0:
         return "none seen"
     if far < _SMALL:
         return "small"
     return "considerable" if far < _LARGE else "near-total"
 
 
-def verdict_of(leaks: Iterable[Leak], scope: str) -> Verdict | None:
+def verdict_of(leaks: Iterable[Leak], scope: str, attacks: int = 1) -> Verdict | None:
     """Return the worst place among the leaks of a scope, None where there is none to judge."""
-    levels: list[Verdict] = [level_of(leak) for leak in leaks if leak.scope == scope]
+    levels: list[Verdict] = [level_of(leak, attacks) for leak in leaks if leak.scope == scope]
     return worst_of(levels) if levels else None
 
 

@@ -59,12 +59,13 @@ def mrd(
     guess: Cells,
     *,
     scale: Real[np.ndarray, "*d"] | None = None,
+    near_zero: float = NEAR_ZERO,
 ) -> float:
     """Mean relative difference (Eq. 10): ``|guess − truth| / |truth|``, by row, then over rows.
 
     The paper does not say what becomes of a true value of zero, where the ratio does not exist, nor
     of one beside zero, where one cell decides the whole mean (for standardised data the expectation
-    is infinite). Here a cell is left out when ``|truth|`` is below a hundredth of the scale.
+    is infinite). Here a cell is left out when ``|truth|`` is not above `near_zero` of the scale.
 
     Parameters
     ----------
@@ -74,13 +75,15 @@ def mrd(
         Typical size of each feature. By default the root mean square of its known true values,
         which unlike the standard deviation is not zero for a constant feature. Give the training
         set's to leave out the same values in every test set.
+    near_zero
+        Share of the scale; 0 leaves out zeros only.
 
     Examples
     --------
     >>> mrd(np.array([[2.0, 0.0], [4.0, 1.0]]), np.array([[3.0, 7.0], [4.0, 2.0]]))
     0.5
     """
-    return _mean_by_row(*_relative(truth, guess, scale))
+    return _mean_by_row(*_relative(truth, guess, scale, near_zero))
 
 
 def mrd_per_feature(truth: Cells, guess: Cells) -> Scores:
@@ -171,7 +174,7 @@ def _mean_by_row(values: Table, use: Chosen) -> float:
 
 
 def _relative(
-    truth: np.ndarray, guess: np.ndarray, scale: np.ndarray | None
+    truth: np.ndarray, guess: np.ndarray, scale: np.ndarray | None, near_zero: float = NEAR_ZERO
 ) -> tuple[Table, Chosen]:
     """Return differences relative to the truth, and the cells where the truth is not about zero."""
     y, x, known = _pair(truth, guess)
@@ -183,7 +186,7 @@ def _relative(
         raise DataError(
             f"scale must have one value for each of the {y.shape[1]} features, got {scale.size}."
         )
-    comparable = known & (np.abs(y) > NEAR_ZERO * size)
+    comparable = known & (np.abs(y) > near_zero * size)
     # Beside the smallest floats the ratio is past the largest one: infinite is the right answer.
     with np.errstate(over="ignore"):
         ratios = np.divide(np.abs(x - y), np.abs(y), out=np.zeros_like(y), where=comparable)

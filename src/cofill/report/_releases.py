@@ -129,11 +129,16 @@ def attacks(records: Records) -> Section | None:
 def _attack(facts: Mapping[str, Any]) -> list[Part]:
     noise = facts.get("noise")
     protected = f"noise {noise}" if noise else "no noise"
+    expected = facts["expected_accuracy"]
+    claim = (
+        "no accuracy of itself"
+        if expected is None
+        else (f"to be right about {_percent(expected)} of them")
+    )
     body: list[Part] = [
         paragraph(
             f"{facts['records']:,} records of {facts['features']:,} features, attacked by "
-            f"{facts['method']}; the mean had {protected}. The attack expects to be right about "
-            f"{_percent(facts['expected_accuracy'])} of them."
+            f"{facts['method']}; the mean had {protected}. The attack expects {claim}."
         )
     ]
     judged = facts.get("judged")
