@@ -200,7 +200,7 @@ def test_no_id_and_no_cell_is_on_the_wire(running, first, both, on_shares):
     sent = wire(record)
     assert len(sent) > 50_000
     needles: set[bytes] = set()
-    # What all ids begin with. Fewer than eight characters of base64 would occur in shares by chance.
+    # What all ids begin with; fewer than eight characters of base64 occur in shares by chance.
     for charset in ("ascii", "utf-16-le", "utf-32-le"):
         needles.update(encodings("CANARY-00".encode(charset)))
     for view in (view for views in held().values() for view in views.values()):
