@@ -26,7 +26,14 @@ from cofill.privacy import (
 from cofill.protocol import COORDINATOR, Federation, LocalData, run_protocol
 from cofill.views import FilledTable
 
-from .conftest import CANARY, ROUNDS, estimator_for, row_sites, run_in_process
+from .conftest import (
+    CANARY,
+    ROUNDS,
+    estimator_for,
+    federation_by_row,
+    row_sites,
+    run_in_process,
+)
 
 TRAIN = (6, 9, 12)  # steps
 
@@ -47,7 +54,7 @@ def drive(federation, office=None, places=None, *, stop=None, absent=(), sent=No
     places = places or places_of(federation)
     while office.next <= office.schedule.report and office.next != stop:
         number = office.next
-        for name in office.schedule.actors(number):
+        for name in office.actors:
             if name == COORDINATOR:
                 office.act()
             elif (number, name) in absent:
@@ -207,6 +214,44 @@ def test_a_site_that_misses_rounds_is_named_and_completed(rows_here):
     assert [entry["sites"] for entry in office.result["curve"]] == [2, 2, 3]
     assert set(office.metrics) == {"a", "b", "c"}
     assert np.isfinite(completed(federation, "b", "v")).all()
+
+
+def test_a_site_that_missed_the_end_finishes_alone_later(rows_here, tmp_path):
+    federation = rows_here()
+    schedule = federation.schedule()
+    late_steps = {(step, "b") for step in range(TRAIN[0], schedule.report + 1)}
+    office = drive(federation, absent=late_steps)
+    office.end()
+    assert (office.late, set(office.metrics)) == (("b",), {"a", "c"})
+    assert not federation.results("b").exists()
+    assert [p.name for p in office.folder.messages.glob("*/*")] == ["coordinator--b.sealed"]
+    sent = federation.ledger("a").read_bytes()
+
+    again = federation.office()
+    assert again.runner is None
+    drive(federation, again, {"b": federation.place("b")})  # nobody else is asked for anything
+    again.end()
+    assert (again.late, set(again.metrics), again.result) == ((), {"a", "b", "c"}, office.result)
+    assert not again.folder.messages.exists()
+    assert federation.ledger("a").read_bytes() == sent
+
+    # The same cells as of a site that is back when the model is handed out.
+    (tmp_path / "beside").mkdir()
+    beside = federation_by_row(tmp_path / "beside")
+    drive(beside, absent={(step, "b") for step in range(TRAIN[0], schedule.report - 1)})
+    for view in ("u", "v"):
+        np.testing.assert_array_equal(
+            completed(federation, "b", view), completed(beside, "b", view)
+        )
+
+
+def test_whoever_missed_the_beginning_cannot_take_the_end(rows_here):
+    federation = rows_here()
+    office = drive(federation, absent={(s, "b") for s in range(TRAIN[0], 99)})
+    office.end()
+    (federation.base / "b" / "home" / "runs" / federation.order.run / "state.safetensors").unlink()
+    with pytest.raises(StoreError, match="has not done step 0"):
+        drive(federation, federation.office(), {"b": federation.place("b")})
 
 
 def test_a_secure_sum_survives_a_site_that_leaves_after_sharing(rows_here):

@@ -171,17 +171,21 @@ def run_experiment(
 
 @examples("cofill federation resume RUN --kit kits/people/ada")
 def resume(
-    run: Annotated[str, Argument(help="Name of a run that was cut off.")],
+    run: Annotated[str, Argument(help="Name of a run that was cut off, or that a site missed.")],
     kit: PersonKit,
     wait: Wait = True,
     output: Output = SHOWN,
 ) -> None:
-    """Go on with a run from the last step that every site had done."""
+    """Go on with a run from the last step that every site had done.
+
+    Of a run that has finished without a site, that site alone takes what was handed out to it and
+    completes its rows.
+    """
     with _session(kit) as session:
         state = session.find(run)
         if not state.ended:
             raise SettingError(f"run {run} has not ended ({state.status}); stop it first")
-        if state.completed:
+        if state.completed and not session.outcome(state.job)["late"]:
             raise SettingError(f"run {run} has finished; there is nothing to resume")
         order = session.order(run)
     _submit(kit, order, output, wait=wait, resumed=True)
@@ -357,6 +361,11 @@ def _show_result(outcome: Mapping[str, Any]) -> None:
         say(f"{name}: {len(mean['mean'])} columns; {mean['guarantee']}")
     for note in (*outcome.get("notes", ()), *result.get("notes", ())):
         say(f"note: {note}")
+    if outcome.get("late"):
+        say(
+            f"{', '.join(outcome['late'])} missed the end; once connected again: "
+            f"`cofill federation resume {outcome['run']} --kit KIT`"
+        )
 
 
 def _local_facts(result: LocalResult) -> dict[str, Any]:

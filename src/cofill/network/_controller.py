@@ -121,7 +121,7 @@ class CoordinatorController(Controller):
     def _present(self, run: RunCoordinator, fl_ctx: FLContext) -> set[str]:
         """Return the sites that can be asked; note once of each other that it is not there."""
         engine: Any = fl_ctx.get_engine()
-        names = set(run.schedule.actors(run.next))
+        names = set(run.actors)
         there = {client.name for client in engine.get_clients()} & names
         if there < names and not run.schedule.protocol.may_lack_sites(run.next):
             lost = _listed(names - there)
@@ -184,9 +184,10 @@ class CoordinatorController(Controller):
         engine: Any = fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
         run, note = self.run, {**self.order.to_json(), "state": state, "why": why}
-        note |= {"metrics": {}, "notes": [], "result": {}}
+        note |= {"metrics": {}, "notes": [], "result": {}, "late": []}
         if run is not None:
             note |= {"metrics": run.metrics, "notes": run.all_notes, "result": run.result}
+            note["late"] = list(run.late)
         try:
             write_document(folder / "outcome.json", OUTCOME_FORMAT, note)
         except (OSError, CofillError):

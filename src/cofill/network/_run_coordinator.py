@@ -3,7 +3,8 @@
 It sees who sends how many bytes to whom in which step, and nothing inside, unless a message is for
 the coordinator's own party. A message is kept on disk as long as somebody may need it, so that a
 run that was cut off goes on from the last step that every site had done: `resume` orders the same
-run again.
+run again. Where a run has finished without a site, what the coordinator sent it last is kept, and
+`resume` lets that site alone take the run to its end.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ class RunCoordinator:
         self.next = 0
         self.metrics: dict[str, dict[str, Any]] = {}
         self.notes: list[str] = []
+        self.late: tuple[str, ...] = ()
+        """Sites that were absent when the others finished, and can finish with what is kept."""
         self._result: dict[str, Any] = {}
         self.began = time.monotonic()
         before = self.folder.read_note()
         if before is not None:
             self._resume(before)
         over = self.next > schedule.report
-        own_party = schedule.has_coordinator_party and not over
+        own_party = schedule.has_coordinator_party and not over and not self.late
         self.runner = SiteRunner(schedule, identity, None, home) if own_party else None
         if self.runner is not None and before is not None:
             self._go_back(self.runner)
@@ -56,7 +59,9 @@ class RunCoordinator:
                 f"run {self.order.run} was ordered with other settings before; give it the same, "
                 "or start a new run"
             )
-        self.next = int(note["next"])
+        self.next, self.late = int(note["next"]), tuple(note["late"])
+        if self.late and self.next > self.schedule.report:
+            self.next = self._last_act + 1
         self.notes = list(note["notes"])
         # Where it had finished and nobody heard of it, there is nothing left to do but to say so.
         self.metrics, self._result = dict(note["metrics"]), dict(note["result"])
@@ -81,11 +86,24 @@ class RunCoordinator:
                 "steps": self.schedule.position(self.schedule.report + 1),
                 "step": "end" if last else self.schedule.name(self.next),
                 "why": why,
+                "late": list(self.late),
                 "notes": self.notes,
                 "metrics": self.metrics,
                 "result": self._result,
             }
         )
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Who acts in the next step; in a run that others have finished, those who have not."""
+        names = self.schedule.actors(self.next)
+        return tuple(name for name in names if name in self.late) if self.late else names
+
+    @property
+    def _last_act(self) -> int:
+        """The number of the coordinator's last step, in which it hands out what came of the run."""
+        steps = range(self.schedule.report - 1, -1, -1)
+        return next((k for k in steps if COORDINATOR in self.schedule.actors(k)), -1)
 
     def messages_for(self, receiver: str) -> dict[tuple[int, str], bytes]:
         """Return the messages that a machine needs for the next step."""
@@ -114,6 +132,8 @@ class RunCoordinator:
 
     def _wanted(self, receiver: str) -> list[tuple[int, str]]:
         """Return which messages a machine needs: in a star, those that came since others acted."""
+        if self.late:
+            return [] if self.next == self.schedule.report else [(self._last_act, COORDINATOR)]
         if not self.schedule.is_star or self.runner is None:
             return list(self.schedule.needed_messages(self.next, receiver))
         if self.next == self.schedule.report:
@@ -144,7 +164,7 @@ class RunCoordinator:
     def receive(self, sender: str, messages: Mapping[str, bytes]) -> None:
         """Take the messages of a machine that has ended the step; refuse what it does not owe."""
         owed = self.schedule.receivers(self.next, sender)
-        if sender not in self.schedule.actors(self.next) or set(messages) != set(owed):
+        if sender not in self.actors or set(messages) != set(owed):
             raise DataError(
                 f"site {sender!r} must send {len(owed)} messages in step {self.next} "
                 f"({self.schedule.name(self.next)}), got {len(messages)}; refused"
@@ -173,7 +193,7 @@ class RunCoordinator:
         self.next += 1
         if runner is not None and COORDINATOR in self.schedule.actors(number):
             self.next = self.schedule.protocol.next_step(number, runner.parties[COORDINATOR])
-        elif runner is not None:
+        elif runner is not None and number < self.schedule.report:
             self._forget(number, runner.done)
         taken, self.began = time.monotonic() - self.began, time.monotonic()
         self.folder.add_time(number, self.schedule.name(number), taken)
@@ -220,16 +240,23 @@ class RunCoordinator:
         return [*self.notes, *([] if self.runner is None else self.runner.notes)]
 
     def end(self) -> None:
-        """Close a run that has gone through: messages are no longer needed."""
+        """Close a run that has gone through: messages are no longer needed but by late sites."""
         self.notes, self._result = self.all_notes, self.result
         self.runner = None
         self.note("finished")
-        self.folder.forget()
+        self.folder.forget(but=[self._handed(name) for name in self.late])
+
+    def _handed(self, name: str) -> Path:
+        """Return where the coordinator's last message to a site is kept."""
+        return self.folder.message(self._last_act, COORDINATOR, name)
 
     def _read_reports(self) -> None:
-        for sender in self.schedule.federation.names:
+        asked, self.late = self.actors, ()
+        for sender in asked:
             path = self.folder.message(self.next, sender, COORDINATOR)
             if not path.exists() and self.schedule.protocol.may_lack_sites(self.next):
+                if self.schedule.is_star and self._handed(sender).exists():
+                    self.late += (sender,)
                 continue
             address = MessageAddress(self.order.run, self.next, sender, COORDINATOR)
             content = read_message(path.read_bytes(), address, self.identity, limit=self.limit)

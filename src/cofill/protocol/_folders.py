@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,12 +54,19 @@ class RunFolder:
         """Make the folder, for its owner only."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def forget(self) -> None:
-        """Remove what the run would need to go on: states, shares and messages; logs stay."""
+    def forget(self, *, but: Collection[Path] = ()) -> None:
+        """Remove what the run would need to go on: states, shares and messages; logs stay.
+
+        Messages named in ``but`` are kept.
+        """
         self.state.unlink(missing_ok=True)
         self.attempt.unlink(missing_ok=True)
-        for folder in (self.parts, self.messages):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.parts, ignore_errors=True)
+        for path in self.messages.glob("*/*") if but else ():
+            if path not in but:
+                path.unlink(missing_ok=True)
+        if not but:
+            shutil.rmtree(self.messages, ignore_errors=True)
 
     @property
     def sent(self) -> SentLog:
