@@ -204,9 +204,11 @@ def test_discriminators_move_first_and_generators_answer_the_moved_ones(kind):
     of_batch = {"complete": batch(plan.positions["complete"][0], rows)}
 
     @jax.jit
+    def slope(params):
+        return jax.grad(lambda p: model.loss("rounds", p, of_batch, jax.random.key(0))[0])(params)
+
     def by_hand(params):
         for moving in (("D1", "D2"), tuple(n for n in params if not n.startswith("D"))):
-            slope = jax.grad(lambda p: model.loss("rounds", p, of_batch, jax.random.key(0))[0])
             move = {n: slope(params)[n] for n in moving}
             move, _ = adam.update(move, adam.init(move))
             step = {n: jax.tree.map(lambda a, b: a - 0.01 * b, params[n], move[n]) for n in moving}
