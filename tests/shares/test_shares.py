@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from cofill.errors import DataError
 from cofill.shares import (
@@ -24,6 +25,7 @@ from cofill.shares import (
     split_points,
     to_words,
 )
+from cofill.shares._ring import few_threads
 
 _KEYS = (b"0" * 32, b"1" * 32)
 _BITS = 20
@@ -215,3 +217,15 @@ def test_values_of_one_round_lose_bits_by_label():
     for k, value in values.items():
         left = _BITS - bits[k]
         np.testing.assert_allclose(from_words(totals[k], left), value, atol=2.0**-left)
+
+
+def test_small_products_are_kept_to_one_thread_and_large_ones_are_not():
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info()}
+
+    with threadpool_limits(2):
+        with few_threads(10**6):
+            assert threads() == {1}
+        with few_threads(10**10):
+            assert threads() == {2}
+        assert threads() == {2}

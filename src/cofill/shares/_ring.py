@@ -9,9 +9,13 @@ products of words are exact modulo 2^64: a result is right as long as its own ma
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt32, UInt64
+from threadpoolctl import ThreadpoolController
 
 from cofill.errors import DataError
 
@@ -20,6 +24,7 @@ _LIMBS = 3
 # |limb| ≤ 2^21: so many products of two, twice over, add up to less than 2^53, exact in a float64.
 _ROWS_AT_ONCE = 2**10
 _REST = np.int64(64 - _LIMB)
+_MANY = 2**28  # multiplications: a few hundredths of a second on one core
 
 
 def to_words(values: Float[np.ndarray, ...], bits: int) -> UInt64[np.ndarray, ...]:
@@ -73,6 +78,20 @@ def unpack_halves(
     return words.view(np.uint32)[: math.prod(shape)].reshape(shape)
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def few_threads(multiplications: int) -> AbstractContextManager[Any]:
+    """Keep matrix libraries to one thread for few multiplications.
+
+    A computation on shares has thousands of small products. On a machine that also does other
+    things, such as other sites, their threads wait for each other ten times as long as they compute.
+    """
+    return _libraries().limit(limits=1) if multiplications < _MANY else nullcontext()
+
+
 def multiply(
     left: UInt64[np.ndarray, "rows inner"], right: UInt64[np.ndarray, "inner columns"]
 ) -> UInt64[np.ndarray, "rows columns"]:
@@ -96,10 +115,11 @@ def multiply(
         _split(rows, first.transpose(1, 0, 2))
         _split(columns, second[::-1])
         first, second = first.reshape(len(rows), -1), second.reshape(-1, columns.shape[1])
-        for weight in range(_LIMBS):
-            size = (weight + 1) * len(columns)
-            part = first[:, :size] @ second[len(second) - size :]
-            product += part.astype(np.int64).view(np.uint64) << np.uint64(_LIMB * weight)
+        with few_threads(2 * _LIMBS * len(rows) * columns.size):
+            for weight in range(_LIMBS):
+                size = (weight + 1) * len(columns)
+                part = first[:, :size] @ second[len(second) - size :]
+                product += part.astype(np.int64).view(np.uint64) << np.uint64(_LIMB * weight)
     return product
 
 

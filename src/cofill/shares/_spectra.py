@@ -8,14 +8,15 @@ import numpy as np
 from jaxtyping import Float, Shaped, UInt64
 
 from cofill.errors import DataError
-from cofill.shares._ring import halves_shape, pack_halves, unpack_halves
+from cofill.shares._ring import few_threads, halves_shape, pack_halves, unpack_halves
 
 Spectrum = tuple[Float[np.ndarray, " size"], Float[np.ndarray, "size size"]]
 
 
 def spectrum_of(matrix: Float[np.ndarray, "size size"]) -> Spectrum:
     """Return eigenvalues, none below zero, and eigenvectors of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(matrix)
+    with few_threads(10 * len(matrix) ** 3):
+        values, vectors = np.linalg.eigh(matrix)
     return np.maximum(values, 0.0), vectors
 
 
