@@ -94,10 +94,10 @@ class PrivateCompletion(AbstractCompleter):
     name = "private"
     pools_rows = False
 
-    features: int = 150
+    features: int = 200
     folds: int = 3
     min_overlap: int = 20
-    most_people: int = 20_000
+    most_people: int = 30_000
     most_asked: int = 10_000
     on_unreconstructable: str = "fill"
     threshold: float = 0.05

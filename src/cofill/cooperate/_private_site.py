@@ -73,10 +73,10 @@ def chosen_penalties(inbox: Inbox, plan: Plan) -> dict[str, np.ndarray]:
 class PrivateSettings:
     """What all sites do alike; `PrivateCompletion` documents the parameters."""
 
-    features: int = 150
+    features: int = 200
     folds: int = 3
     min_overlap: int = 20
-    most_people: int = 20_000
+    most_people: int = 30_000
     most_asked: int = 10_000
 
     def __post_init__(self) -> None:
