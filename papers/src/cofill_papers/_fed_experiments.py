@@ -70,6 +70,9 @@ class FedExperiment(AbstractExperiment):
         wanted = chosen(methods, self.methods, self.name)
         return {method: self.methods[method] for method in wanted}
 
+    def parts(self, *, quick: bool) -> list[tuple[str | None, int]]:
+        return [(method, 2 if quick else self.repeats) for method in self.methods]
+
     def run(
         self,
         recorder: Recorder,
