@@ -238,23 +238,6 @@ def behaviour() -> str:
     return markdown(header, rows, words=2)
 
 
-def two_cores() -> str:
-    """Return how long the whole table of `means` takes without an accelerator."""
-    processor = read_record("growpu-mnist-cpu")
-    differences = [
-        abs((value["mean"] or 0.0) - mean_of("growpu-mnist", key))
-        for key, value in processor.summary.items()
-        if key.split("/")[1:] in (["accuracy", "noiseless"], ["accuracy", "noisy"])
-    ]
-    rows = [
-        ["minutes for all attacks on two cores that had other work",
-         f"{processor.duration_s / 60:.0f}"],
-        ["largest difference for the mean and the noisy mean, points",
-         f"{100 * max(differences):.2f}"],
-    ]  # fmt: skip
-    return markdown(["quantity", "value"], rows)
-
-
 def leaks() -> str:
     """Return what codes give away, and the best that a defence reaches."""
 
@@ -356,6 +339,5 @@ QUALITY_BLOCKS = {
     "images": images,
     "means": means,
     "behaviour": behaviour,
-    "two-cores": two_cores,
     "leaks": leaks,
 }

@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from cofill_papers._crs import hidden_rows, split_individuals
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
-    from cofill_papers._paper import reproduce_paper
+    from cofill_papers._paper import PAPERS, reproduce_paper
     from cofill_papers._tables import table
     from cofill_papers._write import page
 
 __all__ = [
+    "PAPERS",
     "AbstractExperiment",
     "behaviour",
     "experiments",
@@ -70,7 +71,7 @@ _EXPORTS = {
     "._crs": ("hidden_rows", "split_individuals"),
     "._experiment": ("run_experiment",),
     "._join": ("joined",),
-    "._paper": ("reproduce_paper",),
+    "._paper": ("PAPERS", "reproduce_paper"),
     "._tables": ("table",),
     "._write": ("page",),
 }

@@ -21,7 +21,7 @@ from cofill.metrics import Recorder, ResultRecord
 from cofill_papers._attacks import ATTACKS, Guesses, run_attack
 from cofill_papers._base import AbstractExperiment
 from cofill_papers._gan import GANSettings
-from cofill_papers._mean_pictures import draw_attacked_records, draw_means
+from cofill_papers._mean_pictures import draw_attacked_records, draw_means, draw_released
 from cofill_papers._mean_printed import (
     TABLE_1,
     TABLE_4,
@@ -127,7 +127,7 @@ class MeanExperiment(AbstractExperiment):
         return {"training": _CHOSEN}
 
     def draw_record(self, record: ResultRecord) -> dict[str, str]:
-        return draw_means(record)
+        return {**draw_means(record), **draw_released(record)}
 
     def draw_data(self) -> dict[str, str]:
         """Return pictures of the records that are attacked."""

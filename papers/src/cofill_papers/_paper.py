@@ -66,8 +66,8 @@ def reproduce_paper(
                 out=out,
                 methods=None if method is None else [method],
                 add=True,
-                progress=lambda words, share, k=number: report(
-                    f"{name}: {words}", (k + share) / len(PAPERS[paper])
+                progress=lambda words, share, where=name, k=number: report(
+                    f"{where}: {words}", (k + share) / len(PAPERS[paper])
                 ),
             )
             lines.append(f"{what}, {len(missing)} repeats: {record.duration_s:.0f} s")
