@@ -213,14 +213,17 @@ def fed_curves() -> str:
     curves = read_record("fed-vigan").extra["curves"]
     rows = []
     for number, printed in find_experiment("fed-vigan").printed_curves.items():
-        entries = {entry["round"]: entry for entry in curves.get(printed.method, [])}
-        last = max(printed.errors)
+        when_of = "round" if printed.phase is None else "epoch"
+        entries = {
+            entry[when_of]: entry
+            for entry in curves.get(printed.method, [])
+            if entry.get("phase") == printed.phase
+        }
         for when, error in printed.errors.items():
-            at = when if printed.at_round is None else printed.at_round if when == last else None
-            ours = None if at is None else entries.get(at, {}).get(printed.figure)
+            ours = entries.get(when, {}).get(printed.figure)
             label = [number, printed.title, str(when), f"{error:,.0f}"]
             if ours is None:
-                rows.append([*label, MISSING, "epoch not recorded"])
+                rows.append([*label, MISSING, "not run with the frozen settings"])
                 continue
             verdict = "agrees"
             if abs(ours - error) > 0.1 * error:
