@@ -13,9 +13,10 @@ import math
 from collections.abc import Iterable
 from fnmatch import fnmatch
 
+import numpy as np
 from bench.grids.choose import choose_growpu, growpu_readings, read_lines
 from bench.records import MISSING, has_record, markdown, mean_of, read_record, with_spread
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp
 
 from cofill_papers import PAPERS, find_experiment
 
@@ -162,9 +163,57 @@ def growpu_stages() -> str:
                     f"{mean_of(name, f'{attack}/{stage}_steps/{kind}'):,.0f}"
                     for stage in ("pretrain", "growth")
                 ]
-                rows.append([f"`{attack}`", data, label, f"{reached} of {len(ends)}", *steps])
+                course = _course(name, attack, kind)
+                rows.append(
+                    [f"`{attack}`", data, label, f"{reached} of {len(ends)}", *steps, *course]
+                )
     header = ["attack", "data", "released", "runs whose stages all reached their share",
-              "steps of pre-training", "of growth"]  # fmt: skip
+              "steps of pre-training", "of growth", "still positive late in pre-training",
+              "of whom truly", "right after growth", "in the end"]  # fmt: skip
+    return markdown(header, rows, words=3)
+
+
+def _course(name: str, attack: str, kind: str) -> list[str]:
+    """Return how the first repeat went, by the points of its curves, in %."""
+    record = read_record(name)
+    curve = record.extra.get("curves", {}).get(attack, {}).get(kind)
+    if curve is None or name == "growpu-subset":  # whose curves are of the tenth alone
+        return [MISSING] * 4
+    pre, growth = (
+        record.values[f"{attack}/{stage}_steps/{kind}"][0] for stage in ("pretrain", "growth")
+    )
+    steps = np.array(curve["steps"])
+    late = max(np.searchsorted(steps, pre) - 1, 0)
+    grown = min(np.searchsorted(steps, pre + growth), len(steps) - 1)
+    share, right = curve["share"], curve["accuracy"]
+    # Half of the records are positive: those guessed rightly beyond it are the positives found.
+    truly = 0.5 + (right[late] - 0.5) / share[late] / 2 if share[late] else math.nan
+    shown = (share[late], truly, right[grown], right[-1])
+    return [f"{100 * value:.1f}" for value in shown]
+
+
+def growpu_paired() -> str:
+    """Return growPU less nnPU and nnPU less uPU on digits, over the repeats that both have."""
+    rows = []
+    for name, data in (("growpu-mnist", "all digits"), ("growpu-subset", "a tenth")):
+        record = read_record(name)
+        for classifier in ("linear", "3lp"):
+            for kind, label in KINDS.items():
+                cells = []
+                for more, less in (("growpu", "nnpu"), ("nnpu", "upu")):
+                    keys = [f"{attack}-{classifier}/accuracy/{kind}" for attack in (more, less)]
+                    if not all(key in record.values for key in keys):
+                        cells.append(MISSING)
+                        continue
+                    pair = [record.per_seed(*key.split("/")) for key in keys]
+                    points = 100 * (pair[0] - pair[1])
+                    points = points[np.isfinite(points)]
+                    p = ttest_1samp(points, 0.0).pvalue if len(points) > 1 else None
+                    small = "" if p is None else "; p < 0.001" if p < 0.001 else f"; p = {p:.3f}"
+                    cells.append(f"{points.mean():+.1f} ({len(points)}{small})".replace("-", "−"))
+                rows.append([data, classifier, label, *cells])
+    header = ["attacked with", "classifier", "released", "growPU − nnPU (repeats)",
+              "nnPU − uPU (repeats)"]  # fmt: skip
     return markdown(header, rows, words=3)
 
 
@@ -193,18 +242,18 @@ def paper_times() -> str:
     for paper, names in PAPERS.items():
         for name in names:
             if not has_record(name):
-                rows.append([paper, name, MISSING, MISSING, MISSING])
+                rows.append([paper, name, *[MISSING] * 3])
                 continue
             record = read_record(name)
-            seeds = {"seeds": record.seeds, "methods": ["all"], "machine": record.machine}
-            whole = [{**seeds, "duration_s": record.duration_s}]
-            for run in record.extra.get("runs", whole):
+            whole = {"methods": [], "machine": record.machine, "duration_s": record.duration_s}
+            seconds: dict[tuple[str, ...], float] = {}
+            for run in record.extra.get("runs", [whole]):
                 machine = run["machine"].get("accelerator") or f"{run['machine']['cores']} cores"
-                count = len(run.get("seeds", record.seeds))
-                methods = ", ".join(run["methods"]) if name in BY_METHOD else "all"
-                rows.append(
-                    [paper, f"{name}: {methods}", f"{count}", machine, f"{run['duration_s']:,.0f}"]
-                )
+                repeats = f"{len(run.get('seeds', record.seeds))}"
+                part = f"{name}: {', '.join(run['methods'])}" if name in BY_METHOD else name
+                key = (paper, part, repeats, machine)
+                seconds[key] = seconds.get(key, 0.0) + run["duration_s"]
+            rows += [[*key, f"{spent:,.0f}"] for key, spent in seconds.items()]
     return markdown(["paper", "part", "repeats", "machine", "seconds"], rows, words=2)
 
 
@@ -377,6 +426,7 @@ PAPER_BLOCKS = {
     "growpu-6": growpu_6,
     "growpu-7": growpu_7,
     "growpu-8": growpu_8,
+    "growpu-paired": growpu_paired,
     "growpu-releases": growpu_releases,
     "growpu-stages": growpu_stages,
     "paper-times": paper_times,
