@@ -134,7 +134,8 @@ def _pretraining(method: str, data: FedData, seed: int) -> list[dict[str, Any]]:
         if printed.phase is None or printed.method != method:
             continue
         estimator = estimator_of(method, data, seed)
-        most = estimator.settings.pretrain[printed.phase]
+        whole = estimator.settings or RoundSettings()
+        most = whole.pretrain[printed.phase]
         for epochs in (epoch for epoch in printed.errors if epoch <= most):
 
             def measure(
@@ -144,7 +145,7 @@ def _pretraining(method: str, data: FedData, seed: int) -> list[dict[str, Any]]:
                 curve.append({"round": 0, "phase": phase, "epoch": done, **errors})
                 raise _PretrainedError
 
-            settings = replace(estimator.settings, pretrain={printed.phase: epochs})
+            settings = replace(whole, pretrain={printed.phase: epochs})
             part = replace(estimator, settings=settings)
             with suppress(_PretrainedError):
                 fit_sites_many([part], [held_by(method, data, seed)], on_round=measure)

@@ -76,8 +76,10 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     merged = dict(first)
     for name, value in second.items():
         before = merged.get(name)
-        both = isinstance(before, dict) and isinstance(value, dict)
-        merged[name] = _merged(before, value) if both else value
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[name] = _merged(before, value)
+        else:
+            merged[name] = value
     return merged
 
 
