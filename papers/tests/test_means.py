@@ -291,8 +291,8 @@ def test_the_best_attack_beats_growpu_in_every_recorded_cell(name):
         for key in found
         if key.startswith("growpu-") and "/accuracy/" in key
     ]
-    cells = [(grown, best) for grown, best in cells if best in found]
-    assert len(cells) >= 6
+    assert len(cells) >= 3
+    assert {best for _, best in cells} <= set(found)
     for grown, best in cells:
         assert found[best]["mean"] >= found[grown]["mean"]
 
@@ -304,13 +304,17 @@ def test_the_page_says_of_each_cell_whether_the_record_has_the_order_of_table_7(
     stated = {(r[0], r[1]): r[5] for r in rows if len(r) > 5 and r[5] in ("yes", "no")}
     labels = {"noiseless": "mean", "distribution": "simulated mean", "noisy": "noisy mean"}
     summary = recorded("growpu-behaviour")
+    compared = 0
     for kind, label in labels.items():
         for classifier, layers in (("linear", "linear"), ("3lp", "one hidden layer")):
-            upu, nnpu, growpu = (
-                summary[f"{attack}-{classifier}/accuracy/{kind}"]["mean"]
-                for attack in ("upu", "nnpu", "growpu")
-            )
-            assert stated.pop((label, layers)) == ("yes" if upu <= nnpu <= growpu else "no")
+            keys = [
+                f"{attack}-{classifier}/accuracy/{kind}" for attack in ("upu", "nnpu", "growpu")
+            ]
+            if all(key in summary for key in keys):
+                upu, nnpu, growpu = (summary[key]["mean"] for key in keys)
+                assert stated.pop((label, layers)) == ("yes" if upu < nnpu < growpu else "no")
+                compared += 1
+    assert compared >= 3
     assert not stated
 
 
