@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cofill.errors import SettingError
+
 if TYPE_CHECKING:
     from cofill.metrics import ResultRecord
 
@@ -78,7 +80,7 @@ def reproduce(
 
     if whole:
         if seeds or methods or overwrite or add or as_json:
-            raise typer.BadParameter("--all goes with --quick, --out and --quiet only")
+            raise SettingError("--all goes with --quick, --out and --quiet only")
         with progress_line(quiet) as report_progress:
             made = reproduce_paper(name, out=out, quick=quick, progress=report_progress)
         if not quiet:
@@ -109,7 +111,7 @@ def _repeats(text: str) -> int | list[int]:
     """Return a number of repeats, or the seeds of a range such as ``2-4``."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise typer.BadParameter(f"--seeds must be a number or a range such as 2-4, got {text!r}")
+        raise SettingError(f"--seeds must be a number or a range such as 2-4, got {text!r}")
     return list(range(int(first), int(last) + 1)) if dash else int(first)
 
 
