@@ -18,6 +18,11 @@ def read_record(name: str) -> ResultRecord:
     return ResultRecord.read(RESULTS / f"{name}.json")
 
 
+def has_record(name: str) -> bool:
+    """Return whether there is a record of that name."""
+    return (RESULTS / f"{name}.json").exists()
+
+
 def mean_of(name: str, key: str) -> float:
     """Return the mean over repeats of a value in the record of that name."""
     return read_record(name).summary[key]["mean"] or 0.0

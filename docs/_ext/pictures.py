@@ -17,6 +17,8 @@ WANTED: dict[str, tuple[str, str]] = {
     "wdbc_errors.svg": ("wdbc", "mse"),
     "mfdd_digits.svg": ("mfdd", "digits_best"),
     "mean_attacks.svg": ("growpu-mnist", "accuracy"),
+    "growpu_share.svg": ("growpu-mnist", "training_share"),
+    "growpu_means.svg": ("growpu-mnist", "means"),
 }
 
 

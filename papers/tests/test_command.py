@@ -77,6 +77,8 @@ def test_quiet_prints_nothing(tmp_path, capsys):
         ({"methods": "meen"}, "did you mean 'mean'"),
         ({"methods": ""}, "at least one method"),
         ({"more": ["--seeds", "0"]}, "seeds must be at least 1"),
+        ({"more": ["--seeds", "two"]}, "must be a number or a range such as 2-4, got 'two'"),
+        ({"more": ["--all"]}, "--all goes with --quick, --out and --quiet only"),
     ],
 )
 def test_faults_are_one_sentence_and_nothing_is_written(tmp_path, capsys, arguments, sentence):

@@ -127,8 +127,16 @@ def test_a_run_measures_every_seed_and_keeps_curves_and_images(tiny, tmp_path, m
     error, ratio = (record.per_seed(method, metric) for metric in ("mse255", "psnr"))
     np.testing.assert_allclose(ratio, 10 * np.log10(255**2 / error))
     assert error[0] != error[1]
-    curve = record.extra["curves"][method]
+    points = record.extra["curves"][method]
+    epochs = [(entry["phase"], entry["epoch"]) for entry in points if "phase" in entry]
+    curve = [entry for entry in points if "phase" not in entry]
     assert [entry["round"] for entry in curve] == rounds
+    if method == "fed-faithful":
+        assert epochs == [("autoencoder", 1), ("autoencoder", 5), ("cycle", 1), ("cycle", 2)]
+        # The longest epochs end where the pre-training of the whole run did.
+        assert points[1]["autoencoder"] == pytest.approx(curve[0]["autoencoder"], rel=1e-3)
+        assert points[3]["generators_all"] == pytest.approx(curve[0]["generators_all"], rel=1e-3)
+        assert points[1]["autoencoder"] < points[0]["autoencoder"]
     assert ({"generators_all", "autoencoder"} <= set(curve[0])) == (method == "fed-faithful")
     assert curve[-1]["all"] == pytest.approx(error[0])
     drawn = {path.stem for path in tmp_path.glob("*.svg")}

@@ -50,6 +50,19 @@ def test_a_figure_that_both_have_alike_is_kept_once():
     assert joined(one, two).values["original/rf/left"] == [0.5, 0.6]
 
 
+def test_other_seeds_of_a_method_are_added_and_their_notes_merged():
+    noted = [{"outcomes": {"a/left": {str(seed): "ok"}}} for seed in (0, 2)]
+    one = record("a", seeds=[0], values={"a/mse/left": [1.0]}, extra=noted[0])
+    two = record("a", seeds=[2], values={"a/mse/left": [3.0], "a/new/left": [4.0]}, extra=noted[1])
+    both = joined(one, two)
+    assert both.seeds == [0, 2]
+    assert both.values == {"a/mse/left": [1.0, 3.0], "a/new/left": [None, 4.0]}
+    assert both.extra["outcomes"] == {"a/left": {"0": "ok", "2": "ok"}}
+    assert [run["seeds"] for run in both.extra["runs"]] == [[0], [2]]
+    with pytest.raises(SettingError, match="'a' already"):
+        joined(both, record("a", seeds=[2], values={"a/mse/left": [5.0]}))
+
+
 def test_a_method_that_comes_anew_replaces_the_old_figures():
     old = joined(record("a", values={"a/mse/left": [9.0, 9.0], "a/old/left": [1, 1]}), record("b"))
     whole = joined(old, record("a"), anew=True)
@@ -60,8 +73,7 @@ def test_a_method_that_comes_anew_replaces_the_old_figures():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"name": "other"}, "one experiment and the same seeds"),
-        ({"seeds": [0, 2]}, "one experiment and the same seeds"),
+        ({"name": "other"}, "of one experiment, got 'demo' and 'other'"),
         ({"settings": {"quick": True}}, "'quick' differs"),
         ({"values": {"a/mrd/left": [1.0, 2.0], "a/mse/left": [0.0, 0.0]}}, "'a' already"),
     ],

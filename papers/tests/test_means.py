@@ -8,9 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from cofill.attack import Noise, train_classifiers
+from cofill.attack import GrowSettings, Noise, train_classifiers
 from cofill.errors import SettingError
 from cofill.metrics import Recorder, ResultRecord
+from cofill.views import load
 from cofill_papers import _mean_experiments, _released, find_experiment, run_experiment
 from cofill_papers._attacks import (
     ATTACKS,
@@ -22,9 +23,9 @@ from cofill_papers._attacks import (
 )
 from cofill_papers._gan import GANSettings
 from cofill_papers._mean_experiments import (
+    _CHOSEN,
     MEAN_EXPERIMENTS,
     MeanExperiment,
-    Part,
     run_mean_experiment,
 )
 from cofill_papers._mean_pictures import draw_attacked_records, draw_means
@@ -97,7 +98,7 @@ def test_every_attack_guesses_every_record_of_every_case(attack, seen):
 def test_an_unknown_attack_is_named():
     with pytest.raises(SettingError, match="no attack 'magic'; there is kmeans"):
         run_attack("magic", "", [case()], prior=0.5, batch=50, report_progress=lambda _: None)
-    with pytest.raises(SettingError, match="no attack 'mwm'"):
+    with pytest.raises(SettingError, match="no method 'mwm' in growpu-behaviour"):
         run_experiment("growpu-behaviour", seeds=1, quick=True, methods=["mwm"])
 
 
@@ -138,8 +139,8 @@ def test_attacks_added_to_a_record_are_given_its_simulated_means(tmp_path, monke
     second = run_experiment("growpu-behaviour", methods=["kmeans"], add=True, **settings)
     assert second.extra["simulated"]["behaviour"] == noted
     given = cases_of("behaviour", [0], ("distribution",), of_each=500, simulated=noted)[0]
-    np.testing.assert_array_equal(given.means["distribution"].mean, noted["means"][0])
-    assert given.means["distribution"].noise == Noise("unknown", noted["off"][0])
+    np.testing.assert_array_equal(given.means["distribution"].mean, noted["0"]["mean"])
+    assert given.means["distribution"].noise == Noise("unknown", noted["0"]["off"])
 
 
 def test_a_tenth_is_seen_and_no_mean_of_it():
@@ -168,15 +169,15 @@ def test_a_record_has_figures_outcomes_curves_and_a_page(tmp_path, monkeypatch):
 
 
 def test_figures_are_recorded_and_progress_only_goes_up():
-    part = Part("behaviour", (("upu", "linear", "upu-linear"),), ("noiseless",))
-    experiment = MeanExperiment("x", "a test", "a test", (part,))
+    attacks = {"upu-linear": ("upu", "linear")}
+    experiment = MeanExperiment("x", "a test", "a test", "behaviour", attacks, kinds=("noiseless",))
     recorder = Recorder("x", seeds=[0])
     told = []
     run_mean_experiment(
         experiment,
         recorder,
         quick=True,
-        methods=["upu"],
+        methods=["upu-linear"],
         simulated={},
         progress=lambda what, share: told.append(share),
     )
@@ -224,14 +225,57 @@ def test_networks_of_the_paper_do_not_mind_the_units_of_records():
 
 def test_published_figures_belong_to_figures_that_are_made():
     for experiment in MEAN_EXPERIMENTS:
-        made = {
-            f"{name}/accuracy/{part.prefix}{kind}"
-            for part in experiment.parts
-            for _, _, name in part.attacks
-            for kind in part.kinds
-        } | {f"nnpu-3lp/accuracy/{n}" for n in experiment.labelled}
+        kinds = (*experiment.kinds, *map(str, experiment.labelled))
+        made = {f"{name}/accuracy/{kind}" for name in experiment.attacks for kind in kinds}
         assert set(experiment.published) <= made
     assert find_experiment("growpu-mnist").published["growpu-linear/accuracy/noisy"] == 0.918
+
+
+def test_an_attacks_name_stands_for_all_its_classifiers():
+    planned = find_experiment("growpu-mnist").plan(["growpu", "nnpu-3lp"], [0], quick=True)
+    assert list(planned) == ["growpu-linear", "growpu-3lp", "nnpu-3lp"]
+
+
+def test_other_releases_are_means_of_some_positives_and_under_other_noise():
+    kinds = ("some-1", "some-10", "epsilon-0.1", "noiseless")
+    found = cases_of("behaviour", [0], kinds, of_each=200)[0]
+    positives = found.records[found.truth]
+    one, ten = (found.means[kind].mean for kind in kinds[:2])
+    assert (positives == one).all(axis=1).any()
+    assert not np.array_equal(one, ten)
+    np.testing.assert_array_equal(np.rint(10 * ten), (10 * ten).round(6))
+    noise = found.means["epsilon-0.1"].noise
+    assert noise.scale == pytest.approx(float(np.ptp(found.records)) / (200 * 0.1))
+    off = np.abs(found.means["epsilon-0.1"].mean - found.means["noiseless"].mean)
+    assert 0.3 < off.mean() / noise.scale < 3
+
+
+def test_pre_training_of_a_perceptron_narrows_down_to_few_positives():
+    """Exhibits 1 to 3 run as described: fives among threes of 8 × 8 pixels."""
+    digits = load("digits")
+    chosen = np.isin(digits.labels, [5, 3])
+    records = (digits.views["image"].cells[chosen] / 8 - 1).astype(np.float32)
+    truth = np.asarray(digits.labels)[chosen] == 5
+    # Steps ten times those of the tables, to be fast; a batch of all, so that shares are of all.
+    faster = _CHOSEN | {"learning_rate": 0.03, "batch": len(records), "curve_every": 1}
+    runs = train_classifiers(
+        GrowSettings(classifier="3lp-100", t_tune=50, **faster),
+        records[None],
+        [0],
+        jax.random.key(0)[None],
+        positives=records[truth].mean(axis=0)[None, None],
+        labels=truth[None],
+    )
+    assert runs.outcomes == ("ok",)  # each stage ended by its share, none by its limit
+    share, phase = runs.share[0], runs.phase[0]
+    last = np.flatnonzero(phase == 0)[-1]
+    assert share[:last].max() > 0.2 > 0.05 >= share[last] > 0  # overfitted
+    # All of the few that are left are positive: nobody else is guessed wrong than the other fives.
+    assert runs.accuracy[0][last] == pytest.approx(share[last] + (~truth).mean())
+    pre, growth, _ = runs.memory.lengths[0]
+    assert 5 * growth < pre < 10_000
+    assert abs(share[-1] - 0.5) < 0.1
+    assert runs.accuracy[0][-1] > 0.95
 
 
 @cache
@@ -242,10 +286,15 @@ def recorded(name):
 @pytest.mark.parametrize("name", ["growpu-mnist", "growpu-behaviour", "growpu-subset"])
 def test_the_best_attack_beats_growpu_in_every_recorded_cell(name):
     found = recorded(name)
-    cells = [key.split("/") for key in found if key.startswith("growpu-") and "/accuracy/" in key]
-    assert len(cells) >= 6
-    for grown, figure, place in cells:
-        assert found[f"best/{figure}/{place}"]["mean"] >= found[f"{grown}/{figure}/{place}"]["mean"]
+    cells = [
+        (key, f"best/accuracy/{key.split('/')[2]}")
+        for key in found
+        if key.startswith("growpu-") and "/accuracy/" in key
+    ]
+    assert len(cells) >= 3
+    assert {best for _, best in cells} <= set(found)
+    for grown, best in cells:
+        assert found[best]["mean"] >= found[grown]["mean"]
 
 
 def test_the_page_says_of_each_cell_whether_the_record_has_the_order_of_table_7():
@@ -255,13 +304,17 @@ def test_the_page_says_of_each_cell_whether_the_record_has_the_order_of_table_7(
     stated = {(r[0], r[1]): r[5] for r in rows if len(r) > 5 and r[5] in ("yes", "no")}
     labels = {"noiseless": "mean", "distribution": "simulated mean", "noisy": "noisy mean"}
     summary = recorded("growpu-behaviour")
+    compared = 0
     for kind, label in labels.items():
         for classifier, layers in (("linear", "linear"), ("3lp", "one hidden layer")):
-            upu, nnpu, growpu = (
-                summary[f"{attack}-{classifier}/accuracy/{kind}"]["mean"]
-                for attack in ("upu", "nnpu", "growpu")
-            )
-            assert stated.pop((label, layers)) == ("yes" if upu <= nnpu <= growpu else "no")
+            keys = [
+                f"{attack}-{classifier}/accuracy/{kind}" for attack in ("upu", "nnpu", "growpu")
+            ]
+            if all(key in summary for key in keys):
+                upu, nnpu, growpu = (summary[key]["mean"] for key in keys)
+                assert stated.pop((label, layers)) == ("yes" if upu < nnpu < growpu else "no")
+                compared += 1
+    assert compared >= 3
     assert not stated
 
 

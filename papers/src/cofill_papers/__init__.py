@@ -5,13 +5,15 @@
     _base          what every experiment is
     _catalogue     the experiments by name
     _experiment    run one
+    _paper         run those of a paper, part by part
     _view_experiments, _crs, _methods, _observations, _view_pictures
                    the experiments on reconstruction: which, the protocol, what is compared, what
                    else is looked at, and their pictures
     _comparison    the papers' classifier, and paired tests over the seeds
     _join          records of one experiment, made in parts, as one
-    _mean_experiments, _released, _attacks, _mean_pictures
-                   the experiments on released means: which, on what, how, and their pictures
+    _mean_experiments, _mean_printed, _released, _attacks, _mean_pictures
+                   the experiments on released means: which, the paper's tables, on what, how, and
+                   their pictures
     _behaviour, _gan
                    made-up users with the printed statistics; generators that simulate means
     _fed_experiments, _fed_printed, _fed_setup, _fed_clusters, _fed_pictures
@@ -39,10 +41,12 @@ if TYPE_CHECKING:
     from cofill_papers._crs import hidden_rows, split_individuals
     from cofill_papers._experiment import run_experiment
     from cofill_papers._join import joined
+    from cofill_papers._paper import PAPERS, reproduce_paper
     from cofill_papers._tables import table
     from cofill_papers._write import page
 
 __all__ = [
+    "PAPERS",
     "AbstractExperiment",
     "behaviour",
     "experiments",
@@ -52,6 +56,7 @@ __all__ = [
     "page",
     "paired_test",
     "paper_forest",
+    "reproduce_paper",
     "run_experiment",
     "split_individuals",
     "table",
@@ -66,6 +71,7 @@ _EXPORTS = {
     "._crs": ("hidden_rows", "split_individuals"),
     "._experiment": ("run_experiment",),
     "._join": ("joined",),
+    "._paper": ("PAPERS", "reproduce_paper"),
     "._tables": ("table",),
     "._write": ("page",),
 }

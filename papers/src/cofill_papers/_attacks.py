@@ -37,7 +37,7 @@ from cofill.attack import (
 from cofill.errors import SettingError
 from cofill.nets import MLP, require_at_least
 
-__all__ = ["ATTACKS", "Case", "Guesses", "ReleasedMean", "check_attacks", "run_attack"]
+__all__ = ["ATTACKS", "Case", "Guesses", "ReleasedMean", "run_attack"]
 
 ATTACKS: Mapping[str, str] = {
     "kmeans": "two clusters, matched to the classes as well as can be: the floor",
@@ -107,6 +107,8 @@ class Guesses:
     sureness
         Per mean and case the accuracy the attack expected of itself, of attacks that do; None
         where one withheld it.
+    stages
+        Per mean and case the steps of each stage, of growPU.
     curves
         Training runs with curves, by mean, of the first case.
     """
@@ -114,21 +116,13 @@ class Guesses:
     accuracy: dict[str, list[float]] = field(default_factory=dict)
     outcomes: dict[str, list[str]] = field(default_factory=dict)
     sureness: dict[str, list[float | None]] = field(default_factory=dict)
+    stages: dict[str, list[list[int]]] = field(default_factory=dict)
     curves: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, where: str, right: float, outcome: str) -> None:
         """Note one guess."""
         self.accuracy.setdefault(where, []).append(right)
         self.outcomes.setdefault(where, []).append(outcome)
-
-
-def check_attacks(names: Sequence[str] | None) -> None:
-    """Raise a `SettingError` unless every name is one of `ATTACKS`; None stands for all."""
-    for name in names or ():
-        if name not in ATTACKS:
-            raise SettingError(f"there is no attack {name!r}; there is {', '.join(ATTACKS)}")
-    if names is not None and not names:
-        raise SettingError("methods must name at least one attack, got none")
 
 
 def run_attack(
@@ -160,7 +154,8 @@ def run_attack(
     report_progress
         Called with the share done.
     """
-    check_attacks([name])
+    if name not in ATTACKS:
+        raise SettingError(f"there is no attack {name!r}; there is {', '.join(ATTACKS)}")
     if name in _CLOSED:
         return _closed(_CLOSED[name], cases, prior, report_progress)
     if name == "kmeans":
@@ -342,6 +337,8 @@ def _judged(runs: Runs, cases: Sequence[Case], targets: Sequence[tuple[int, str]
     for run, (k, where) in enumerate(targets):
         right = float((labels[run] == cases[k].truth).mean())
         guesses.add(where, right, runs.outcomes[run])
+        if hasattr(runs.memory, "lengths"):
+            guesses.stages.setdefault(where, []).append(runs.memory.lengths[run].tolist())
         if k == 0 and len(runs.steps):
             guesses.curves[where] = {
                 "steps": runs.steps.tolist(),

@@ -60,8 +60,12 @@ class AbstractExperiment(ABC):
         `earlier` is the record that the figures will be added to, if there is one.
         """
 
+    def parts(self, *, quick: bool) -> list[tuple[str | None, int]]:
+        """Return what can be run by itself: a method, None for all at once, and its repeats."""
+        return [(None, 2 if quick else self.repeats)]
+
     @property
-    def details(self) -> Mapping[str, str]:
+    def details(self) -> Mapping[str, Any]:
         """Settings that only this kind of experiment has."""
         return {}
 

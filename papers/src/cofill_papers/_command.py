@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cofill.errors import SettingError
+
 if TYPE_CHECKING:
     from cofill.metrics import ResultRecord
 
@@ -21,15 +23,27 @@ _EXAMPLES = """
   cofill reproduce wdbc --quick --out results/
 
   cofill reproduce cube --seeds 10 --methods equal,mwm,central --out results/
+
+  cofill reproduce growpu-mnist --seeds 2-4 --methods growpu-3lp --add --out results/
+
+  cofill reproduce growpu --all --out results/
 """
 
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="Name of an experiment; 'list' lists them.", metavar="NAME")
+        str,
+        typer.Argument(
+            help="Name of an experiment, or with --all of a paper; 'list' lists them.",
+            metavar="NAME",
+        ),
     ],
     seeds: Annotated[
-        int | None, typer.Option(help="How many repeats; the paper's number unless told.")
+        str | None,
+        typer.Option(
+            help="How many repeats, or which (2-4); the paper's number unless told.",
+            metavar="COUNT|FIRST-LAST",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Two repeats, without the slowest methods.")
@@ -44,7 +58,15 @@ def reproduce(
         bool, typer.Option("--overwrite", help="Replace an earlier record of this experiment.")
     ] = False,
     add: Annotated[
-        bool, typer.Option("--add", help="Add the methods to the record that is there.")
+        bool, typer.Option("--add", help="Add methods or repeats to the record that is there.")
+    ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Every experiment of a paper (crs, fed-vigan or growpu), part by part; parts that "
+            "the records in the folder have are left out.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults.")] = False,
@@ -54,13 +76,21 @@ def reproduce(
         _list(as_json)
         return
     from cofill.cli import progress_line
-    from cofill_papers import run_experiment
+    from cofill_papers import reproduce_paper, run_experiment
 
+    if whole:
+        if seeds or methods or overwrite or add or as_json:
+            raise SettingError("--all goes with --quick, --out and --quiet only")
+        with progress_line(quiet) as report_progress:
+            made = reproduce_paper(name, out=out, quick=quick, progress=report_progress)
+        if not quiet:
+            typer.echo("\n".join([*made, f"{out} has every part of {name}"]))
+        return
     wanted = None if methods is None else [m.strip() for m in methods.split(",") if m.strip()]
     with progress_line(quiet or as_json) as report_progress:
         record = run_experiment(
             name,
-            seeds=seeds,
+            seeds=None if seeds is None else _repeats(seeds),
             quick=quick,
             out=out,
             methods=wanted,
@@ -75,6 +105,14 @@ def reproduce(
 
 
 reproduce.__doc__ = f"{reproduce.__doc__}\n{_EXAMPLES}"
+
+
+def _repeats(text: str) -> int | list[int]:
+    """Return a number of repeats, or the seeds of a range such as ``2-4``."""
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()):
+        raise SettingError(f"--seeds must be a number or a range such as 2-4, got {text!r}")
+    return list(range(int(first), int(last) + 1)) if dash else int(first)
 
 
 def _list(as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cofill.completion import Progress, silent
@@ -13,7 +13,7 @@ from cofill_papers._catalogue import find_experiment
 from cofill_papers._join import joined
 from cofill_papers._write import check_folder, write_experiment
 
-__all__ = ["run_experiment"]
+__all__ = ["missing_seeds", "run_experiment"]
 
 
 def run_experiment(
@@ -44,7 +44,7 @@ def run_experiment(
     overwrite
         Whether an earlier record in `out` may be replaced.
     add
-        Add the methods to an earlier record in `out`, of the same seeds and settings: a long
+        Add the methods or seeds to an earlier record in `out`, of the same settings: a long
         experiment can be made in parts.
     progress
         Called with what is being done and the share done.
@@ -61,9 +61,9 @@ def run_experiment(
         raise SettingError("add goes with out, and without overwrite: it keeps the record there")
     path = None if out is None else Path(out) / f"{name}.json"
     earlier = ResultRecord.read(path) if add and path is not None and path.exists() else None
-    if earlier is not None:
-        _require_new(earlier, methods, repeats)
     planned = experiment.plan(methods, repeats, quick=quick)
+    if earlier is not None:
+        _require_new(earlier, planned, repeats)
     if out is not None:  # made when settings and data are known to be good
         check_folder(Path(out), name, overwrite=overwrite or add)
     recorder = Recorder(
@@ -88,22 +88,26 @@ def run_experiment(
     return record
 
 
-def _require_new(
-    earlier: ResultRecord, methods: Sequence[str] | None, repeats: Sequence[int]
-) -> None:
+def _require_new(earlier: ResultRecord, planned: Iterable[str], repeats: Sequence[int]) -> None:
     """Raise before hours are spent on what cannot be added to a record."""
-    known = earlier.settings.get("methods", {})
-    twice = [m for m in known if methods is None or m in methods]
+    twice = [m for m in planned if missing_seeds(earlier, m, repeats) != list(repeats)]
     if twice:
         raise SettingError(
             f"the record of {earlier.name!r} has the method {twice[0]!r} already; name others in "
-            "methods"
+            "methods, or other seeds"
         )
-    if list(repeats) != earlier.seeds:
-        raise SettingError(
-            f"the record of {earlier.name!r} has {len(earlier.seeds)} repeats, and {len(repeats)} "
-            "were asked for; ask for the same"
-        )
+
+
+def missing_seeds(record: ResultRecord, method: str, seeds: Iterable[int]) -> list[int]:
+    """Return those of the seeds for which a record has no figure of a method."""
+    known = {
+        seed
+        for key, series in record.values.items()
+        if key.split("/")[0] == method
+        for seed, value in zip(record.seeds, series, strict=True)
+        if value is not None
+    }
+    return [seed for seed in seeds if seed not in known]
 
 
 def _seeds(

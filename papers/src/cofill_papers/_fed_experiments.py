@@ -9,7 +9,8 @@ its errors were measured; here they are test images that no training has seen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -70,6 +71,9 @@ class FedExperiment(AbstractExperiment):
         wanted = chosen(methods, self.methods, self.name)
         return {method: self.methods[method] for method in wanted}
 
+    def parts(self, *, quick: bool) -> list[tuple[str | None, int]]:
+        return [(method, 2 if quick else self.repeats) for method in self.methods]
+
     def run(
         self,
         recorder: Recorder,
@@ -109,7 +113,43 @@ def _one_method(
 ) -> dict[str, Any]:
     estimators = [estimator_of(method, data, seed) for seed in seeds]
     held = [held_by(method, data, seed) for seed in seeds]
-    return _measured(estimators, held, data, report_progress)
+    result = _measured(estimators, held, data, report_progress)
+    result["curves"] = _pretraining(method, data, seeds[0]) + result["curves"]
+    return result
+
+
+class _PretrainedError(Exception):
+    """Ends a training after the pre-training."""
+
+
+def _pretraining(method: str, data: FedData, seed: int) -> list[dict[str, Any]]:
+    """Return errors after the epochs of pre-training that the thesis prints, of one seed.
+
+    Each is a training of its own, as long as asked: phases are trained at the sites without the
+    others, from the same weights in the same order, so that it passes where the longest one did.
+    """
+    curve: list[dict[str, Any]] = []
+    scores = PairScores(data.test)
+    for printed in THESIS_TABLES.values():
+        if printed.phase is None or printed.method != method:
+            continue
+        estimator = estimator_of(method, data, seed)
+        whole = estimator.settings or RoundSettings()
+        most = whole.pretrain[printed.phase]
+        for epochs in (epoch for epoch in printed.errors if epoch <= most):
+
+            def measure(
+                _: int, fitted: FederatedCompletion, phase: str = printed.phase, done: int = epochs
+            ) -> None:
+                errors = scores.errors(fitted, modules=True)
+                curve.append({"round": 0, "phase": phase, "epoch": done, **errors})
+                raise _PretrainedError
+
+            settings = replace(whole, pretrain={printed.phase: epochs})
+            part = replace(estimator, settings=settings)
+            with suppress(_PretrainedError):
+                fit_sites_many([part], [held_by(method, data, seed)], on_round=measure)
+    return curve
 
 
 def _one_strategy(

@@ -51,6 +51,7 @@ def draw_rows(record: ResultRecord) -> dict[str, str]:
             y_axis="PSNR on test images, dB",
             caption="First repeat, mean of both directions.",
         )
+    drawn |= _mechanism(curves)
     for method, rounds in record.extra.get("images", {}).items():
         rows: dict[str, Any] = {}
         for when, by_name in rounds.items():
@@ -66,4 +67,34 @@ def draw_rows(record: ResultRecord) -> dict[str, str]:
         drawn[f"images_{method}"] = image_grid(
             f"Test images and what was made of them: {method}", ordered, columns=columns
         )
+    return drawn
+
+
+def _mechanism(curves: dict[str, Any]) -> dict[str, str]:
+    """Return the errors of the thesis's parts: in pre-training by epoch, then by round."""
+    drawn = {}
+    entries = curves.get("fed-faithful", [])
+    parts = {"autoencoder": "autoencoder", "generators_all": "cycle"}
+    epochs = {
+        f"{figure.partition('_')[0]} alone": [
+            (e["epoch"], e[figure]) for e in entries if e.get("phase") == phase
+        ]
+        for figure, phase in parts.items()
+    }
+    rounds = {
+        name: [(e["round"], e[figure]) for e in entries if "phase" not in e and figure in e]
+        for name, figure in (
+            ("system", "all"), ("autoencoder", "autoencoder"), ("generators", "generators_all")
+        )
+    }  # fmt: skip
+    for name, lines, axis in (("epochs", epochs, "epochs"), ("parts", rounds, "rounds")):
+        shown = {words: points for words, points in lines.items() if points}
+        if shown:
+            drawn[name] = line_chart(
+                f"Squared error of the thesis's parts by {axis}",
+                shown,
+                x_axis=axis,
+                y_axis="squared error (0 to 255)²",
+                caption="Test images, first repeat.",
+            )
     return drawn

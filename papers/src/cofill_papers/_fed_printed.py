@@ -13,15 +13,14 @@ _ROUNDS = (1, 5, 10, 15, 20, 25, 30, 35, 40)
 class PrintedCurve(NamedTuple):
     """One table: what is measured, of which method and which figure of its curve, and the errors.
 
-    ``at_round`` is the round of our curve at which the last entry was measured, for tables of
-    pre-training, whose epochs our records do not have one by one; None for a table of rounds.
+    ``phase`` is the phase of pre-training whose epochs these are; None for a table of rounds.
     """
 
     title: str
     method: str
     figure: str
     errors: Mapping[int, float]
-    at_round: int | None = None
+    phase: str | None = None
 
 
 def _rounds(*errors: float) -> dict[int, float]:
@@ -34,14 +33,14 @@ THESIS_TABLES: Mapping[str, PrintedCurve] = {
         "fed-faithful",
         "autoencoder",
         {1: 21971.125, 5: 7345.722, 10: 5659.752, 15: 5229.051, 20: 4844.809},
-        at_round=0,
+        phase="autoencoder",
     ),
     "4.4": PrintedCurve(
         "generators, epochs of pre-training",
         "fed-faithful",
         "generators_all",
         {1: 8184.782, 2: 4448.527, 3: 3260.162, 4: 2595.971, 5: 2026.374},
-        at_round=0,
+        phase="cycle",
     ),
     "4.5": PrintedCurve(
         "Fed-VIGAN, rounds",

@@ -1,4 +1,4 @@
-"""Two records of one experiment with other methods, made into one."""
+"""Two records of one experiment with other methods or seeds, made into one."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ __all__ = ["joined"]
 
 
 def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> ResultRecord:
-    """Return the record of both runs: the same experiment, seeds and settings, other methods.
+    """Return the record of both runs: the same experiment and settings, other methods or seeds.
 
     With `anew` the second may have methods of the first again, whose figures it replaces.
     Durations add up. ``extra["runs"]`` keeps when, how long, on what machine and with what versions
-    each run was made, and which methods it had.
+    each run was made, and which methods and seeds it had.
 
     Examples
     --------
     >>> one = ResultRecord("demo", seeds=[0], values={"a/mse/all": [1.0]}, duration_s=2)
-    >>> two = ResultRecord("demo", seeds=[0], values={"b/mse/all": [3.0]}, duration_s=3)
+    >>> two = ResultRecord("demo", seeds=[0, 1], values={"b/mse/all": [3.0, 4.0]}, duration_s=3)
     >>> both = joined(one, two)
-    >>> sorted(both.values), both.duration_s, len(both.extra["runs"])
-    (['a/mse/all', 'b/mse/all'], 5.0, 2)
+    >>> both.values, both.duration_s, len(both.extra["runs"])
+    ({'a/mse/all': [1.0, None], 'b/mse/all': [3.0, 4.0]}, 5.0, 2)
     """
-    if (first.name, first.seeds) != (second.name, second.seeds):
+    if first.name != second.name:
         raise SettingError(
-            f"records can be joined when they are of one experiment and the same seeds, got "
-            f"{first.name!r} of {len(first.seeds)} seeds and {second.name!r} of "
-            f"{len(second.seeds)}"
+            f"records can be joined when they are of one experiment, got {first.name!r} and "
+            f"{second.name!r}"
         )
     shared = [{k: v for k, v in r.settings.items() if k != "methods"} for r in (first, second)]
     if shared[0] != shared[1]:
@@ -38,29 +37,50 @@ def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> 
         raise SettingError(f"records can be joined when their settings agree, {odd[0]!r} differs")
     if anew:
         first = _without(first, {key.split("/")[0] for key in second.values})
-    both = first.values.keys() & second.values.keys()  # the original data's figures are in each
-    twice = sorted({k.split("/")[0] for k in both if first.values[k] != second.values[k]})
-    if twice:
-        raise SettingError(f"the record has the method {twice[0]!r} already; leave it out")
+    seeds = list(dict.fromkeys([*first.seeds, *second.seeds]))
+    values = {
+        key: _joined_series(key, first, second, seeds) for key in {**first.values, **second.values}
+    }
     methods = {**first.settings.get("methods", {}), **second.settings.get("methods", {})}
-    extra: dict[str, Any] = {k: v for k, v in first.extra.items() if k != "runs"}
-    for name, value in second.extra.items():
-        if name == "runs":
-            continue
-        before = extra.get(name)
-        extra[name] = {**before, **value} if isinstance(before, dict) else value
-    extra["runs"] = [*_runs(first), *_runs(second)]
+    extra = _merged(*({k: v for k, v in r.extra.items() if k != "runs"} for r in (first, second)))
     return ResultRecord(
         name=first.name,
-        seeds=first.seeds,
-        values={**first.values, **second.values},
+        seeds=seeds,
+        values=values,
         settings={**first.settings, **({"methods": methods} if methods else {})},
         versions=second.versions,
         machine=second.machine,
         started=min(first.started, second.started),
         duration_s=first.duration_s + second.duration_s,
-        extra=extra,
+        extra={**extra, "runs": [*_runs(first), *_runs(second)]},
     )
+
+
+def _joined_series(
+    key: str, first: ResultRecord, second: ResultRecord, seeds: list[int]
+) -> list[float | None]:
+    """Return a figure's values of both; the original data's figures are in each, and alike."""
+    known: dict[int, float | None] = {}
+    for record in (first, second):
+        series = record.values.get(key, [None] * len(record.seeds))
+        for seed, value in zip(record.seeds, series, strict=True):
+            if known.get(seed) not in (None, value) and value is not None:
+                method = key.split("/")[0]
+                raise SettingError(f"the record has the method {method!r} already; leave it out")
+            known[seed] = known.get(seed) if value is None else value
+    return [known.get(seed) for seed in seeds]
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes of both, those under one name merged; else the second's."""
+    merged = dict(first)
+    for name, value in second.items():
+        before = merged.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[name] = _merged(before, value)
+        else:
+            merged[name] = value
+    return merged
 
 
 def _without(record: ResultRecord, methods: set[str]) -> ResultRecord:
@@ -80,6 +100,7 @@ def _runs(record: ResultRecord) -> list[Any]:
     return [
         {
             "methods": sorted({k.split("/")[0] for k in record.values}),
+            "seeds": record.seeds,
             "started": record.started,
             "duration_s": record.duration_s,
             "machine": record.machine,

@@ -1,7 +1,8 @@
 """Pictures of the experiments on released means: of figures, of training, of the records attacked.
 
-The growPU paper's Figures 1 to 3 (what makes behavioural data look safe), 4 (how attacks learn) and
-6 (digits by their principal components). Individuals are shown as shares, quantiles and bins only.
+The growPU paper's Figures 1 to 3 (what makes behavioural data look safe), 4 (how attacks learn), 5
+(released means) and 6 (digits by their principal components). Individuals are shown as shares,
+quantiles and bins only.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from cofill.metrics import ResultRecord
-from cofill_papers._draw import bars_of, density_maps, grouped_bars, line_chart
-from cofill_papers._released import cases_of
+from cofill_papers._draw import bars_of, density_maps, grouped_bars, image_grid, line_chart
+from cofill_papers._released import KINDS, cases_of
 
-__all__ = ["draw_attacked_records", "draw_means"]
+__all__ = ["draw_attacked_records", "draw_means", "draw_released"]
 
 _SHOWN = (  # as many as there are colours
     "kmeans",
@@ -69,6 +70,17 @@ def draw_means(record: ResultRecord) -> dict[str, str]:
                 y_range=(0.0, 1.0),
             )
     return drawn
+
+
+def draw_released(record: ResultRecord) -> dict[str, str]:
+    """Return the means that are attacked in the first repeat, as images: Figure 5."""
+    simulated = record.extra.get("simulated", {}).get("mnist", {})
+    if "0" not in simulated:
+        return {}
+    means = cases_of("mnist", [0], KINDS, simulated=simulated)[0].means
+    images = np.stack([(means[kind].mean.reshape(28, 28) + 1) / 2 for kind in KINDS])
+    columns = ["mean", "simulated", "noisy"]
+    return {"means": image_grid("Released means of fives", {"": images}, columns=columns)}
 
 
 def draw_attacked_records(source: str) -> dict[str, str]:

@@ -90,7 +90,8 @@ def cases_of(
     seeds
         One case for each.
     kinds
-        Of means, among `KINDS`.
+        Of means, among `KINDS`, or ``"some-100"`` (the mean of so many positives) and
+        ``"epsilon-0.1"`` (noise for another ε).
     of_each
         Records of each class; the paper's number when left out.
     share_seen
@@ -98,15 +99,18 @@ def cases_of(
     generator
         How the generator of the distribution's mean is trained.
     simulated
-        What `simulated_note` told of the same seeds; no generator is trained then.
+        What `simulated_note` told of some seeds; for the others a generator is trained.
     """
     draw, usual, _ = SOURCES[source]
     drawn = [draw(seed, of_each or usual) for seed in seeds]
     simulated_means: Sequence[ReleasedMean | None] = [None] * len(drawn)
     if "distribution" in kinds:
-        simulated_means = (
-            _simulated(drawn, seeds, generator) if simulated is None else _noted(simulated)
-        )
+        known = _noted(simulated or {})
+        new = [k for k, seed in enumerate(seeds) if seed not in known]
+        if new:
+            fresh = _simulated([drawn[k] for k in new], [seeds[k] for k in new], generator)
+            known |= {seeds[k]: mean for k, mean in zip(new, fresh, strict=True)}
+        simulated_means = [known[seed] for seed in seeds]
     return [
         Case(
             seed,
@@ -120,19 +124,20 @@ def cases_of(
 
 
 def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
-    """Return the simulated means of cases, and how far off they are said to be, for a record."""
-    released = [case.means["distribution"] for case in cases]
+    """Return by seed the simulated mean and how far off it is said to be, for a record."""
+    released = {case.seed: case.means["distribution"] for case in cases}
     return {
-        "means": [mean.mean.tolist() for mean in released],
-        "off": [mean.noise.scale for mean in released if mean.noise is not None],
+        str(seed): {"mean": mean.mean.tolist(), "off": mean.noise.scale}
+        for seed, mean in released.items()
+        if mean.noise is not None
     }
 
 
-def _noted(note: Mapping[str, Any]) -> list[ReleasedMean]:
-    return [
-        ReleasedMean(np.array(mean), Noise("unknown", off))
-        for mean, off in zip(note["means"], note["off"], strict=True)
-    ]
+def _noted(note: Mapping[str, Any]) -> dict[int, ReleasedMean]:
+    return {
+        int(seed): ReleasedMean(np.array(told["mean"]), Noise("unknown", told["off"]))
+        for seed, told in note.items()
+    }
 
 
 def _means(
@@ -148,14 +153,30 @@ def _means(
         if kind == "noiseless":
             means[kind] = ReleasedMean(mean)
         elif kind == "noisy":
-            extent = float(records.max() - records.min())
-            noise = Noise("laplace", extent / (int(truth.sum()) * EPSILON))
-            # The words after the seed keep this stream apart from that of the records.
-            added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
-            means[kind] = ReleasedMean(mean + added, noise)
-        elif simulated is not None:
+            means[kind] = _noisy(records, np.flatnonzero(truth), EPSILON, seed)
+        elif kind == "distribution" and simulated is not None:
             means[kind] = simulated
+        else:
+            means[kind] = _other(kind, records, truth, seed)
     return means
+
+
+def _other(kind: str, records: np.ndarray, truth: np.ndarray, seed: int) -> ReleasedMean:
+    """Return the release that a name says: a mean of some positives, or under other noise."""
+    what, _, size = kind.partition("-")
+    people = np.random.default_rng([seed, 3, 100]).permutation(np.flatnonzero(truth))
+    if what == "epsilon":
+        return _noisy(records, people, float(size), seed)
+    return ReleasedMean(records[people[: int(size)]].mean(axis=0, dtype=np.float64))
+
+
+def _noisy(records: np.ndarray, people: np.ndarray, epsilon: float, seed: int) -> ReleasedMean:
+    extent = float(records.max() - records.min())
+    noise = Noise("laplace", extent / (len(people) * epsilon))
+    mean = records[people].mean(axis=0, dtype=np.float64)
+    # The words after the seed keep this stream apart from that of the records.
+    added = noise.draw(len(mean), np.random.default_rng([seed, 1, 100]))
+    return ReleasedMean(mean + added, noise)
 
 
 def _simulated(
