@@ -13,6 +13,7 @@ from cofill.attack._direction import (
     fit_direction,
     quantile_cut,
     read_release,
+    rounding_noise,
     weigh_signals,
 )
 from cofill.attack._kernel import Smoother, Units, fit_kernel
@@ -159,6 +160,23 @@ def test_a_mean_that_is_only_rounded_is_believed_as_it_is():
         Likelihood().fit(images, mean=mean, prior=five.mean()) for mean in (exact, exact.round(4))
     )
     assert (unrounded.labels_ == rounded.labels_).mean() > 0.99
+
+
+def test_means_of_counts_are_exact_however_few_digits_they_have():
+    rng = np.random.default_rng(0)
+    x = rng.poisson(1.0, size=(500, 12)).astype(float)
+    truth = np.arange(500) < 200  # means are multiples of 1/200: at most three digits
+    mean = x[truth].mean(axis=0)
+    assert rounding_noise(mean) is not None
+    for records in (x, sparse.csr_array(x)):
+        assert not read_release(records, mean, None, 0.4)[1].is_noisy
+    # Rounded further, in other units, or of another number of people, it is no mean of counts.
+    for records, released, share in (
+        (x, mean.round(1), 0.4),
+        (x / 2, mean / 2, 0.4),
+        (x, mean, 0.3),
+    ):
+        assert read_release(records, released, None, share)[1].is_noisy
 
 
 @pytest.mark.parametrize("slope", [0.5, 2.0])

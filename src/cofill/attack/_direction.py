@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy import sparse
 from scipy.special import expit, logsumexp
 
 from cofill.attack._inputs import Noise, Records
@@ -97,7 +98,7 @@ def read_release(
 
     Without a `prior` the share may be anything, and a mean without stated noise is believed.
     """
-    stated = noise or rounding_noise(mean)
+    stated = noise or rounding_noise(mean, None if prior is None else _count_step(records, prior))
     spread = measure_spread(records, 0.0 if stated is None else stated.variance)
     observed = spread.along(mean)
     length = float(observed @ observed)
@@ -116,12 +117,35 @@ def read_release(
     return spread, max(tried, key=lambda pair: pair[1])[0], True
 
 
-def rounding_noise(mean: Float[np.ndarray, " features"]) -> Noise | None:
-    """Return the noise of a mean that was written with few digits, which anybody can see."""
+def rounding_noise(mean: Float[np.ndarray, " features"], step: float | None = None) -> Noise | None:
+    """Return the noise of a mean that was written with few digits, which anybody can see.
+
+    A mean of whole numbers is a multiple of a `step`, one over the number of positives. It may have
+    few digits and be exact, where all its coordinates are such multiples and digits are finer.
+
+    Examples
+    --------
+    >>> rounding_noise(np.array([0.25, 0.125]))
+    Noise(kind='gaussian', scale=0.0002886751345948129)
+    >>> rounding_noise(np.array([0.25, 0.125]), 1 / 8) is None
+    True
+    """
     for digits in range(_DIGITS + 1):
         if np.allclose(mean, np.round(mean, digits), rtol=0, atol=1e-9 * 10.0**-digits):
+            if step is not None and 10.0**-digits < step * (1 + 1e-9):
+                counts = mean / step
+                if np.allclose(counts, np.round(counts), rtol=0, atol=1e-6):
+                    return None
             return Noise("gaussian", 10.0**-digits / 12**0.5)
     return None
+
+
+def _count_step(records: Records, prior: float) -> float | None:
+    """Return the step of means of whole numbers, None where records are not whole numbers."""
+    cells = records.data if sparse.issparse(records) else records
+    if (cells != np.round(cells)).any():
+        return None
+    return 1 / max(round(prior * records.shape[0]), 1)
 
 
 @dataclass(frozen=True, eq=False)
