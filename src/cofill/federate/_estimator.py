@@ -21,11 +21,12 @@ from cofill.federate._design import (
     Design,
     RoundSettings,
     find_model,
+    is_from_sums,
     suitable_training,
     with_effort,
 )
 from cofill.federate._effort import ROUNDS, default_effort, require_effort
-from cofill.federate._learner import AbstractLearner, complete_rows
+from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._rounds import final_weights
@@ -173,24 +174,42 @@ class FederatedCompletion(AbstractCompleter):
         if sites == 1:
             settings = replace(settings, secure=False)
         network = with_effort(model, self.network, effort)
-        return Design(model, network, local, settings, strategy, self.seed, image_local)
+        given = {"batch": self.batch, "rate": self.learning_rate, "epochs": self.epochs != 1}
+        given |= {"network": self.network, "local": self.local}
+        from_sums = is_from_sums(self.model, settings, strategy, **given)
+        return Design(model, network, local, settings, strategy, self.seed, image_local, from_sums)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
-        return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
+        sites: list[Any] = list(self.federation_.sites.values())
+        common = replace(sites[0], correction=None)
+        cells = common.complete(self.weights_, views, progress)
+        for site in sites:
+            if site.correction is not None:  # what a site knows of its own people
+                own = np.isin(views.ids, self.site_ids_[site.name])
+                for name, known_there in site.complete(self.weights_, views).items():
+                    cells[name][own] = known_there[own]
+        return cells
 
     def complete_sites(self, held: Mapping[str, MultiView]) -> dict[str, Completed]:
         """Complete each site's own individuals, in modalities that it lacks too."""
         check_is_fitted(self, "features_")
-        return {
-            site: self.complete(views_with_columns(dict(views), self.columns_))
-            for site, views in held.items()
-        }
+        completed = {}
+        for site, own in held.items():
+            views = views_with_columns(dict(own), self.columns_)
+            party: Any = self.federation_.sites.get(site)
+            if party is None:
+                completed[site] = self.complete(views)
+                continue
+            cells = {} if views.is_complete else party.complete(self.weights_, views)
+            completed[site] = Completed.merge(views, cells, method=METHOD, notes=self.notes_)
+        return completed
 
     def _read(self, federation: Federation[Any]) -> None:
         """Take over what the parties have learned."""
         coordinator = federation.coordinator
         sites: list[Any] = list(federation.sites.values())
         self.federation_ = federation
+        self.site_ids_ = {name: np.asarray(ids) for name, ids in self._site_ids.items()}
         self.learner_ = sites[0].learner
         self.scalers_ = dict(sites[0].scalers)
         self.columns_ = sites[0].columns
@@ -255,6 +274,7 @@ class _Fit:
         site_views = {site: tuple(views) for site, views in held.items()}
         shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))
         self.estimator = estimator
+        estimator._site_ids = {site: views.ids for site, views in held.items()}
         self.protocol = estimator.protocol(Membership(site_views, shared))
         data = {site: LocalData(site, dict(views)) for site, views in held.items()}
         sites: dict[str, Any] = {}
