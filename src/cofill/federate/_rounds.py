@@ -27,8 +27,7 @@ from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, joi
 from cofill.federate._secure import SUMMING, join_sum, open_sum
 from cofill.federate._summed_table import SummedTable
 from cofill.privacy import ModelWeights, Update
-from cofill.protocol import COORDINATOR, FEWEST_ROWS, Inbox, Outbox, Step
-from cofill.protocol import first_of_type, one_by_one
+from cofill.protocol import COORDINATOR, FEWEST_ROWS, Inbox, Outbox, Step, first_of_type, one_by_one
 
 _PATIENCE = 5  # rounds without a better model after which there will be none
 _ADDING = 0xADD  # purpose of a site's random stream

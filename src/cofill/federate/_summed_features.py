@@ -27,24 +27,9 @@ _MOST_NUMBERS = 4_000_000  # that a site adds up: 32 MB
 _FREQUENCIES = (0.7, 1.5, 3.0, 6.0)  # smooth and steep: raisin wants the former, yacht the latter
 _FURTHEST = 3.0  # deviations beyond which inputs count as no further
 _PENALTIES = 10.0 ** np.arange(-4, 3.1, 0.5)
-# Of the root mean square of corrections: where columns nearly repeat each other, a row that parts
-# them is told anything by the regression (raisin's areas).
-_FURTHEST_SAID = 4.0
-_CAUTION = 1.4  # of degrees of freedom, against too small a penalty (Kim & Gu 2004)
+_CAUTION = 1.2  # of degrees of freedom, against too small a penalty (Kim & Gu 2004)
 # How features of each kind stand to each other under one penalty.
 _FLAGS, _COSINES = 0.3, 0.4
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Coefficients of a column's features; they correct the Gaussian by no more than ``limit``.
-
-    ``inflation`` is by how much residuals grow on rows left out.
-    """
-
-    coefficients: Float[np.ndarray, "features block"]
-    inflation: float
-    limit: Float[np.ndarray, " block"]
 
 
 @dataclass(frozen=True)
@@ -56,15 +41,14 @@ class FeatureSums:
     power: float
     count: float
 
-    def regress(self) -> Regression:
-        """Return the regression under the penalty that tells most of rows left out.
+    def regress(self) -> tuple[Float[np.ndarray, "features block"], float]:
+        """Return coefficients, and by how much residuals grow on rows left out.
 
-        It says nothing where no penalty does better than to leave what the Gaussian says.
+        Zeros and 1 where no penalty does better than to leave what the Gaussian says.
         """
         values, vectors = np.linalg.eigh(self.gram)
         values, turned = np.maximum(values, 0.0), vectors.T @ self.side
-        block = self.side.shape[1]
-        best = Regression(np.zeros_like(self.side), 1.0, np.zeros(block))
+        best = np.zeros_like(self.side), 1.0
         score = self.power / max(self.count, 1.0) ** 2
         for penalty in _PENALTIES:
             solved = turned / (values + penalty)[:, None]
@@ -73,9 +57,7 @@ class FeatureSums:
             room = self.count - _CAUTION * freedom
             if room > 0 and max(error, 0.0) / room**2 < score:
                 score = max(error, 0.0) / room**2
-                usual = np.sqrt((values[:, None] * solved**2).sum(axis=0) / self.count)
-                inflation = self.count / (self.count - freedom)
-                best = Regression(vectors @ solved, inflation, _FURTHEST_SAID * usual)
+                best = vectors @ solved, self.count / (self.count - freedom)
         return best
 
 

@@ -81,16 +81,15 @@ class TableState:
     covariances: np.ndarray = field(default_factory=lambda: _UNSET)
     coefficients: np.ndarray = field(default_factory=lambda: _UNSET)
     inflations: np.ndarray = field(default_factory=lambda: _UNSET)
-    limits: np.ndarray = field(default_factory=lambda: _UNSET)
     errors: np.ndarray = field(default_factory=lambda: _UNSET)
 
-    def to_vector(self) -> Float[np.ndarray, " size"]:
+    def to_vector(self) -> Float[np.ndarray, " state"]:
         """Return the state as one vector: the size of every part, then the parts."""
         parts = [np.ravel(getattr(self, f.name)).astype(np.float64) for f in fields(self)]
         return np.concatenate([[len(part) for part in parts], *parts])
 
     @classmethod
-    def of_vector(cls, vector: Float[np.ndarray, " size"]) -> TableState:
+    def of_vector(cls, vector: Float[np.ndarray, " state"]) -> TableState:
         """Return the state that a vector holds; raise a `DataError` if it holds none."""
         names = [f.name for f in fields(cls)]
         sizes = vector[: len(names)].astype(int)
@@ -164,11 +163,11 @@ class SummedTable:
 
     # --- the coordinator ----------------------------------------------------------------------
 
-    def start(self) -> Float[np.ndarray, " size"]:
+    def start(self) -> Float[np.ndarray, " state"]:
         """Return the state before the first round."""
         return TableState().to_vector()
 
-    def sum_length(self, vector: Float[np.ndarray, " size"]) -> int:
+    def sum_length(self, vector: Float[np.ndarray, " state"]) -> int:
         """Return how many numbers a site adds in a state."""
         state = TableState.of_vector(vector)
         d, size = len(self.widths), self.size
@@ -180,17 +179,17 @@ class SummedTable:
         }
         return self.features_of(state).length if state.stage == FEATURES else lengths[state.stage]
 
-    def describe(self, vector: Float[np.ndarray, " size"]) -> str:
+    def describe(self, vector: Float[np.ndarray, " state"]) -> str:
         """Return the name of a state's stage."""
         return _NAMES[TableState.of_vector(vector).stage]
 
-    def is_done(self, vector: Float[np.ndarray, " size"]) -> bool:
+    def is_done(self, vector: Float[np.ndarray, " state"]) -> bool:
         """Return whether nothing more is to be added up."""
         return TableState.of_vector(vector).stage == DONE
 
     def advance(
-        self, vector: Float[np.ndarray, " size"], total: np.ndarray, *, left: int
-    ) -> Float[np.ndarray, " size"]:
+        self, vector: Float[np.ndarray, " state"], total: np.ndarray, *, left: int
+    ) -> Float[np.ndarray, " next_state"]:
         """Return the state after a total over sites; ``left`` rounds are still to come."""
         state = TableState.of_vector(vector)
         after = (
@@ -249,7 +248,7 @@ class SummedTable:
         several = len(fitted) > 1
         if several and (moved < _STILL or state.step >= _CHOOSING_STEPS):
             return replace(state, stage=STRENGTH)
-        if not several and moved < _STILL or left < _AFTER:
+        if (not several and moved < _STILL) or left < _AFTER:
             return replace(state, stage=FEATURES if left >= _AFTER - 1 else DONE)
         return state
 
@@ -267,20 +266,16 @@ class SummedTable:
         )
 
     def _after_features(self, state: TableState, total: np.ndarray, left: int) -> TableState:
-        coefficients, limits = [], np.zeros(self.size)
-        inflations = np.ones(len(self.widths))
+        coefficients, inflations = [], np.ones(len(self.widths))
         for k, sums in enumerate(self.features_of(state).split(total)):
             if sums is not None:
-                solved = sums.regress()
-                coefficients.append(solved.coefficients.ravel())
-                inflations[k] = solved.inflation
-                limits[self.encoding.columns[k].place] = solved.limit
+                solved, inflations[k] = sums.regress()
+                coefficients.append(solved.ravel())
         return replace(
             state,
             stage=WEIGHTS if left else DONE,
             coefficients=np.concatenate([_UNSET, *coefficients]),
             inflations=inflations,
-            limits=limits,
         )
 
     def _after_weights(self, state: TableState, total: np.ndarray, left: int) -> TableState:
@@ -289,7 +284,7 @@ class SummedTable:
     # --- a site -------------------------------------------------------------------------------
 
     def summands(
-        self, vector: Float[np.ndarray, " size"], rows: Rows, *, seed: list[int]
+        self, vector: Float[np.ndarray, " state"], rows: Rows, *, seed: list[int]
     ) -> tuple[Float[np.ndarray, " length"], Correction | None]:
         """Return what a site adds in a state, and its own candidates once they are fitted."""
         state = TableState.of_vector(vector)
@@ -385,13 +380,12 @@ class SummedTable:
             part = state.coefficients[start : start + size * block]
             start += len(part)
             if part.any():
-                limit = state.limits[self.encoding.columns[k].place]
-                told[k] = _Correcting(features, k, part.reshape(size, block), limit)
+                told[k] = _Regression(features, k, part.reshape(size, block))
         return told
 
     def fill(
         self,
-        vector: Float[np.ndarray, " size"],
+        vector: Float[np.ndarray, " state"],
         encoded: Float[np.ndarray, "n size"],
         correction: Correction | None = None,
     ) -> Float[np.ndarray, "n size"]:
@@ -432,17 +426,15 @@ class SummedTable:
 
 
 @dataclass(frozen=True, eq=False)
-class _Correcting:
+class _Regression:
     """What a column's features add to the Gaussian's prediction."""
 
     features: Features
     column: int
     coefficients: Float[np.ndarray, "features block"]
-    limit: Float[np.ndarray, " block"]
 
     def __call__(self, seen: Seen) -> Float[np.ndarray, "n block"]:
-        features = self.features.of_rows(self.column, seen.inputs, seen.shown)
-        return np.clip(features @ self.coefficients, -self.limit, self.limit)
+        return self.features.of_rows(self.column, seen.inputs, seen.shown) @ self.coefficients
 
 
 def _no_correction(seen: Seen) -> float:
@@ -452,7 +444,7 @@ def _no_correction(seen: Seen) -> float:
 def complete_table(
     model: SummedTable,
     scalers: Mapping[str, Scaler],
-    vector: Float[np.ndarray, " size"],
+    vector: Float[np.ndarray, " state"],
     views: MultiView,
     correction: Correction | None = None,
 ) -> dict[str, Float[np.ndarray, "n features"]]:

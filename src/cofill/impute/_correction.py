@@ -14,8 +14,16 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.codec import storable
-from cofill.impute._blend import Ensemble, Fold, Plan, Stage, ask_folds, ensembles
-from cofill.impute._blend import sample_holes, split_rows
+from cofill.impute._blend import (
+    Ensemble,
+    Fold,
+    Plan,
+    Stage,
+    ask_folds,
+    ensembles,
+    sample_holes,
+    split_rows,
+)
 from cofill.impute._gaussian import Gaussian, expectation_maximisation
 from cofill.impute._held_out import ErrorSums
 from cofill.impute._neighbours import Neighbours, Twins

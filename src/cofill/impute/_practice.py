@@ -70,7 +70,7 @@ class FilledPractice(AbstractPractice):
 
     inputs: Float[np.ndarray, "d n width"]
     shown: Bool[np.ndarray, "d n d"]
-    bases: tuple[Float[np.ndarray, "n block"], ...] | None = None
+    bases: tuple[Float[np.ndarray, "n _"], ...] | None = None  # as wide as their columns
 
     def seen_of(self, column: int, rows: np.ndarray) -> Seen:
         inputs = self.inputs[column, rows]
