@@ -17,7 +17,7 @@ from cofill.federate import (
     SummedTable,
 )
 from cofill.federate._summed_features import Features, FeatureSums
-from cofill.federate._summed_table import FEATURES, TableState
+from cofill.federate._table_state import FEATURES, TableState
 from cofill.impute import Encoding, Gaussian, PooledCompleter, practise_on_learned
 from cofill.privacy import MaskedVector, SiteNoise, Update
 from cofill.views import MultiView, View

@@ -251,6 +251,12 @@ class RowSite:
     weights: Float[np.ndarray, " P"] | None = None
     correction: Correction | None = field(default=None, repr=False)
 
+    @property
+    def network(self) -> AbstractLearner:
+        """The network that it trains."""
+        assert isinstance(self.learner, AbstractLearner)  # noqa: S101
+        return self.learner
+
     @cached_property
     def local(self) -> LocalSettings:
         """How it trains."""
@@ -342,9 +348,11 @@ class Coordinator(AbstractCoordinator):
     def strategy(self) -> AbstractStrategy:
         """How it combines updates of its learner."""
         strategy, alone = self.design.strategy, len(self.names) == 1
-        is_network = isinstance(self.learner, AbstractLearner)
-        if is_network and isinstance(strategy, FedAvg) and strategy.momentum is None:
-            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
+        learner = self.learner
+        if not isinstance(learner, AbstractLearner):
+            return strategy
+        if isinstance(strategy, FedAvg) and strategy.momentum is None:
+            return replace(strategy, momentum=0.0 if alone else learner.momentum)
         return strategy
 
     @property

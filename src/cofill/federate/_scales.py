@@ -91,8 +91,8 @@ def _encode(site: UnscaledSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     scales = first_of_type(inbox, ColumnScales)
     if scales is None or site.columns is None:
         raise DataError(f"site {site.name!r} has not been sent columns and scales; start again")
-    site = replace(site, people=_count_people(scales.columns))
-    return encode_site(site, _make_scalers(site.columns, scales.columns)), []
+    scalers = _make_scalers(site.columns, scales.columns)
+    return encode_site(replace(site, people=_count_people(scales.columns)), scalers), []
 
 
 def encode_site(site: UnscaledSite, scalers: Mapping[str, Scaler]) -> RowSite:

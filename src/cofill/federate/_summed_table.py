@@ -24,7 +24,7 @@ person fits them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -34,6 +34,15 @@ from jaxtyping import Bool, Float
 from cofill.errors import DataError
 from cofill.federate._rows import Rows, Shape, encode_rows
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN, Features
+from cofill.federate._table_state import (
+    DONE,
+    FEATURES,
+    GAUSSIANS,
+    SHARES,
+    STRENGTH,
+    WEIGHTS,
+    TableState,
+)
 from cofill.impute import (
     CORRECTIONS,
     STRENGTHS,
@@ -51,7 +60,6 @@ from cofill.impute import (
 )
 from cofill.views import MultiView, Scaler
 
-SHARES, GAUSSIANS, STRENGTH, FEATURES, WEIGHTS, DONE = range(6)
 _NAMES = ("shares", "gaussians", "strengths", "features", "weights", "done")
 _CHOOSING_STEPS = 10  # of EM before a prior is chosen
 _STILL = 1e-3  # change of a covariance at which EM ends
@@ -61,44 +69,8 @@ _FURTHEST = 50.0  # deviations beyond which a cell counts as no further
 _MOST_ROWS = 20_000  # of a site, that features and candidates learn from
 _PULL = 100.0  # cells that all sites' errors count for, beside a site's own
 _BLOCK = 4_000  # rows whose inputs for every column are held at once
-_UNSET = np.zeros(0)
 WIDEST = 100
 """Encoded columns beyond which every row with a pattern of its own would cost too much."""
-
-
-@dataclass(frozen=True, eq=False)
-class TableState:
-    """What all parties know of the model so far; travels as one vector of numbers."""
-
-    stage: int = SHARES
-    step: int = 0
-    people: float = 0.0
-    counts: np.ndarray = field(default_factory=lambda: _UNSET)
-    centre: np.ndarray = field(default_factory=lambda: _UNSET)
-    spread: np.ndarray = field(default_factory=lambda: _UNSET)
-    strengths: np.ndarray = field(default_factory=lambda: _UNSET)
-    means: np.ndarray = field(default_factory=lambda: _UNSET)
-    covariances: np.ndarray = field(default_factory=lambda: _UNSET)
-    coefficients: np.ndarray = field(default_factory=lambda: _UNSET)
-    inflations: np.ndarray = field(default_factory=lambda: _UNSET)
-    errors: np.ndarray = field(default_factory=lambda: _UNSET)
-
-    def to_vector(self) -> Float[np.ndarray, " state"]:
-        """Return the state as one vector: the size of every part, then the parts."""
-        parts = [np.ravel(getattr(self, f.name)).astype(np.float64) for f in fields(self)]
-        return np.concatenate([[len(part) for part in parts], *parts])
-
-    @classmethod
-    def of_vector(cls, vector: Float[np.ndarray, " state"]) -> TableState:
-        """Return the state that a vector holds; raise a `DataError` if it holds none."""
-        names = [f.name for f in fields(cls)]
-        sizes = vector[: len(names)].astype(int)
-        if len(vector) != len(names) + sizes.sum() or (sizes < 0).any():
-            raise DataError("the common model does not have the parts of a model of tables")
-        parts = np.split(vector[len(names) :], np.cumsum(sizes)[:-1])
-        values: dict[str, Any] = dict(zip(names, parts, strict=True))
-        values |= {name: int(values[name][0]) for name in ("stage", "step")}
-        return cls(**values | {"people": float(values["people"][0])})
 
 
 @dataclass(frozen=True)
@@ -274,7 +246,7 @@ class SummedTable:
         return replace(
             state,
             stage=WEIGHTS if left else DONE,
-            coefficients=np.concatenate([_UNSET, *coefficients]),
+            coefficients=np.concatenate([np.zeros(0), *coefficients]),
             inflations=inflations,
         )
 

@@ -110,7 +110,8 @@ class ErrorSums:
         """Return, for every column, the mean over all columns' cells."""
         d, total = len(self.cells), max(self.cells.sum(), 1.0)
         means = (part.sum(axis=0) / total for part in (self.grams, self.sides, self.squares))
-        return ErrorSums(*(np.repeat(part[None], d, axis=0) for part in means), np.ones(d))
+        grams, sides, squares = (np.repeat(part[None], d, axis=0) for part in means)
+        return ErrorSums(grams, sides, squares, np.ones(d))
 
     def per_cell(self) -> ErrorSums:
         """Return the sums of each column over its number of cells."""
