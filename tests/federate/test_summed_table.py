@@ -268,3 +268,22 @@ def test_what_a_site_has_fitted_is_stored():
     encoded = np.where(rows.known, rows.cells, np.nan)
     filled = [table.fill(state, encoded, c) for c in (correction, stored)]
     np.testing.assert_array_equal(*filled)
+
+
+def test_inputs_of_a_column_do_not_depend_on_the_cell_that_is_told(monkeypatch):
+    rows = mixed_rows(rate=0.0)
+    table, state, _ = learn([rows], until=FEATURES)
+    inputs = []
+
+    def keep_inputs(self, column, seen, shown, left):
+        inputs.append((column, seen.copy()))
+        return np.zeros(Features._numbers(self.sizes[column], self.widths[column]))
+
+    monkeypatch.setattr(Features, "sums_of", keep_inputs)
+    changed = rows.cells.copy()
+    changed[0, 1] += 3.0
+    for cells in (rows.cells, changed):
+        table.summands(state, replace(rows, cells=cells), seed=[0])
+    before, after = (dict(part) for part in (inputs[:4], inputs[4:]))
+    np.testing.assert_allclose(before[1][0], after[1][0], atol=1e-5)
+    assert np.abs(before[0][0] - after[0][0]).max() > 1
