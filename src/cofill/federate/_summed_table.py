@@ -92,9 +92,9 @@ class SummedTable:
     >>> rows = Rows(cells, np.ones(cells.shape, bool), np.ones((90, 1), bool))
     >>> model = SummedTable(Shape(("t",), (2,), widths=(1, 1), people=90))
     >>> state = model.start()
-    >>> for number in range(1, 12):
+    >>> while not model.is_done(state):
     ...     total, _ = model.summands(state, rows, seed=[0])
-    ...     state = model.advance(state, total, left=11 - number)
+    ...     state = model.advance(state, total, left=20)
     >>> model.fill(state, np.array([[2.0, np.nan]])).round(1)
     array([[ 2., -2.]])
     """
