@@ -18,6 +18,7 @@ ENTRIES = (
     "rows",
     "scale",
     "tables",
+    "by_row",
     "coverage",
     "demo",
     "cooperate",

@@ -332,11 +332,33 @@ def split_tables() -> str:
     return markdown(header, rows)
 
 
+def by_row() -> str:
+    """Return the error of sites that hold other people, against all people in one table."""
+    record = read_record("bench_by_row")
+    methods = ("alone-five", "network-five", "federated-five", "alone-uneven", "federated-uneven")
+    places = [key.split("/")[2] for key in record.values if key.startswith("pooled/rmse/")]
+    rows = []
+    for place in places:
+        pooled = record.values[f"pooled/rmse/{place}"]
+        count = sum(value is not None for value in pooled)
+        behind = []
+        for method in methods:
+            ratio = record.summary.get(f"{method}/ratio/{place}")
+            behind.append(MISSING if ratio is None else f"{100 * (ratio['mean'] - 1):+.1f} %")
+        name, holes = place.rsplit("-", 1)
+        error = mean_of("bench_by_row", f"pooled/rmse/{place}")
+        rows.append([name, holes, str(count), f"{error:.4f}", *behind])
+    header = ["table", "holes", "seeds", "`pooled`", "five sites: alone", "network", "federated",
+              "uneven sites: alone", "federated"]  # fmt: skip
+    return markdown(header, rows, words=2)
+
+
 PREDICT_BLOCKS = {"predict": predict}
 QUALITY_BLOCKS = {
     "demo": demo,
     "tables": tables,
     "split-tables": split_tables,
+    "by-row": by_row,
     "shares": shares,
     "crs-errors": crs_errors,
     "crs-accuracy": crs_accuracy,

@@ -13,7 +13,7 @@ from sklearn.ensemble import (
 from cofill import codec
 from cofill.errors import StoreError
 from cofill.impute import _blend, fit_table
-from cofill.impute._blend import HeldOut, blend_weights
+from cofill.impute._held_out import HeldOut, blend_weights
 from cofill.impute._model import make_plan
 from cofill.impute._practice import Seen
 from cofill.impute._table import Encoding

@@ -21,6 +21,7 @@ from cofill.federate._strategies import (
     Scaffold,
     make_strategy,
 )
+from cofill.federate._summed_table import SummedTable
 from cofill.federate._vigan import VIGAN, Pix2Pix
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Scaffold",
     "SecureSum",
     "Shape",
+    "SummedTable",
     "fit_sites_many",
     "initial_weights",
     "make_strategy",

@@ -13,18 +13,31 @@ from cofill.federate._learner import AbstractLearner, Phase, figure_names
 from cofill.federate._local import LocalSettings
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
-from cofill.federate._strategies import AbstractStrategy
+from cofill.federate._strategies import AbstractStrategy, FedAvg
+from cofill.federate._summed_features import PEOPLE_PER_COLUMN
+from cofill.federate._summed_table import WIDEST, SummedTable
 from cofill.nets import require_at_least, require_in
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry
 from cofill.settings import typed_settings
+
+Learner = AbstractLearner | SummedTable
+"""What sites learn together: a network in rounds, or a table from sums."""
+
+LARGEST_SUM = 1e9
+"""Of a number that a site adds up over its people: a million people, thirty deviations off."""
 
 _LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
 
 LEARNERS = Registry("cofill.learners", "model")
 """Models that sites can train together, by name: subclasses of `AbstractLearner`."""
 
-LEARNERS.add("best", "cofill.federate:CompletionNet", "one network for all modalities and patterns")
+LEARNERS.add(
+    "best",
+    "cofill.federate:CompletionNet",
+    "tables: sums over all sites' people (`SummedTable`); images: the network",
+)
+LEARNERS.add("network", "cofill.federate:CompletionNet", "one network for all modalities")
 LEARNERS.add("vigan", "cofill.federate:VIGAN", "the thesis's model of two modalities of one size")
 LEARNERS.add("pix2pix", "cofill.federate:Pix2Pix", "federated pix2pix, as the thesis compares with")
 
@@ -167,6 +180,22 @@ def suitable_training(
     return suit(model.training), suit(model.image_training(sites))
 
 
+def is_from_sums(
+    model: str | type[AbstractLearner],
+    settings: RoundSettings,
+    strategy: AbstractStrategy,
+    **training: Any,
+) -> bool:
+    """Return whether tables are learned from sums: the best model, where no training is asked for.
+
+    Whoever sets how a network is trained, who takes part in its rounds, or noise on its updates,
+    gets the network: sums have no noise, no steps and no rounds that a site can be left out of.
+    """
+    is_plain = settings.site_noise is None and settings.robust is None
+    is_plain &= settings.participation == 1 and strategy == FedAvg()
+    return model == "best" and is_plain and not any(training.values())
+
+
 def with_effort(
     model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
 ) -> dict[str, Any]:
@@ -183,7 +212,8 @@ class Design:
     ``model`` is the learner's class, ``network`` its further fields beside its shape, ``local`` how
     a site trains, ``settings`` how sites and coordinator work together, ``strategy`` how the
     coordinator combines updates, ``seed`` that of everything drawn, except where privacy rests on
-    it, ``image_local`` how a site trains where rows are images, if that differs.
+    it, ``image_local`` how a site trains where rows are images, if that differs. ``from_sums`` says
+    that tables are learned from sums where people are enough, and not by the model.
     """
 
     model: type[AbstractLearner]
@@ -193,6 +223,7 @@ class Design:
     strategy: AbstractStrategy
     seed: int = 0
     image_local: LocalSettings | None = None
+    from_sums: bool = False
 
     def __post_init__(self) -> None:
         local, strategy = self.local, self.strategy
@@ -226,7 +257,7 @@ class Design:
         """How a site trains, on rows of tables and on images."""
         return self.local, self.image_local or self.local
 
-    def local_for(self, learner: AbstractLearner) -> LocalSettings:
+    def local_for(self, learner: Learner) -> LocalSettings:
         """Return how a site trains a learner."""
         return self.locals[learner.shape.image is not None]
 
@@ -235,8 +266,11 @@ class Design:
         """Whether a round of pre-training comes before the others."""
         return any(self.settings.pretrain.get(name) for name in self.model.pretraining)
 
-    def make_learner(self, shape: Shape) -> AbstractLearner:
+    def make_learner(self, shape: Shape) -> Learner:
         """Return the model for rows of a shape."""
+        is_table = shape.image is None and shape.size <= WIDEST
+        if self.from_sums and is_table and shape.people >= PEOPLE_PER_COLUMN * shape.size:
+            return SummedTable(shape, self.seed)
         learner = self.model(shape, **self.network)  # pyright: ignore[reportCallIssue]
         if tuple(phase.name for phase in learner.phases[:-1]) != self.model.pretraining:
             raise SettingError(
@@ -251,8 +285,17 @@ class Design:
             )
         return learner
 
-    def packing(self, learner: AbstractLearner, size: int, number: int) -> Packing:
+    def secure_sum(self, learner: Learner) -> SecureSum:
+        """Return the settings of the secure sum of a learner's rounds."""
+        secure_sum = self.settings.secure_sum
+        if isinstance(learner, SummedTable):  # products of cells are larger than changes of weights
+            return replace(secure_sum, largest=max(secure_sum.largest, LARGEST_SUM))
+        return secure_sum
+
+    def packing(self, learner: Learner, size: int, number: int) -> Packing:
         """Return how sites pack what they add to the sum of a round; 0 is the pre-training."""
+        if isinstance(learner, SummedTable):
+            return Packing(size, by_rows=False)
         if number:
             figures = figure_names(learner, learner.phases[-1])
         else:

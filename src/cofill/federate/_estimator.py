@@ -1,8 +1,8 @@
 """`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
 The estimator drives `FederatedProtocol` with all parties in one process, over the very steps that a
-network would carry. ``model`` chooses what is trained: ``"best"`` (one network for any number of
-modalities), ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
+network would carry. ``model`` chooses what is learned: ``"best"`` (tables from sums, images by a
+network), ``"network"``, ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from cofill.federate._design import (
     Design,
     RoundSettings,
     find_model,
+    is_from_sums,
     suitable_training,
     with_effort,
 )
 from cofill.federate._effort import ROUNDS, default_effort, require_effort
-from cofill.federate._learner import AbstractLearner, complete_rows
+from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._rounds import final_weights
@@ -44,12 +45,15 @@ from cofill.views import MultiView, by_row
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedCompletion(AbstractCompleter):
-    """Completes missing modalities by a model that sites train together, in rounds.
+    """Completes missing cells and modalities by a model that sites learn together, in rounds.
 
     Parameters
     ----------
     model
-        ``"best"``, ``"vigan"``, ``"pix2pix"``, another name in `LEARNERS`, or a learner's class.
+        ``"best"``: tables from sums over all sites' people (`SummedTable`), images by a network.
+        Whatever is set about training (``batch``, ``strategy``, ``network``, noise …), tables of
+        more than 100 encoded columns and tables of very few people ask for a network too.
+        ``"network"``, ``"vigan"``, ``"pix2pix"``, another name in `LEARNERS`, or a learner's class.
     sites
         How many sites `fit` deals the individuals of one `MultiView` out to. `fit_sites` takes
         the sites' own views.
@@ -87,6 +91,8 @@ class FederatedCompletion(AbstractCompleter):
     ----------
     weights_
         The common model, as one vector.
+    site_ids_
+        Whom each site knows: they are completed by the site's own candidates too.
     curve_
         Per round the sites' losses, weighted by their rows.
     ledger_
@@ -173,24 +179,42 @@ class FederatedCompletion(AbstractCompleter):
         if sites == 1:
             settings = replace(settings, secure=False)
         network = with_effort(model, self.network, effort)
-        return Design(model, network, local, settings, strategy, self.seed, image_local)
+        given = {"batch": self.batch, "rate": self.learning_rate, "epochs": self.epochs != 1}
+        given |= {"network": self.network, "local": self.local}
+        from_sums = is_from_sums(self.model, settings, strategy, **given)
+        return Design(model, network, local, settings, strategy, self.seed, image_local, from_sums)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
-        return complete_rows(self.learner_, self.scalers_, self.weights_, views, progress)
+        sites: list[Any] = list(self.federation_.sites.values())
+        common = replace(sites[0], correction=None)
+        cells = common.complete(self.weights_, views, progress)
+        for site in sites:
+            if site.correction is not None:  # what a site knows of its own people
+                own = np.isin(views.ids, self.site_ids_[site.name])
+                for name, known_there in site.complete(self.weights_, views).items():
+                    cells[name][own] = known_there[own]
+        return cells
 
     def complete_sites(self, held: Mapping[str, MultiView]) -> dict[str, Completed]:
         """Complete each site's own individuals, in modalities that it lacks too."""
         check_is_fitted(self, "features_")
-        return {
-            site: self.complete(views_with_columns(dict(views), self.columns_))
-            for site, views in held.items()
-        }
+        completed = {}
+        for site, own in held.items():
+            views = views_with_columns(dict(own), self.columns_)
+            party: Any = self.federation_.sites.get(site)
+            if party is None:
+                completed[site] = self.complete(views)
+                continue
+            cells = {} if views.is_complete else party.complete(self.weights_, views)
+            completed[site] = Completed.merge(views, cells, method=METHOD, notes=self.notes_)
+        return completed
 
-    def _read(self, federation: Federation[Any]) -> None:
+    def _read(self, federation: Federation[Any], site_ids: dict[str, np.ndarray]) -> None:
         """Take over what the parties have learned."""
         coordinator = federation.coordinator
         sites: list[Any] = list(federation.sites.values())
         self.federation_ = federation
+        self.site_ids_ = site_ids
         self.learner_ = sites[0].learner
         self.scalers_ = dict(sites[0].scalers)
         self.columns_ = sites[0].columns
@@ -233,14 +257,14 @@ def fit_sites_many(
         if fit.checkpoint is not None:
             fit.checkpoint.save(federation)
         if on_round is not None and number != last:
-            fit.estimator._read(federation)
+            fit.read(federation)
             on_round(federation.coordinator.round - 1, fit.estimator)
 
     federations = [fit.federation for fit in fits]
     run_protocol(protocol, federations, progress=report_progress, after_step=after_step)
     progress("rounds done", 1.0)
     for fit in fits:
-        fit.estimator._read(fit.federation)
+        fit.read()
 
 
 class _Fit:
@@ -255,6 +279,7 @@ class _Fit:
         site_views = {site: tuple(views) for site, views in held.items()}
         shared = tuple(dict.fromkeys(name for names in site_views.values() for name in names))
         self.estimator = estimator
+        self.site_ids = {site: np.asarray(views.ids) for site, views in held.items()}
         self.protocol = estimator.protocol(Membership(site_views, shared))
         data = {site: LocalData(site, dict(views)) for site, views in held.items()}
         sites: dict[str, Any] = {}
@@ -271,3 +296,7 @@ class _Fit:
             folder = Path(estimator.checkpoint)
             self.checkpoint = Checkpoint(folder, self.protocol, self.protocol.design, data)
             self.checkpoint.restore(self.federation)
+
+    def read(self, federation: Federation[Any] | None = None) -> None:
+        """Let the estimator take over what the parties have learned, as far as they have come."""
+        self.estimator._read(federation or self.federation, self.site_ids)

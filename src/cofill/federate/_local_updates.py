@@ -65,7 +65,7 @@ class LocalRun:
         )
 
     def _is_last(self, phase: Phase) -> bool:
-        return phase == self.site.learner.phases[-1]
+        return phase == self.site.network.phases[-1]
 
     def _correction(self) -> np.ndarray | None:
         """Return what SCAFFOLD adds to the site's gradients: the common control less its own."""
@@ -138,11 +138,11 @@ def train_locally(
     }
     for run in runs.values():
         if not pretrain and run.site.judges:
-            error = run.site.learner.error(run.model.weights, run.site.held_out)
+            error = run.site.network.error(run.model.weights, run.site.held_out)
             run.figures["held_out"] = error
     groups: dict[Any, list[LocalRun]] = {}
     for run in runs.values():
-        learner, design = run.site.learner, run.site.design
+        learner, design = run.site.network, run.site.design
         settings = design.settings
         rounds = ((learner.phases[-1], run.site.local.epochs),)
         phases = settings.pretraining(learner) if pretrain else rounds

@@ -22,13 +22,16 @@ import optax
 from jaxtyping import Float
 
 from cofill.codec import storable
+from cofill.completion import Progress, silent
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, Packing, SumState
-from cofill.federate._design import Design
-from cofill.federate._learner import AbstractLearner, initial_weights
+from cofill.federate._design import Design, Learner
+from cofill.federate._learner import AbstractLearner, complete_rows, initial_weights
 from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows, encode_rows
 from cofill.federate._strategies import AbstractStrategy, FedAvg
+from cofill.federate._summed_table import SummedTable, complete_table
+from cofill.impute import Correction
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
 from cofill.protocol import MOST_ROWS, Survey, views_with_columns
 from cofill.views import MultiView, Scaler, View
@@ -56,8 +59,8 @@ class Summand:
 class UnscaledSite:
     """A site before its rows are encoded.
 
-    ``columns`` are the common columns once they are agreed on; ``member`` is its part in secure
-    sums, None where there are none.
+    ``columns`` are the common columns once they are agreed on, and ``people`` the individuals of
+    all sites; ``member`` is its part in secure sums, None where there are none.
     """
 
     name: str
@@ -65,6 +68,7 @@ class UnscaledSite:
     design: Design
     member: Member | None = None
     columns: Columns | None = None
+    people: int = 0
 
     @property
     def sum_noise(self) -> None:
@@ -227,12 +231,12 @@ class RowSite:
     noise where privacy rests on them, for tests: where it is None they are new every time.
     ``trained_round`` is the last round that it has trained in. ``update`` waits for a secure sum,
     in which ``member`` is the site's part. ``weights`` is the final common model, once it has been
-    handed out.
+    handed out; ``correction`` what the site's own people add to a common model of tables.
     """
 
     name: str
     rows: Rows
-    learner: AbstractLearner
+    learner: Learner
     design: Design
     held_out: Rows
     columns: Columns | None = None
@@ -245,6 +249,13 @@ class RowSite:
     member: Member | None = None
     update: LocalUpdate | None = field(default=None, repr=False)
     weights: Float[np.ndarray, " P"] | None = None
+    correction: Correction | None = field(default=None, repr=False)
+
+    @property
+    def network(self) -> AbstractLearner:
+        """The network that it trains."""
+        assert isinstance(self.learner, AbstractLearner)  # noqa: S101
+        return self.learner
 
     @cached_property
     def local(self) -> LocalSettings:
@@ -276,6 +287,15 @@ class RowSite:
         """Return individuals' rows as the common model sees them."""
         return encode_rows(views, self.scalers, self.learner.shape)
 
+    def complete(
+        self, weights: Float[np.ndarray, " P"], views: MultiView, progress: Progress = silent
+    ) -> dict[str, Float[np.ndarray, "n features"]]:
+        """Return the missing cells of individuals of the site, by the common model and its own."""
+        if isinstance(self.learner, SummedTable):
+            parts = self.learner, self.scalers, weights, views, self.correction
+            return complete_table(*parts)
+        return complete_rows(self.learner, self.scalers, weights, views, progress)
+
     def packing(self, update: LocalUpdate) -> Packing:
         """Return how it packs an update, as the coordinator reads it."""
         return self.design.packing(self.learner, len(update.change), update.round)
@@ -289,7 +309,7 @@ class RowSite:
         """Return what it adds to the sum of a round of so many sites; None where it trained not."""
         if self.update is None:
             return None
-        packing, code = self.packing(self.update), self.design.settings.secure_sum.code(sites)
+        packing, code = self.packing(self.update), self.design.secure_sum(self.learner).code(sites)
         vector, event = packing.pack(self.update), self.update.event
         if packing.noise is not None:
             vector, event = packing.noise.protect(vector), packing.noise.event()
@@ -314,7 +334,7 @@ class Coordinator(AbstractCoordinator):
     ``best_round`` after which round they were: 0 before there was a judgement.
     """
 
-    learner: AbstractLearner
+    learner: Learner
     weights: Float[np.ndarray, " P"]
     state: Mapping[str, np.ndarray]
     round: int
@@ -328,14 +348,20 @@ class Coordinator(AbstractCoordinator):
     def strategy(self) -> AbstractStrategy:
         """How it combines updates of its learner."""
         strategy, alone = self.design.strategy, len(self.names) == 1
+        learner = self.learner
+        if not isinstance(learner, AbstractLearner):
+            return strategy
         if isinstance(strategy, FedAvg) and strategy.momentum is None:
-            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
+            return replace(strategy, momentum=0.0 if alone else learner.momentum)
         return strategy
 
     @property
     def packing(self) -> Packing:
         """How sites pack what they add to the sum of the round under way."""
-        return self.design.packing(self.learner, len(self.weights), self.round)
+        size = len(self.weights)
+        if isinstance(self.learner, SummedTable):
+            size = self.learner.sum_length(self.weights)
+        return self.design.packing(self.learner, size, self.round)
 
     @property
     def stage(self) -> str:
@@ -359,7 +385,7 @@ class Coordinator(AbstractCoordinator):
 
     def sum_code(self, sites: int) -> SumCode:
         """Return the encoding of a sum of so many sites."""
-        return self.design.settings.secure_sum.code(sites)
+        return self.design.secure_sum(self.learner).code(sites)
 
     def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
         """Return the invited sites that answered that they have no rows to train on.
@@ -376,11 +402,12 @@ class Coordinator(AbstractCoordinator):
         return idle & set(self.invited)
 
 
-def make_coordinator(
-    names: tuple[str, ...], learner: AbstractLearner, design: Design
-) -> Coordinator:
+def make_coordinator(names: tuple[str, ...], learner: Learner, design: Design) -> Coordinator:
     """Return a coordinator with new weights, before the first round."""
-    weights = initial_weights(learner, jax.random.key(design.seed))
+    if isinstance(learner, SummedTable):
+        weights = learner.start()
+    else:
+        weights = initial_weights(learner, jax.random.key(design.seed))
     first = 0 if design.pretrains else 1
     return Coordinator(
         names=names,
@@ -392,16 +419,17 @@ def make_coordinator(
     )
 
 
-def make_site(name: str, rows: Rows, learner: AbstractLearner, design: Design) -> RowSite:
+def make_site(name: str, rows: Rows, learner: Learner, design: Design) -> RowSite:
     """Return a site with encoded rows, before the first round."""
     rows, held_out = _split_rows(rows, learner, [design.seed, zlib.crc32(name.encode()), 0x4E1D])
     return RowSite(name, rows, learner, design, held_out)
 
 
-def _split_rows(rows: Rows, learner: AbstractLearner, seed: list[int]) -> tuple[Rows, Rows]:
+def _split_rows(rows: Rows, learner: Learner, seed: list[int]) -> tuple[Rows, Rows]:
     """Return the rows to train on and those to judge by: a share of those with two modalities."""
     judging = np.random.default_rng(seed).permutation(rows.positions("several"))
-    judging = np.sort(judging[: int(learner.held_out * len(judging))])
+    share = learner.held_out if isinstance(learner, AbstractLearner) else 0.0
+    judging = np.sort(judging[: int(share * len(judging))])
     return rows.take(np.setdiff1d(np.arange(len(rows)), judging)), rows.take(judging)
 
 

@@ -20,11 +20,11 @@ from cofill.federate._design import (
     Design,
     RoundSettings,
     find_model,
+    is_from_sums,
     suitable_training,
     with_effort,
 )
 from cofill.federate._effort import ROUNDS, require_effort
-from cofill.federate._learner import complete_rows
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
@@ -178,6 +178,8 @@ class FederatedProtocol(AbstractProtocol):
         state = {f.name: getattr(party, f.name) for f in fields(party) if f.name not in _REMADE}
         if isinstance(party, Coordinator):
             state["shape"] = party.learner.shape
+        if isinstance(party, RowSite):
+            state["people"] = party.learner.shape.people
         member = getattr(party, "member", None)
         if member is not None:
             names = (f.name for f in fields(member) if f.name not in _MEMBER_REMADE)
@@ -199,7 +201,8 @@ class FederatedProtocol(AbstractProtocol):
             site = replace(site, member=replace(site.member, **state.pop("member")))
         if stage == UnscaledSite.__name__:
             return replace(site, **state)
-        row_site = encode_site(replace(site, columns=state["columns"]), state["scalers"])
+        site = replace(site, columns=state["columns"], people=state.pop("people"))
+        row_site = encode_site(site, state["scalers"])
         return replace(row_site, **state)
 
     # --- the end ------------------------------------------------------------------------------
@@ -209,8 +212,7 @@ class FederatedProtocol(AbstractProtocol):
         if not isinstance(party, RowSite) or party.columns is None or party.weights is None:
             raise DataError(f"site {party.name!r} has not been handed the common model")
         views = views_with_columns(data.views, party.columns)
-        model = party.learner, party.scalers, party.weights
-        cells = {} if views.is_complete else complete_rows(*model, views)
+        cells = {} if views.is_complete else party.complete(party.weights, views)
         completed = Completed.merge(views, cells, method=METHOD, notes=party.notes)
         names = ("observed_rows", "reconstructed_rows", "reconstructed_cells", "missing_cells")
         counts = [completed.counts(view) for view in views]
@@ -266,5 +268,7 @@ def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
     suitable = suitable_training(model, strategy, sites, **training)
     for_tables, for_images = (replace(each, **local) for each in suitable)
     network = with_effort(model, settings.get("network"), effort)
-    seed = settings.get("seed", 0)
-    return Design(model, network, for_tables, RoundSettings(**rounds), strategy, seed, for_images)
+    seed, rounds_of = settings.get("seed", 0), RoundSettings(**rounds)
+    given = {name: settings.get(name) for name in (*_TRAINING, "network", "local")}
+    from_sums = is_from_sums(settings.get("model", "best"), rounds_of, strategy, **given)
+    return Design(model, network, for_tables, rounds_of, strategy, seed, for_images, from_sums)

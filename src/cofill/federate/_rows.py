@@ -33,6 +33,10 @@ class Shape:
         many channels as its columns are times its pixels.
     bounded
         Whether cells lie between 0 and 1, so that outputs must.
+    widths
+        Columns of each feature, of which a category has several.
+    people
+        Individuals of all sites together, as far as the survey of columns counted them.
 
     Examples
     --------
@@ -45,6 +49,8 @@ class Shape:
     sizes: tuple[int, ...]
     image: tuple[int, int] | None = None
     bounded: bool = False
+    widths: tuple[int, ...] = ()
+    people: int = 0
 
     @cached_property
     def slices(self) -> dict[str, slice]:

@@ -63,8 +63,8 @@ from cofill.views import Feature, Kind, Scaler, View
 Summary = Float[np.ndarray, "5 features"]
 """Count, mean, squared deviations, lowest and highest of each column's known cells."""
 
-Scales = Float[np.ndarray, "4 features"]
-"""Center, scale, lowest and highest of each column."""
+Scales = Float[np.ndarray, "5 features"]
+"""Center, scale, lowest and highest of each column, and how many individuals have a cell."""
 
 
 # --- the sites' steps ---------------------------------------------------------------------------
@@ -91,14 +91,15 @@ def _encode(site: UnscaledSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     scales = first_of_type(inbox, ColumnScales)
     if scales is None or site.columns is None:
         raise DataError(f"site {site.name!r} has not been sent columns and scales; start again")
-    return encode_site(site, _make_scalers(site.columns, scales.columns)), []
+    scalers = _make_scalers(site.columns, scales.columns)
+    return encode_site(replace(site, people=_count_people(scales.columns)), scalers), []
 
 
 def encode_site(site: UnscaledSite, scalers: Mapping[str, Scaler]) -> RowSite:
     """Return a site with its rows encoded by agreed scales, before the first round."""
     columns = site.columns
     assert columns is not None  # noqa: S101
-    shape = _row_shape(columns, scalers)
+    shape = _row_shape(columns, scalers, site.people)
     rows = encode_rows(views_with_columns(site.views, columns), scalers, shape)
     row_site = make_site(site.name, rows, site.design.make_learner(shape), site.design)
     return replace(row_site, columns=columns, scalers=scalers, member=site.member)
@@ -108,21 +109,27 @@ def _make_scalers(columns: Columns, scales: Mapping[str, Scales]) -> dict[str, S
     """Return the scalers of agreed scales; a range that ends before it begins is none."""
     scalers = {}
     for name, features in columns.features.items():
-        center, scale, low, high = scales[name]
+        center, scale, low, high, _ = scales[name]
         ends = np.where(low > high, -np.inf, low), np.where(low > high, np.inf, high)
         rows = (tuple(map(float, row)) for row in (center, scale, *ends))
         scalers[name] = Scaler(features, "standard", *rows)
     return scalers
 
 
-def _row_shape(columns: Columns, scalers: Mapping[str, Scaler]) -> Shape:
+def _count_people(scales: Mapping[str, Scales]) -> int:
+    """Return how many individuals have a cell of the column that most have."""
+    return int(max(figures[4].max() for figures in scales.values()))
+
+
+def _row_shape(columns: Columns, scalers: Mapping[str, Scaler], people: int) -> Shape:
     names = tuple(columns.features)
     shapes = [columns.shapes.get(name) or () for name in names]
     sizes = tuple(scalers[name].width for name in names)
     pixels = {shape[:2] for shape in shapes}  # colours may differ
     common = next(iter(pixels)) if len(pixels) == 1 and max(map(len, shapes)) <= 3 else ()
     image = (common[0], common[1]) if len(common) == 2 else None
-    return Shape(names, sizes, image, bounded=all(shapes))
+    widths = tuple(b.stop - b.start for name in names for b in scalers[name].blocks)
+    return Shape(names, sizes, image, bounded=all(shapes), widths=widths, people=people)
 
 
 # --- the coordinator's steps --------------------------------------------------------------------
@@ -148,7 +155,8 @@ def _agree_on_scales(coordinator: SurveyCoordinator, inbox: Inbox) -> tuple[Coor
         name: _scales_of(pooled[name], features, name in columns.shapes, name, bounds)
         for name, features in columns.features.items()
     }
-    learner = design.make_learner(_row_shape(columns, _make_scalers(columns, scales)))
+    shape = _row_shape(columns, _make_scalers(columns, scales), _count_people(scales))
+    learner = design.make_learner(shape)
     releases = [ColumnScales(sender=COORDINATOR, receiver=name, columns=scales) for name in names]
     return replace(make_coordinator(names, learner, design), notes=tuple(notes)), releases
 
@@ -263,7 +271,9 @@ def _scales_of(
     if image:
         lowest, highest = low.min(), high.max()
         span = highest - lowest if highest > lowest else 1.0
-        return np.repeat([[lowest], [span], [lowest], [highest]], len(count), axis=1)
+        ends = np.repeat([[lowest], [span], [lowest], [highest]], len(count), axis=1)
+        return np.vstack([ends, count])
     numeric = np.array([f.kind is Kind.NUMERIC for f in features]) & (count > 0)
     scale = usable_scale(mean, np.sqrt(variance))
-    return np.where(numeric, [mean, scale, low, high], [[0.0], [1.0], [1.0], [0.0]])
+    ends = np.where(numeric, [mean, scale, low, high], [[0.0], [1.0], [1.0], [0.0]])
+    return np.vstack([ends, count])

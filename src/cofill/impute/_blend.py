@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from cofill.codec import storable
 from cofill.impute._factors import Factors, analyse_factors, fit_factors
 from cofill.impute._gaussian import Gaussian, expectation_maximisation, fit_gaussian
+from cofill.impute._held_out import HeldOut, blend_weights
 from cofill.impute._practice import (
     AbstractCandidate,
     AbstractFitted,
@@ -33,67 +34,10 @@ _HOLES = 300  # of a column, in which folds are compared
 # Rows with patterns of their own cost the cube of the width each: what fitting, filling may cost.
 _SYSTEMS, _FILLED = 250_000_000, 5_000_000_000
 _NARROW, _WIDE, _LEAST_ROWS, _FACTOR_ROWS = 24, 100, 600, 5_000
-_COMMON = 60.0  # cells that the columns' common weights count for, beside a column's own
 
 
 def unheard(share: float) -> None:
     """Report progress to nobody."""
-
-
-@storable
-@dataclass(frozen=True)
-class HeldOut:
-    """Predictions of cells of rows that no candidate had seen, beside the cells themselves.
-
-    `at_holes` are the predictions of every fold in rows where the column is unknown.
-    """
-
-    actual: Float[np.ndarray, "n block"]
-    guesses: Float[np.ndarray, "candidates n block"]
-    inputs: Float[np.ndarray, "n inputs"]
-    shown: Bool[np.ndarray, "n d"]
-    at_holes: Float[np.ndarray, "folds candidates holes block"]
-
-    def beside(self, other: HeldOut) -> HeldOut:
-        """Return the same cells with another stage's candidates behind these."""
-        return replace(
-            self,
-            guesses=np.concatenate([self.guesses, other.guesses]),
-            at_holes=np.concatenate([self.at_holes, other.at_holes], axis=1),
-        )
-
-    def first(self, count: int) -> HeldOut:
-        """Return the same cells with the first candidates alone."""
-        return replace(self, guesses=self.guesses[:count], at_holes=self.at_holes[:, :count])
-
-    def some(self, rows: np.ndarray) -> HeldOut:
-        """Return some of the cells, without the holes, which only weights need."""
-        return HeldOut(
-            self.actual[rows],
-            np.ascontiguousarray(self.guesses[:, rows]),  # sums the same after being stored
-            self.inputs[rows],
-            self.shown[rows],
-            self.at_holes[:0],
-        )
-
-    def noise(self) -> Float[np.ndarray, "candidates candidates"]:
-        """Return products of candidates' errors that the average over folds does without.
-
-        One fold tells a cell left out, the average of all a hole: its error is smaller by the
-        folds' variance around it (the products by the covariance), which holes show. Where holes
-        lie elsewhere than known cells, folds may differ more there than a candidate errs here; the
-        average keeps at least what it would keep if folds erred independently.
-        """
-        folds, count, holes, _ = self.at_holes.shape
-        if folds < 2 or not holes:
-            return np.zeros((count, count))
-        apart = (self.at_holes - self.at_holes.mean(axis=0)).transpose(1, 0, 2, 3)
-        apart = apart.reshape(count, -1)
-        noise = apart @ apart.T * (len(self.actual) / (folds * holes))
-        errors = ((self.guesses - self.actual) ** 2).sum(axis=(1, 2))
-        most = (1 - 1 / folds) * errors / np.maximum(np.diag(noise), 1e-300)
-        share = np.sqrt(np.minimum(1.0, most))
-        return noise * np.outer(share, share)
 
 
 @storable
@@ -215,7 +159,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Fold:
+class Fold:
     """Rows to learn from and rows left out, and what was fitted on the former."""
 
     learn: np.ndarray
@@ -228,10 +172,10 @@ class _Fold:
         practice: AbstractPractice,
         candidates: Sequence[AbstractCandidate],
         rng: np.random.Generator,
-    ) -> _Fold:
+    ) -> Fold:
         """Return the fold with candidates fitted on a practice."""
         fitted = tuple(candidate.fit(practice, self.learn, rng) for candidate in candidates)
-        return _Fold(self.learn, self.test, practice, fitted)
+        return Fold(self.learn, self.test, practice, fitted)
 
     def ask(
         self, column: int, seen: Seen, gaussian: bool
@@ -251,14 +195,14 @@ def fit_blend(
 ) -> Blend:
     """Return the blend: candidates fitted without each part of the rows, weighed on that part."""
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
-    parts = _split_rows(len(matrix), plan, rng)
+    parts = split_rows(len(matrix), plan, rng)
     known = encoding.known(matrix)
-    holes = _sample_holes(known if len(parts) > 1 else known[:0], rng)
+    holes = sample_holes(known if len(parts) > 1 else known[:0], rng)
     # Of many rows those that trees learn from say enough: the Gaussian is fitted once.
     learned = matrix[parts[0][0]] if plan.holes else matrix
     gaussian = _fit_filler(learned, encoding, rng, few=plan.holes)
     progress(0.1)
-    folds: list[_Fold] = []
+    folds: list[Fold] = []
     for f, (learn, test) in enumerate(parts):
         if plan.holes:
             practice = HolePractice(encoding, matrix, known, gaussian, int(rng.integers(2**31)))
@@ -268,12 +212,12 @@ def fit_blend(
             if not plan.first:  # wide: inputs of rows that nothing learns from would fill memory
                 rows, test = matrix[test], np.arange(len(test))
             practice = fill_practice(rows, encoding, part, rng)
-        folds.append(_Fold(learn, test, practice).fit(practice, plan.first, rng))
+        folds.append(Fold(learn, test, practice).fit(practice, plan.first, rng))
         progress(0.1 + 0.4 * (f + 1) / len(parts))
     held_out: list[HeldOut | None] = [None] * len(holes)
     if folds:
-        held_out = _held_out(folds, holes, gaussian=True)
-    first = _ensembles(folds)
+        held_out = ask_folds(folds, holes, gaussian=True)
+    first = ensembles(folds)
     refiner, later = None, ()
     if plan.second and folds:
         weights = _refiner_weights(held_out) if plan.refined and plan.first else None
@@ -283,9 +227,9 @@ def fit_blend(
                 practice = refine(practice, Stage(fold.fitted[:1], weights).predict)
             folds[f] = fold.fit(practice, plan.second, rng)
             progress(0.5 + 0.5 * (f + 1) / len(folds))
-        finer = _held_out(folds, holes)
+        finer = ask_folds(folds, holes)
         held_out = [a and b and a.beside(b) for a, b in zip(held_out, finer, strict=True)]
-        later = _ensembles(folds)
+        later = ensembles(folds)
         if weights is not None:
             refiner = Stage(first[:1], weights)
     weights = blend_weights(held_out, len(names) if folds else 1)
@@ -311,9 +255,7 @@ def fit_blend(
     )
 
 
-def _split_rows(
-    n: int, plan: Plan, rng: np.random.Generator
-) -> list[tuple[np.ndarray, np.ndarray]]:
+def split_rows(n: int, plan: Plan, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return rows to learn from and rows left out for each fold; none where rows are too few."""
     if plan.folds > 1:
         fold_of = rng.permutation(np.arange(n) % plan.folds)
@@ -354,19 +296,19 @@ def _fit_filler(
     return expectation_maximisation(sample, strength)
 
 
-def _ensembles(folds: Sequence[_Fold]) -> tuple[Ensemble, ...]:
+def ensembles(folds: Sequence[Fold]) -> tuple[Ensemble, ...]:
     """Return each candidate as the average of its fits."""
     return tuple(Ensemble(fits) for fits in zip(*(f.fitted for f in folds), strict=True))
 
 
-def _sample_holes(known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+def sample_holes(known: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     """Return rows in which each column is unknown, as many as show how folds differ."""
     unknown = (np.flatnonzero(gone) for gone in ~known.T)
     return [rows if len(rows) <= _HOLES else rng.choice(rows, _HOLES, False) for rows in unknown]
 
 
-def _held_out(
-    folds: Sequence[_Fold], holes: Sequence[np.ndarray], *, gaussian: bool = False
+def ask_folds(
+    folds: Sequence[Fold], holes: Sequence[np.ndarray], *, gaussian: bool = False
 ) -> list[HeldOut | None]:
     """Return what folds say of known cells of the rows they left out, and of holes.
 
@@ -397,53 +339,3 @@ def _held_out(
 def _refiner_weights(held_out: Sequence[HeldOut | None]) -> Float[np.ndarray, "d 2"]:
     """Return weights of the Gaussian and the first candidate alone."""
     return blend_weights([held and held.first(2) for held in held_out], 2)
-
-
-def blend_weights(
-    held_out: Sequence[HeldOut | None], count: int
-) -> Float[np.ndarray, "d candidates"]:
-    """Return nonnegative weights of sum one at most, drawn towards those best for all columns.
-
-    The common weights are fitted on all columns' held-out cells, each column in units of its best
-    candidate's error, and enter each column's own fit as `_COMMON` further cells.
-    """
-    grams = np.zeros((len(held_out), count, count))
-    sides = np.zeros((len(held_out), count))
-    sizes = np.zeros(len(held_out))
-    for k, held in enumerate(held_out):
-        if held is not None:
-            noise = held.noise()
-            gaps = ((held.guesses - held.actual).reshape(count, -1) ** 2).sum(axis=1)
-            gaps -= np.diag(noise)
-            best = max(float(gaps.min()) / held.actual.size, 1e-9)
-            flat, actual = held.guesses.reshape(count, -1), held.actual.ravel()
-            width = held.actual.shape[1]
-            grams[k] = (flat @ flat.T - noise) / (best * width)
-            sides[k] = flat @ actual / (best * width)
-            sizes[k] = len(held.actual)
-    total = max(sizes.sum(), 1.0)
-    gram, side = grams.sum(axis=0) / total, sides.sum(axis=0) / total
-    return np.stack(
-        [
-            _simplex(g + _COMMON * gram, b + _COMMON * side)
-            for g, b in zip(grams, sides, strict=True)
-        ]
-    )
-
-
-def _simplex(gram: np.ndarray, side: np.ndarray) -> np.ndarray:
-    """Minimise w'Gw − 2b'w over nonnegative w of sum one at most."""
-    from scipy.optimize import nnls
-
-    size = float(np.trace(gram)) / len(gram)
-    if size <= 0:
-        return np.eye(len(gram))[0]
-    # Less an estimate of noise, the Gram matrix of few cells need not be positive.
-    values, vectors = np.linalg.eigh(gram)
-    scales = np.sqrt(np.maximum(values, 0.0) + 1e-6 * size)
-    root, goal = scales[:, None] * vectors.T, vectors.T @ side / scales
-    weights, _ = nnls(root, goal)
-    if weights.sum() > 1:
-        heavy = 1e3 * np.sqrt(size)
-        weights, _ = nnls(np.vstack([root, heavy * np.ones(len(gram))]), np.append(goal, heavy))
-    return weights

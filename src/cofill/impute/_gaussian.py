@@ -18,9 +18,26 @@ from cofill.codec import storable
 from cofill.impute._table import Encoding
 
 _CELLS_AT_ONCE = 4_000_000  # of the patterns' matrices: 32 MiB
-_STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-_STEPS, _STILL = 40, 1e-3
-_TELLING = 1e-3  # squared error below which a column counts as told
+STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+_STEPS, STILL = 40, 1e-3
+TELLING = 1e-3  # squared error below which a column counts as told
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Rows counted, summed and multiplied with themselves: all that EM needs of a table."""
+
+    count: float
+    total: Float[np.ndarray, " width"]
+    products: Float[np.ndarray, "width width"]
+
+    def gaussian(self, strength: float) -> Gaussian:
+        """Return mean and covariance under `strength` imaginary unit rows."""
+        mean = self.total / (self.count + 1)
+        cross = np.outer(mean, self.total)
+        scatter = self.products - cross - cross.T + self.count * np.outer(mean, mean)
+        weight = self.count + strength
+        return Gaussian(mean, (scatter + strength * np.eye(len(mean))) / weight, strength)
 
 
 @storable
@@ -63,16 +80,25 @@ class Gaussian:
     def fill_without_each(
         self, matrix: Float[np.ndarray, "n width"], encoding: Encoding
     ) -> Float[np.ndarray, "d n width"]:
-        """Return, for each column, the filled matrix as if that column were unknown.
+        """Return, for each column, the filled matrix as if that column were unknown."""
+        return self.leave_out_each(matrix, encoding)[0]
+
+    def leave_out_each(
+        self, matrix: Float[np.ndarray, "n width"], encoding: Encoding
+    ) -> tuple[Float[np.ndarray, "d n width"], Float[np.ndarray, "d n"]]:
+        """Return the matrix filled without each column, and how far off the other cells are.
 
         With K the regression of unknown on known cells and P the precision of the known ones,
         hiding block B moves a mean by −K_B P_BB⁻¹ (P x)_B: no further inverse for each column.
+        Distances are squared Mahalanobis distances of what else is known of a row.
         """
         filled = np.empty((len(encoding.columns), *matrix.shape), np.float32)
+        distances = np.empty(filled.shape[:2])
         for rows, known, centred, precision in self._patterns(matrix, grouped=False):
             weights = _apply(precision, centred)
             means = np.where(known, centred, weights @ self.covariance)
             slopes = self.covariance @ precision
+            whole = (weights * centred).sum(axis=1)
             for k, column in enumerate(encoding.columns):
                 place = column.place
                 corner = precision[:, place, place] + np.eye(column.stop - column.start) * 1e-12
@@ -83,7 +109,32 @@ class Gaussian:
                 moved = means - np.where(known, 0.0, _apply(slopes[:, :, place], gap))
                 moved[:, place] = means[:, place] - gap
                 filled[k, rows] = moved + self.mean
-        return filled
+                distances[k, rows] = whole - (weights[:, place] * gap).sum(axis=1)
+        return filled, distances
+
+    def distances(self, matrix: Float[np.ndarray, "n width"]) -> Float[np.ndarray, " n"]:
+        """Return the squared Mahalanobis distance of what is known of each row."""
+        result = np.empty(len(matrix))
+        for rows, _, centred, precision in self._patterns(matrix):
+            result[rows] = (_apply(precision, centred) * centred).sum(axis=1)
+        return result
+
+    def expected_sums(self, matrix: Float[np.ndarray, "n width"]) -> Moments:
+        """Return the sums that EM's next step needs, with unknown cells as this Gaussian expects.
+
+        They add up: the moments of two tables together are the sums of each one's.
+        """
+        filled, spare = np.empty(matrix.shape), np.zeros(self.covariance.shape)
+        for rows, known, centred, precision in self._patterns(matrix):
+            weights = _apply(precision, centred)
+            filled[rows] = np.where(known, centred, weights @ self.covariance) + self.mean
+            unknown = (~known).astype(np.float64)
+            left = self.covariance - self.covariance @ precision @ self.covariance
+            if len(precision) == len(known):
+                spare += np.einsum("nij,ni,nj->ij", left, unknown, unknown, optimize=True)
+            else:
+                spare += len(known) * left[0] * np.outer(unknown[0], unknown[0])
+        return Moments(float(len(matrix)), filled.sum(axis=0), filled.T @ filled + spare)
 
     def _patterns(
         self, matrix: np.ndarray, *, grouped: bool = True
@@ -137,25 +188,11 @@ def expectation_maximisation(
     start: Gaussian | None = None,
 ) -> Gaussian:
     """Return the posterior mode of mean and covariance under `strength` imaginary unit rows."""
-    n, width = matrix.shape
+    width = matrix.shape[1]
     model = start or Gaussian(np.zeros(width), np.eye(width))
     for _ in range(steps):
-        filled, spare = np.empty(matrix.shape), np.zeros((width, width))
-        for rows, known, centred, precision in model._patterns(matrix):
-            weights = _apply(precision, centred)
-            filled[rows] = np.where(known, centred, weights @ model.covariance) + model.mean
-            unknown = (~known).astype(np.float64)
-            left = model.covariance - model.covariance @ precision @ model.covariance
-            if len(precision) == len(known):
-                spare += np.einsum("nij,ni,nj->ij", left, unknown, unknown, optimize=True)
-            else:
-                spare += len(known) * left[0] * np.outer(unknown[0], unknown[0])
-        mean = filled.sum(axis=0) / (n + 1)
-        gaps = filled - mean
-        covariance = (gaps.T @ gaps + spare + strength * np.eye(width)) / (n + strength)
-        moved = np.abs(covariance - model.covariance).max()
-        model = Gaussian(mean, covariance, strength)
-        if moved < _STILL:
+        before, model = model, model.expected_sums(matrix).gaussian(strength)
+        if np.abs(model.covariance - before.covariance).max() < STILL:
             break
     return model
 
@@ -167,20 +204,29 @@ def choose_strength(
     rows = rng.permutation(len(matrix))[:1_500]
     halves = rows[::2], rows[1::2]
     if not len(halves[1]):
-        return _STRENGTHS[0]
-    errors = np.full((len(_STRENGTHS), len(encoding.columns)), _TELLING * len(rows))
+        return STRENGTHS[0]
+    errors = np.full((len(STRENGTHS), len(encoding.columns)), TELLING * len(rows))
     for fitted, scored in (halves, halves[::-1]):
         model = None
         actual = matrix[scored]
         known = ~np.isnan(actual)
-        for s, strength in enumerate(_STRENGTHS):
+        for s, strength in enumerate(STRENGTHS):
             model = expectation_maximisation(matrix[fitted], strength, steps=8, start=model)
             guess = model.fill_without_each(actual, encoding)
             for k, column in enumerate(encoding.columns):
                 gaps = (guess[k] - actual)[:, column.place]
                 errors[s, k] += (gaps[known[:, column.place]] ** 2).sum()
     # In units of each column's least error: a column that nothing tells would drown the others.
-    return _STRENGTHS[int(np.argmin((errors / errors.min(axis=0)).sum(axis=1)))]
+    return STRENGTHS[int(np.argmin((errors / errors.min(axis=0)).sum(axis=1)))]
+
+
+def inflation(distance: np.ndarray, learned: float) -> np.ndarray:
+    """Return by how much a row's error grows when the Gaussian is fitted without the row.
+
+    The residual of a regression is e / (1 − h) without its row; among Gaussian rows the leverage h
+    is the squared distance of the other cells over the number of rows.
+    """
+    return 1.0 / np.maximum(1.0 - distance / learned, 0.1)
 
 
 def _apply(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:

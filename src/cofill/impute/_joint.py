@@ -13,8 +13,7 @@ from jaxtyping import Float
 
 from cofill.codec import storable
 from cofill.impute._gaussian import Gaussian, choose_strength, expectation_maximisation
-from cofill.impute._table import Column, Encoding
-from cofill.views import Feature
+from cofill.impute._table import Encoding
 
 _FIT_ROWS = 4_000
 # Choosing the prior holds a filled table for every column: beyond, one row in ten is imagined.
@@ -67,10 +66,7 @@ class JointGaussian:
         unit = (matrix[rows] - centre) / spread
         strength = max(len(rows) / 10, 1.0)
         if len(rows) and matrix.shape[1] <= _WIDEST_CHOICE:
-            columns = [
-                Column(Feature(str(a)), a, b, np.zeros(b - a), 1.0, 0.0, 1.0) for a, b in groups
-            ]
-            strength = choose_strength(unit, Encoding(tuple(columns)), rng)
+            strength = choose_strength(unit, Encoding.of_widths([b - a for a, b in groups]), rng)
         model = expectation_maximisation(unit, strength)
         return cls(centre, spread, model.mean, model.covariance)
 

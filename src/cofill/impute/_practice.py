@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from cofill.codec import storable
 from cofill.impute._factors import Factors
-from cofill.impute._gaussian import Gaussian
+from cofill.impute._gaussian import Gaussian, inflation
 from cofill.impute._holes import companions
 from cofill.impute._table import Encoding
 
@@ -62,15 +62,21 @@ class AbstractPractice(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FilledPractice(AbstractPractice):
-    """Inputs for every column and row, filled by the Gaussian; see `fill_practice`."""
+    """Inputs for every column and row, filled by the Gaussian; see `fill_practice`.
+
+    ``bases`` are the predictions of each column that candidates correct, where they are others than
+    the inputs hold.
+    """
 
     inputs: Float[np.ndarray, "d n width"]
     shown: Bool[np.ndarray, "d n d"]
+    bases: tuple[Float[np.ndarray, "n _"], ...] | None = None  # as wide as their columns
 
     def seen_of(self, column: int, rows: np.ndarray) -> Seen:
         inputs = self.inputs[column, rows]
         place = self.encoding.columns[column].place
-        return Seen(inputs, inputs[:, place].astype(np.float64), self.shown[column, rows])
+        base = inputs[:, place] if self.bases is None else self.bases[column][rows]
+        return Seen(inputs, base.astype(np.float64), self.shown[column, rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +159,45 @@ def fill_practice(
     rng: np.random.Generator,
 ) -> FilledPractice:
     """Return every column's inputs, with companions hidden as the data's own holes look."""
-    known = encoding.known(matrix)
     inputs = gaussian.fill_without_each(matrix, encoding)
+    return _hide_companions(matrix, encoding, gaussian, inputs, rng)
+
+
+def practise_on_learned(
+    matrix: Float[np.ndarray, "n width"],
+    encoding: Encoding,
+    gaussian: Gaussian,
+    rng: np.random.Generator,
+    *,
+    learned: float,
+) -> FilledPractice:
+    """Return the practice on rows that are among the `learned` ones of the Gaussian.
+
+    Bases tell each row as without itself. They hold some of the very cell that is to be told, and
+    are no inputs: a candidate would find the cell in them.
+    """
+    inputs, distances = gaussian.leave_out_each(matrix, encoding)
+    practice = _hide_companions(matrix, encoding, gaussian, inputs, rng)
+    bases = []
+    for k, column in enumerate(encoding.columns):
+        moved = np.flatnonzero((practice.shown[k] != practice.known).sum(axis=1) > 1)
+        if len(moved):
+            part = np.where(encoding.spread_out(practice.shown[k][moved]), matrix[moved], np.nan)
+            distances[k, moved] = gaussian.distances(part)
+        told, cells = inputs[k][:, column.place], matrix[:, column.place]
+        share = inflation(distances[k], learned)[:, None]
+        bases.append(np.where(practice.known[:, [k]], cells - (cells - told) * share, told))
+    return replace(practice, bases=tuple(bases))
+
+
+def _hide_companions(
+    matrix: np.ndarray,
+    encoding: Encoding,
+    gaussian: Gaussian | Factors,
+    inputs: np.ndarray,
+    rng: np.random.Generator,
+) -> FilledPractice:
+    known = encoding.known(matrix)
     shown = np.broadcast_to(known, (len(encoding.columns), *known.shape)).copy()
     for k in range(len(encoding.columns)):
         shown[k, :, k] = False

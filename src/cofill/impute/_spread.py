@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cofill.impute._blend import Blend, HeldOut
+from cofill.impute._blend import Blend
+from cofill.impute._held_out import HeldOut
 
 _LEAST = 20  # held-out cells below which a column's errors say nothing
 _BIN = 40  # cells a fifth has at least, else there are fewer parts

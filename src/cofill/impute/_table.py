@@ -102,6 +102,14 @@ class Encoding:
             start = column.stop
         return cls(tuple(columns))
 
+    @classmethod
+    def of_widths(cls, widths: Sequence[int]) -> Encoding:
+        """Return where columns of these widths lie in a matrix that is scaled already."""
+        ends = np.cumsum(widths).tolist()
+        parts = zip(widths, ends, strict=True)
+        columns = (Column(Feature(str(b)), b - a, b, np.zeros(a), 1.0, 0.0, 1.0) for a, b in parts)
+        return cls(tuple(columns))
+
     @property
     def width(self) -> int:
         """Columns of the matrix."""
