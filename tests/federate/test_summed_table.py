@@ -201,9 +201,9 @@ def test_a_site_that_differs_follows_its_own_people():
 
 
 def test_only_sums_under_masks_leave_and_plain_sums_give_the_same_model():
-    cells = bent_cells(150)
+    cells = bent_cells(1800)
     holes, _ = with_holes(cells)
-    held = {f"s{k}": views_of(holes[k::3], np.arange(150)[k::3]) for k in range(3)}
+    held = {f"s{k}": views_of(holes[k::3], np.arange(1800)[k::3]) for k in range(3)}
     secure = FederatedCompletion(rounds=20).fit_sites(held)
     plain = FederatedCompletion(rounds=20, secure=False).fit_sites(held)
     models = [TableState.of_vector(model.weights_) for model in (secure, plain)]
@@ -212,6 +212,14 @@ def test_only_sums_under_masks_leave_and_plain_sums_give_the_same_model():
     kinds = {entry.kind for entry in secure.ledger_ if entry.sender != "coordinator"}
     assert MaskedVector.kind in kinds
     assert Update.kind not in kinds
+
+
+def test_sites_of_fewer_people_than_features_show_no_plain_products_of_them():
+    table, state, _ = learn(split(mixed_rows(), 100), until=FEATURES)
+    few, many = mixed_rows(n=60), mixed_rows(n=2000)
+    for rows, is_shown in ((few, True), (few, False), (many, True)):
+        added, _ = table.summands(state, rows, seed=[0], is_shown=is_shown)
+        assert added.any() == (rows is many or not is_shown)
 
 
 def test_a_site_of_fewer_people_than_columns_shows_no_plain_moments():
@@ -224,7 +232,7 @@ def test_a_site_of_fewer_people_than_columns_shows_no_plain_moments():
         entry.sender for entry in model.ledger_ if entry.kind == Update.kind and entry.individuals
     }
     assert sent == {"s0", "s1"}
-    assert any("fewer individuals than columns" in note for note in model.notes_)
+    assert any("too few individuals for its columns" in note for note in model.notes_)
 
 
 @pytest.mark.parametrize(

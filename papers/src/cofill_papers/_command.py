@@ -55,7 +55,11 @@ def reproduce(
         str | None, typer.Option(help="Methods to compare, separated by commas; all unless told.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier record of this experiment.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace an earlier record of this experiment, or with --add its methods.",
+        ),
     ] = False,
     add: Annotated[
         bool, typer.Option("--add", help="Add methods or repeats to the record that is there.")

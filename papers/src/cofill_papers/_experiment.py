@@ -42,7 +42,7 @@ def run_experiment(
     methods
         Which methods to compare; all when left out.
     overwrite
-        Whether an earlier record in `out` may be replaced.
+        Whether an earlier record in `out` may be replaced; with `add`, its figures of `methods`.
     add
         Add the methods or seeds to an earlier record in `out`, of the same settings: a long
         experiment can be made in parts.
@@ -57,12 +57,12 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     repeats = _seeds(experiment, seeds, quick)
-    if add and (out is None or overwrite):
-        raise SettingError("add goes with out, and without overwrite: it keeps the record there")
+    if add and (out is None or (overwrite and methods is None)):
+        raise SettingError("add goes with out, and with overwrite only where methods are named")
     path = None if out is None else Path(out) / f"{name}.json"
     earlier = ResultRecord.read(path) if add and path is not None and path.exists() else None
     planned = experiment.plan(methods, repeats, quick=quick)
-    if earlier is not None:
+    if earlier is not None and not overwrite:
         _require_new(earlier, planned, repeats)
     if out is not None:  # made when settings and data are known to be good
         check_folder(Path(out), name, overwrite=overwrite or add)
@@ -83,7 +83,7 @@ def run_experiment(
     )
     record = recorder.finish()
     if out is not None:
-        record = record if earlier is None else joined(earlier, record)
+        record = record if earlier is None else joined(earlier, record, anew=overwrite)
         write_experiment(record, experiment, Path(out))
     return record
 

@@ -25,6 +25,7 @@ from cofill.federate._design import LARGEST_SUM
 from cofill.federate._local_updates import answers, train_locally
 from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, join_notes, same_note
 from cofill.federate._secure import SUMMING, join_sum, open_sum
+from cofill.federate._summed_features import PEOPLE_PER_COLUMN
 from cofill.federate._summed_table import SummedTable
 from cofill.privacy import ModelWeights, Update
 from cofill.protocol import COORDINATOR, FEWEST_ROWS, Inbox, Outbox, Step, first_of_type, one_by_one
@@ -107,12 +108,15 @@ def _add_up(site: RowSite, model: ModelWeights) -> tuple[RowSite, LocalUpdate | 
     assert isinstance(table, SummedTable)  # noqa: S101
     if len(rows) < FEWEST_ROWS:
         return site, None
-    if not site.design.settings.secure and len(rows) < table.shape.size:
+    is_shown = not site.design.settings.secure
+    if is_shown and len(rows) < PEOPLE_PER_COLUMN * table.shape.size:
         return site.with_note(
-            f"round {model.round}: site {site.name!r}: it has fewer individuals than columns, and "
-            "without secure sums their second moments would tell of single ones; not sent"
+            f"round {model.round}: site {site.name!r}: it has too few individuals for its columns, "
+            "and without secure sums their products would tell of single ones; not sent"
         ), None
-    numbers, correction = table.summands(model.weights, rows, seed=site.stream(_ADDING))
+    numbers, correction = table.summands(
+        model.weights, rows, seed=site.stream(_ADDING), is_shown=is_shown
+    )
     site = site if correction is None else replace(site, correction=correction)
     return site, LocalUpdate(model.round, numbers, len(rows))
 

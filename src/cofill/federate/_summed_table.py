@@ -256,9 +256,18 @@ class SummedTable:
     # --- a site -------------------------------------------------------------------------------
 
     def summands(
-        self, vector: Float[np.ndarray, " state"], rows: Rows, *, seed: list[int]
+        self,
+        vector: Float[np.ndarray, " state"],
+        rows: Rows,
+        *,
+        seed: list[int],
+        is_shown: bool = False,
     ) -> tuple[Float[np.ndarray, " length"], Correction | None]:
-        """Return what a site adds in a state, and its own candidates once they are fitted."""
+        """Return what a site adds in a state, and its own candidates once they are fitted.
+
+        Where others are shown a site's own sums, it adds nothing for columns with more features
+        than it has people for.
+        """
         state = TableState.of_vector(vector)
         if state.stage == SHARES:
             cells = rows.cells.astype(np.float64)
@@ -277,7 +286,7 @@ class SummedTable:
         if len(matrix) > _MOST_ROWS:
             matrix = matrix[np.sort(rng.choice(len(matrix), _MOST_ROWS, replace=False))]
         if state.stage == FEATURES:
-            return self._feature_sums(state, matrix, rng), None
+            return self._feature_sums(state, matrix, rng, is_shown), None
         correction = fit_correction(self._practice(state, matrix, rng), rng)
         if correction is None:
             return np.zeros(self.sum_length(vector)), None
@@ -305,18 +314,20 @@ class SummedTable:
         return errors
 
     def _feature_sums(
-        self, state: TableState, matrix: np.ndarray, rng: np.random.Generator
+        self, state: TableState, matrix: np.ndarray, rng: np.random.Generator, is_shown: bool
     ) -> np.ndarray:
         features = self.features_of(state)
         total = np.zeros(features.length)
         if not features.length:
             return total
+        known = self.encoding.known(matrix).sum(axis=0)
+        is_left_out = is_shown & (known < PEOPLE_PER_COLUMN * np.array(features.sizes))
         for start in range(0, len(matrix), _BLOCK):
             practice = self._gaussian_practice(state, matrix[start : start + _BLOCK], rng)
             parts = []
             for k, size in enumerate(features.sizes):
                 if size:
-                    rows = np.flatnonzero(practice.known[:, k])
+                    rows = np.flatnonzero(practice.known[:, k] & ~is_left_out[k])
                     seen = practice.seen_of(k, rows)
                     left = practice.targets(k, rows) - seen.base
                     parts.append(features.sums_of(k, seen.inputs, seen.shown, left))
