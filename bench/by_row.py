@@ -78,9 +78,9 @@ def fill_federated(cells: np.ndarray, features: list, sites: list[np.ndarray], *
         views = []
         for part in parts:
             known = ~np.isnan(cells[np.ix_(rows, part)]).all(axis=1)
-            own = cells[np.ix_(rows[known], part)]
+            site_cells = cells[np.ix_(rows[known], part)]
             name = f"part {part[0]}"
-            views.append(View(name, rows[known], own, [features[k] for k in part]))
+            views.append(View(name, rows[known], site_cells, [features[k] for k in part]))
         held[f"site {number}"] = MultiView(views, more_ids=rows)
     model = FederatedCompletion(**settings).fit_sites(held)
     filled = cells.copy()

@@ -23,13 +23,13 @@ def headline() -> str:
             "complete images at ten sites, only model updates exchanged: PSNR, dB",
             f"{mean_of('fed-vigan', 'fed-best/psnr/all'):.1f}",
             f"{mean_of('fed-vigan', 'central-best/psnr/all'):.1f} all rows in one place; "
-            f"{mean_of('fed-vigan', 'fed-faithful/psnr/all'):.1f} the thesis's system "
-            f"(printed: {printed('fed-vigan', 'fed-faithful/psnr/all', digits=1)})",
+            f"{printed('fed-vigan', 'fed-faithful/psnr/all', digits=1)} printed for Fed-VIGAN",
         ),
         (
             "guess a private class from a noisy mean: right guesses",
             f"{100 * mean_of('growpu-mnist', 'best/accuracy/noisy'):.1f} %",
-            f"{printed('growpu-mnist', attack, digits=1, scale=100)} % printed for growPU; "
+            f"{100 * mean_of('growpu-mnist', attack):.1f} % growPU "
+            f"({printed('growpu-mnist', attack, digits=1, scale=100)} % printed); "
             f"{100 * mean_of('growpu-mnist', 'kmeans/accuracy/noisy'):.1f} % without the mean",
         ),
         (

@@ -109,6 +109,18 @@ def test_updates_of_a_federated_completion_are_attacked_as_they_were_sent(run, t
     assert {r.individual for r in updates} == {"none seen"}
 
 
+def test_sums_of_tables_are_attacked_as_they_were_sent(run, tmp_path):
+    sources = {name: str(run / f"{name}.csv") for name in ("clinic", "lab")}
+    out = CompletionFolder(tmp_path / "completed")
+    settings = {"sites": 2, "secure": False, "rounds": 14}  # nothing about training: from sums
+    job = (sources, people()["lab"].id_name, str(out.path))
+    run_completion(CompletionJob(*job, method="federated", settings=settings))
+    updates = [r for r in audit_run(out.path).releases if r.kind == "update"]
+    assert [r.sender for r in updates] == ["site_1", "site_2"]
+    (areas,) = zip(*([leak for leak in r.leaks if leak.floor == 0.5] for r in updates), strict=True)
+    assert all(area.attack > max(area.control, 0.6) for area in areas)  # both sites are told apart
+
+
 def test_nothing_is_attacked_where_nothing_was_kept(run, tmp_path):
     old = tmp_path / "completed"
     shutil.copytree(run / "completed", old)

@@ -86,9 +86,9 @@ def reproduce(
         if seeds or methods or overwrite or add or as_json:
             raise SettingError("--all goes with --quick, --out and --quiet only")
         with progress_line(quiet) as report_progress:
-            made = reproduce_paper(name, out=out, quick=quick, progress=report_progress)
+            parts = reproduce_paper(name, out=out, quick=quick, progress=report_progress)
         if not quiet:
-            typer.echo("\n".join([*made, f"{out} has every part of {name}"]))
+            typer.echo("\n".join([*parts, f"{out} has every part of {name}"]))
         return
     wanted = None if methods is None else [m.strip() for m in methods.split(",") if m.strip()]
     with progress_line(quiet or as_json) as report_progress:

@@ -135,8 +135,8 @@ def simulated_note(cases: Sequence[Case]) -> dict[str, Any]:
 
 def _noted(note: Mapping[str, Any]) -> dict[int, ReleasedMean]:
     return {
-        int(seed): ReleasedMean(np.array(told["mean"]), Noise("unknown", told["off"]))
-        for seed, told in note.items()
+        int(seed): ReleasedMean(np.array(mean["mean"]), Noise("unknown", mean["off"]))
+        for seed, mean in note.items()
     }
 
 

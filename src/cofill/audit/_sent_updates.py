@@ -1,7 +1,9 @@
 """Attacks on updates and common models as they were sent, which ask whose rows were behind them.
 
 The attack is by the run's own network and loss, on the updates of the last rounds, with the common
-model that each of them changed; or, where only sums were opened, on the models of these rounds.
+model that each of them changed; or, where only sums were opened, on the models of these rounds. Of
+tables that are learned from sums, an update is what a site adds up, and the model after it the one
+that its people alone would make; the loss is how far a person's cells lie from what it expects.
 Rows are not searched for: each try would train a whole round, with derivatives through every step
 of it, and a thousand tries take many minutes for one site.
 """
@@ -18,11 +20,20 @@ from cofill.attack import Leak, membership_leaks
 from cofill.audit._auditors import describe_entries, describe_guarantee
 from cofill.audit._evidence import Evidence
 from cofill.audit._release import AuditedRelease
-from cofill.federate import AbstractLearner, Batch, Rows, initial_weights, make_unravel
+from cofill.federate import (
+    AbstractLearner,
+    Batch,
+    Learner,
+    Rows,
+    SummedTable,
+    make_unravel,
+    starting_weights,
+)
 from cofill.privacy import LedgerEntry, ModelWeights, Update
 
 _STRANGERS = 300  # enough for a false positive rate of 1 % to be three people
 _RATE = 0.01
+_MANY_ROUNDS = 1000  # still to come, so that a stage ends by itself
 _THREAT = (
     "a coordinator who has a person's whole record compares its loss under the common model before "
     "a site's update and after it, over several rounds, and says whether the person is the site's"
@@ -96,7 +107,7 @@ def audit_sent_models(
         reason = "nobody in the sites' rows, or among strangers, has what the model learns from"
         return AuditedRelease(**facts, reason=reason)
     cells, is_member = _labelled(members, strangers)
-    untrained = initial_weights(site.learner, jax.random.key(site.design.seed))
+    untrained = starting_weights(site.learner, site.design)
     rounds = sorted(models)
     weights = [untrained, *(models[number].weights for number in rounds)]
     losses = _log_losses(site.learner, weights, cells)
@@ -135,7 +146,7 @@ def _why_no_models(models: int, evidence: Evidence) -> str:
 
 
 def _membership(
-    learner: AbstractLearner,
+    learner: Learner,
     rounds: Sequence[tuple[Update, ModelWeights]],
     cells: Float[np.ndarray, "people size"],
     is_member: Bool[np.ndarray, " people"],
@@ -143,7 +154,7 @@ def _membership(
     """Return what a site's updates tell of who is its own."""
     scores, control = np.zeros(len(cells)), np.zeros(len(cells))
     for update, model in rounds:
-        weights = model.weights, model.weights + update.change
+        weights = model.weights, _after(learner, model.weights, update.change)
         before, after = _log_losses(learner, weights, cells)
         scores += before - after
         control -= before
@@ -166,18 +177,29 @@ def _labelled(
     return people, np.arange(len(people)) < len(members)
 
 
-def _learned_cells(rows: Rows, learner: AbstractLearner) -> Float[np.ndarray, "people size"]:
-    """Return the rows in the first stream of a round's training."""
+def _after(learner: Learner, weights: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Return the common model as it would be if a site's update were the only one."""
+    if isinstance(learner, SummedTable):
+        return learner.advance(weights, change, left=_MANY_ROUNDS)
+    return weights + change
+
+
+def _learned_cells(rows: Rows, learner: Learner) -> Float[np.ndarray, "people size"]:
+    """Return the rows in the first stream of a round's training, or all with NaN for unknown."""
+    if isinstance(learner, SummedTable):
+        return np.where(rows.known, rows.cells, np.nan)
     phase = learner.phases[-1]
     return rows.cells[phase.rows(rows)[phase.streams[0]]]
 
 
 def _log_losses(
-    learner: AbstractLearner,
+    learner: Learner,
     weights: Sequence[np.ndarray],
     cells: Float[np.ndarray, "people size"],
 ) -> Float[np.ndarray, "models people"]:
     """Return everybody's loss under each model, as a logarithm unless some loss is not above 0."""
+    if isinstance(learner, SummedTable):
+        return np.stack([learner.surprise(w, cells) for w in weights])
     each: list[Any] = [_each_loss(learner, jnp.asarray(w), jnp.asarray(cells)) for w in weights]
     losses = np.asarray(each, np.float64)
     return np.log(losses) if losses.min() > 0 else losses  # a game's losses can be negative

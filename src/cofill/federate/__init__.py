@@ -2,12 +2,12 @@
 
 from cofill.federate._aggregation import SecureSum
 from cofill.federate._completion_net import CompletionNet
-from cofill.federate._design import LEARNERS, Design, RoundSettings
+from cofill.federate._design import LEARNERS, Design, Learner, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, Phase, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
 from cofill.federate._pair_scores import PairScores
-from cofill.federate._parties import RowSite
+from cofill.federate._parties import RowSite, starting_weights
 from cofill.federate._protocol import FederatedProtocol
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Rows, Shape
@@ -39,6 +39,7 @@ __all__ = [
     "FedYogi",
     "FederatedCompletion",
     "FederatedProtocol",
+    "Learner",
     "LocalSettings",
     "LocalWork",
     "PairScores",
@@ -57,5 +58,6 @@ __all__ = [
     "make_strategy",
     "make_unravel",
     "plan_batches",
+    "starting_weights",
     "train_sites",
 ]

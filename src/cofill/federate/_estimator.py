@@ -179,9 +179,9 @@ class FederatedCompletion(AbstractCompleter):
         if sites == 1:
             settings = replace(settings, secure=False)
         network = with_effort(model, self.network, effort)
-        given = {"batch": self.batch, "rate": self.learning_rate, "epochs": self.epochs != 1}
-        given |= {"network": self.network, "local": self.local}
-        from_sums = is_from_sums(self.model, settings, strategy, **given)
+        training = {"batch": self.batch, "rate": self.learning_rate, "epochs": self.epochs != 1}
+        training |= {"network": self.network, "local": self.local}
+        from_sums = is_from_sums(self.model, settings, strategy, **training)
         return Design(model, network, local, settings, strategy, self.seed, image_local, from_sums)
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
@@ -190,17 +190,17 @@ class FederatedCompletion(AbstractCompleter):
         cells = common.complete(self.weights_, views, progress)
         for site in sites:
             if site.correction is not None:  # what a site knows of its own people
-                own = np.isin(views.ids, self.site_ids_[site.name])
+                is_own = np.isin(views.ids, self.site_ids_[site.name])
                 for name, known_there in site.complete(self.weights_, views).items():
-                    cells[name][own] = known_there[own]
+                    cells[name][is_own] = known_there[is_own]
         return cells
 
     def complete_sites(self, held: Mapping[str, MultiView]) -> dict[str, Completed]:
         """Complete each site's own individuals, in modalities that it lacks too."""
         check_is_fitted(self, "features_")
         completed = {}
-        for site, own in held.items():
-            views = views_with_columns(dict(own), self.columns_)
+        for site, held_views in held.items():
+            views = views_with_columns(dict(held_views), self.columns_)
             party: Any = self.federation_.sites.get(site)
             if party is None:
                 completed[site] = self.complete(views)

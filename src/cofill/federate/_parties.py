@@ -402,12 +402,16 @@ class Coordinator(AbstractCoordinator):
         return idle & set(self.invited)
 
 
+def starting_weights(learner: Learner, design: Design) -> Float[np.ndarray, " P"]:
+    """Return the common model before the first round, which anybody can make."""
+    if isinstance(learner, SummedTable):
+        return learner.start()
+    return initial_weights(learner, jax.random.key(design.seed))
+
+
 def make_coordinator(names: tuple[str, ...], learner: Learner, design: Design) -> Coordinator:
     """Return a coordinator with new weights, before the first round."""
-    if isinstance(learner, SummedTable):
-        weights = learner.start()
-    else:
-        weights = initial_weights(learner, jax.random.key(design.seed))
+    weights = starting_weights(learner, design)
     first = 0 if design.pretrains else 1
     return Coordinator(
         names=names,

@@ -269,6 +269,6 @@ def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
     for_tables, for_images = (replace(each, **local) for each in suitable)
     network = with_effort(model, settings.get("network"), effort)
     seed, rounds_of = settings.get("seed", 0), RoundSettings(**rounds)
-    given = {name: settings.get(name) for name in (*_TRAINING, "network", "local")}
-    from_sums = is_from_sums(settings.get("model", "best"), rounds_of, strategy, **given)
+    training = {name: settings.get(name) for name in (*_TRAINING, "network", "local")}
+    from_sums = is_from_sums(settings.get("model", "best"), rounds_of, strategy, **training)
     return Design(model, network, for_tables, rounds_of, strategy, seed, for_images, from_sums)

@@ -19,6 +19,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
+from cofill.impute import Seen
+
 PEOPLE_PER_COLUMN = 1.5
 """People behind a sum of products, for each of the columns that are multiplied."""
 
@@ -151,3 +153,15 @@ class Features:
             sums.append(FeatureSums(gram, side.reshape(size, block), power[0], count[0]))
             start = ends[-1]
         return sums
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRegression:
+    """What a column's features add to the Gaussian's prediction."""
+
+    features: Features
+    column: int
+    coefficients: Float[np.ndarray, "features block"]
+
+    def __call__(self, seen: Seen) -> Float[np.ndarray, "n block"]:
+        return self.features.of_rows(self.column, seen.inputs, seen.shown) @ self.coefficients

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float
 
 from cofill.errors import DataError
 from cofill.federate._rows import Rows, Shape, encode_rows
-from cofill.federate._summed_features import PEOPLE_PER_COLUMN, Features
+from cofill.federate._summed_features import PEOPLE_PER_COLUMN, FeatureRegression, Features
 from cofill.federate._table_state import (
     DONE,
     FEATURES,
@@ -346,10 +346,10 @@ class SummedTable:
     ) -> FilledPractice:
         """Return a site's rows with each column as the common model tells it without the row."""
         practice = self._gaussian_practice(state, matrix, rng)
-        every, told, bases = np.arange(len(matrix)), self._corrections(state), []
+        every, corrections, bases = np.arange(len(matrix)), self._corrections(state), []
         for k in range(len(self.widths)):
             seen, cells = practice.seen_of(k, every), practice.targets(k, every)
-            block = seen.base + told.get(k, _no_correction)(seen)
+            block = seen.base + corrections.get(k, _no_correction)(seen)
             held_out = cells - (cells - block) * state.inflations[k]
             bases.append(np.where(practice.known[:, [k]], held_out, block))
         return replace(practice, bases=tuple(bases))
@@ -358,13 +358,13 @@ class SummedTable:
 
     def _corrections(self, state: TableState) -> Mapping[int, Any]:
         """Return, by column, what adds the regression's correction to what is seen of rows."""
-        features, start, told = self.features_of(state), 0, {}
+        features, start, corrections = self.features_of(state), 0, {}
         for k, (size, block) in enumerate(zip(features.sizes, self.widths, strict=True)):
             part = state.coefficients[start : start + size * block]
             start += len(part)
             if part.any():
-                told[k] = _Regression(features, k, part.reshape(size, block))
-        return told
+                corrections[k] = FeatureRegression(features, k, part.reshape(size, block))
+        return corrections
 
     def fill(
         self,
@@ -380,20 +380,35 @@ class SummedTable:
         known = self.encoding.known(matrix)
         filled = self.gaussians(state)[0].fill(matrix)
         inputs = filled.astype(np.float32)
-        told = self._corrections(state)
-        own = None
+        corrections = self._corrections(state)
+        own_model = None
         if correction is not None and len(state.errors):
-            own = correction.weighed(self.site_weights(state, correction))
+            own_model = correction.weighed(self.site_weights(state, correction))
         for k, column in enumerate(self.encoding.columns):
             rows = np.flatnonzero(~known[:, k])
             if not len(rows):
                 continue
             seen = Seen(inputs[rows], filled[rows, column.place], known[rows])
-            block = seen.base + told.get(k, _no_correction)(seen)
-            if own is not None:
-                block = own.predict(k, replace(seen, base=block))
+            block = seen.base + corrections.get(k, _no_correction)(seen)
+            if own_model is not None:
+                block = own_model.predict(k, replace(seen, base=block))
             filled[rows, column.place] = block
         return np.where(np.isnan(encoded), filled * state.spread + state.centre, encoded)
+
+    def surprise(
+        self, vector: Float[np.ndarray, " state"], encoded: Float[np.ndarray, "n size"]
+    ) -> Float[np.ndarray, " n"]:
+        """Return how far each person's known cells lie from what the model expects, per cell.
+
+        What an attacker with a whole record asks of a model: the Mahalanobis distance.
+        """
+        state = TableState.of_vector(vector)
+        if not len(state.strengths):
+            return np.zeros(len(encoded))
+        gaussians = self.gaussians(state)
+        matrix = self.scale(state, encoded, ~np.isnan(encoded))
+        distances = gaussians[len(gaussians) // 2].distances(matrix)
+        return distances / np.maximum((~np.isnan(matrix)).sum(axis=1), 1)
 
     def site_weights(
         self, state: TableState, correction: Correction
@@ -406,18 +421,6 @@ class SummedTable:
         sums = sums.in_units_of_best()
         pull = sums.plus(sums.common(), _PULL).per_cell()
         return correction.sums.in_units_of_best().plus(pull, _PULL).weights()
-
-
-@dataclass(frozen=True, eq=False)
-class _Regression:
-    """What a column's features add to the Gaussian's prediction."""
-
-    features: Features
-    column: int
-    coefficients: Float[np.ndarray, "features block"]
-
-    def __call__(self, seen: Seen) -> Float[np.ndarray, "n block"]:
-        return self.features.of_rows(self.column, seen.inputs, seen.shown) @ self.coefficients
 
 
 def _no_correction(seen: Seen) -> float:

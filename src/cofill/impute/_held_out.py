@@ -122,7 +122,7 @@ class ErrorSums:
     def plus(self, other: ErrorSums, share: float) -> ErrorSums:
         """Return these sums and a share of others."""
         pairs = zip(self.parts, other.parts, strict=True)
-        return ErrorSums(*(own + share * part for own, part in pairs))
+        return ErrorSums(*(here + share * there for here, there in pairs))
 
     @property
     def parts(self) -> tuple[np.ndarray, ...]:

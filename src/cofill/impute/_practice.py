@@ -184,9 +184,9 @@ def practise_on_learned(
         if len(moved):
             part = np.where(encoding.spread_out(practice.shown[k][moved]), matrix[moved], np.nan)
             distances[k, moved] = gaussian.distances(part)
-        told, cells = inputs[k][:, column.place], matrix[:, column.place]
+        guesses, cells = inputs[k][:, column.place], matrix[:, column.place]
         share = inflation(distances[k], learned)[:, None]
-        bases.append(np.where(practice.known[:, [k]], cells - (cells - told) * share, told))
+        bases.append(np.where(practice.known[:, [k]], cells - (cells - guesses) * share, guesses))
     return replace(practice, bases=tuple(bases))
 
 
