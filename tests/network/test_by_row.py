@@ -26,14 +26,7 @@ from cofill.privacy import (
 from cofill.protocol import COORDINATOR, Federation, LocalData, run_protocol
 from cofill.views import FilledTable
 
-from .conftest import (
-    CANARY,
-    ROUNDS,
-    estimator_for,
-    federation_by_row,
-    row_sites,
-    run_in_process,
-)
+from .conftest import CANARY, ROUNDS, estimator_for, row_sites, run_in_process
 
 TRAIN = (6, 9, 12)  # steps
 
@@ -86,32 +79,6 @@ def require_equal(federation, held, estimator) -> None:
     for site, done in estimator.complete_sites(held).items():
         for view in done.views:
             np.testing.assert_array_equal(completed(federation, site, view), done.cells[view])
-
-
-SUMS = {"rounds": 14, "secure": True, "seed": 5}  # nothing about training: tables from sums
-
-
-@pytest.fixture(scope="module")
-def summed() -> FederatedCompletion:
-    held = row_sites(n=180)
-    return FederatedCompletion(rounds=14, secure=True, seed=5).fit_sites(held)
-
-
-@pytest.mark.parametrize("stop", [None, 30, 75])
-def test_sums_make_the_very_model_that_one_process_makes(rows_here, summed, stop):
-    held = row_sites(n=180)
-    federation = rows_here("federate", SUMS, held)
-    office = drive(federation, stop=stop)
-    if stop is not None:
-        office = drive(federation)  # taken up from what is on disk
-    assert summed.learner_.name == office.runner.parties[COORDINATOR].learner.name == "sums"
-    np.testing.assert_array_equal(office.runner.parties[COORDINATOR].weights, summed.weights_)
-    own = [site.correction for site in summed.federation_.sites.values()]
-    assert all(correction is not None for correction in own)  # fifty people weigh their own trees
-    require_equal(federation, held, summed)
-    kinds = {e.kind for e in Ledger.load(federation.ledger("a"))}
-    assert "masked-vector" in kinds
-    assert "update" not in kinds
 
 
 # --- rounds -----------------------------------------------------------------------------------
@@ -240,44 +207,6 @@ def test_a_site_that_misses_rounds_is_named_and_completed(rows_here):
     assert [entry["sites"] for entry in office.result["curve"]] == [2, 2, 3]
     assert set(office.metrics) == {"a", "b", "c"}
     assert np.isfinite(completed(federation, "b", "v")).all()
-
-
-def test_a_site_that_missed_the_end_finishes_alone_later(rows_here, tmp_path):
-    federation = rows_here()
-    schedule = federation.schedule()
-    late_steps = {(step, "b") for step in range(TRAIN[0], schedule.report + 1)}
-    office = drive(federation, absent=late_steps)
-    office.end()
-    assert (office.late, set(office.metrics)) == (("b",), {"a", "c"})
-    assert not federation.results("b").exists()
-    assert [p.name for p in office.folder.messages.glob("*/*")] == ["coordinator--b.sealed"]
-    sent = federation.ledger("a").read_bytes()
-
-    again = federation.office()
-    assert again.runner is None
-    drive(federation, again, {"b": federation.place("b")})  # nobody else is asked for anything
-    again.end()
-    assert (again.late, set(again.metrics), again.result) == ((), {"a", "b", "c"}, office.result)
-    assert not again.folder.messages.exists()
-    assert federation.ledger("a").read_bytes() == sent
-
-    # The same cells as of a site that is back when the model is handed out.
-    (tmp_path / "beside").mkdir()
-    beside = federation_by_row(tmp_path / "beside")
-    drive(beside, absent={(step, "b") for step in range(TRAIN[0], schedule.report - 1)})
-    for view in ("u", "v"):
-        np.testing.assert_array_equal(
-            completed(federation, "b", view), completed(beside, "b", view)
-        )
-
-
-def test_whoever_missed_the_beginning_cannot_take_the_end(rows_here):
-    federation = rows_here()
-    office = drive(federation, absent={(s, "b") for s in range(TRAIN[0], 99)})
-    office.end()
-    (federation.base / "b" / "home" / "runs" / federation.order.run / "state.safetensors").unlink()
-    with pytest.raises(StoreError, match="has not done step 0"):
-        drive(federation, federation.office(), {"b": federation.place("b")})
 
 
 def test_a_secure_sum_survives_a_site_that_leaves_after_sharing(rows_here):

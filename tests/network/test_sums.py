@@ -1,0 +1,36 @@
+"""Tables learned from sums, over the network's driver: the model and cells of one process."""
+
+import numpy as np
+import pytest
+
+from cofill.federate import FederatedCompletion
+from cofill.privacy import Ledger
+from cofill.protocol import COORDINATOR
+
+from .conftest import row_sites
+from .test_by_row import drive, require_equal
+
+SUMS = {"rounds": 14, "secure": True, "seed": 5}  # nothing about training: tables from sums
+
+
+@pytest.fixture(scope="module")
+def summed() -> FederatedCompletion:
+    held = row_sites(n=180)
+    return FederatedCompletion(rounds=14, secure=True, seed=5).fit_sites(held)
+
+
+@pytest.mark.parametrize("stop", [None, 30, 75])
+def test_sums_make_the_very_model_that_one_process_makes(rows_here, summed, stop):
+    held = row_sites(n=180)
+    federation = rows_here("federate", SUMS, held)
+    office = drive(federation, stop=stop)
+    if stop is not None:
+        office = drive(federation)  # taken up from what is on disk
+    assert summed.learner_.name == office.runner.parties[COORDINATOR].learner.name == "sums"
+    np.testing.assert_array_equal(office.runner.parties[COORDINATOR].weights, summed.weights_)
+    own = [site.correction for site in summed.federation_.sites.values()]
+    assert all(correction is not None for correction in own)  # fifty people weigh their own trees
+    require_equal(federation, held, summed)
+    kinds = {e.kind for e in Ledger.load(federation.ledger("a"))}
+    assert "masked-vector" in kinds
+    assert "update" not in kinds
