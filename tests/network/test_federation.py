@@ -18,6 +18,7 @@ import pytest
 from cofill.cli._app import run
 from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.errors import CofillError, SettingError
+from cofill.federate import FederatedCompletion
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._identity import Identity
 from cofill.network._kits import Kit, make_kits
@@ -32,6 +33,7 @@ from cofill.views import drop_rows, load, read_views
 from . import hooks
 from .conftest import CANARY, ROUNDS, estimator_for, marked_views, row_sites
 from .kill_series import expectation, held, resumed, run_trial
+from .test_sums import SUMS
 
 FAST = {
     "fusion": {"hidden": [], "folds": 3},
@@ -137,6 +139,19 @@ def test_rounds_complete_what_one_process_completes(running, both):
             written = results(federation, order, name, view)
             # Sites write text, with as many decimals as their columns have.
             np.testing.assert_allclose(written, made.cells[view], rtol=1e-15)
+
+
+@pytest.mark.full
+def test_tables_from_sums_complete_what_one_process_completes(running):
+    federation, _ = running
+    order = RunOrder(new_run(), "federate", SUMS)
+    outcome = federation.run(order, timeout=120.0)
+    assert (outcome["state"], outcome["why"], outcome["late"]) == ("finished", "", [])
+    model = FederatedCompletion(rounds=14, secure=True, seed=5).fit_sites(row_sites())
+    for name, done in model.complete_sites(row_sites()).items():
+        for view in done.views:
+            written = results(federation, order, name, view)
+            np.testing.assert_allclose(written, done.cells[view], rtol=1e-15)
 
 
 def test_a_mean_runs_beside_and_tells_no_row(running, both):
