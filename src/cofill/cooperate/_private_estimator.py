@@ -19,7 +19,7 @@ from cofill.cooperate._private_completion import (
     site_note,
 )
 from cofill.cooperate._private_protocol import PrivateProtocol
-from cofill.cooperate._private_site import PrivateSite
+from cofill.cooperate._private_site import PrivateSettings, PrivateSite
 from cofill.cooperate._secrets import has_seeded_secrets
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
@@ -94,11 +94,11 @@ class PrivateCompletion(AbstractCompleter):
     name = "private"
     pools_rows = False
 
-    features: int = 200
-    folds: int = 3
-    min_overlap: int = 20
-    most_people: int = 30_000
-    most_asked: int = 10_000
+    features: int = PrivateSettings.features
+    folds: int = PrivateSettings.folds
+    min_overlap: int = PrivateSettings.min_overlap
+    most_people: int = PrivateSettings.most_people
+    most_asked: int = PrivateSettings.most_asked
     on_unreconstructable: str = "fill"
     threshold: float = 0.05
     interval: float | None = None

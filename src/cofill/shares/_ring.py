@@ -87,7 +87,7 @@ def few_threads(multiplications: int) -> AbstractContextManager[Any]:
     """Keep matrix libraries to one thread for few multiplications.
 
     A computation on shares has thousands of small products. On a machine that also does other
-    things, such as other sites, threads wait for each other ten times as long as they compute.
+    things, such as other sites, threads wait for each other far longer than they compute.
     """
     return _libraries().limit(limits=1) if multiplications < _MANY else nullcontext()
 
