@@ -99,6 +99,7 @@ keep_compiled_programs()
 # What cofill imports under the hook is kept as bytecode that only the hook reads. Imported here,
 # it is kept for the processes that tests start too, which would compile it again each time.
 import equinox  # noqa: E402, F401
+import hypothesis  # noqa: E402
 import jax  # noqa: E402, F401
 import optax  # noqa: E402, F401
 import pandas  # noqa: E402, F401
@@ -106,6 +107,10 @@ import pyarrow  # noqa: E402, F401
 import scipy.stats  # noqa: E402, F401
 import sklearn.linear_model  # noqa: E402
 import sklearn.model_selection  # noqa: E402, F401
+
+# How long an example takes tells of the machine's other work and of what it was first to import.
+hypothesis.settings.register_profile("cofill", deadline=None)
+hypothesis.settings.load_profile("cofill")
 
 SHARED_DATA = Path(__file__).parents[1] / "shared" / "data"
 if "COFILL_DATA" not in os.environ and SHARED_DATA.is_dir():

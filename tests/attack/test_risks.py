@@ -47,7 +47,7 @@ def test_symmetric_losses_add_up_to_one(name):
     assert bool(jnp.allclose(total, 1.0, atol=1e-6)) == (name in SYMMETRIC)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS, SIZES, SIZES, st.integers(1, 20))
 def test_theorem_4_1_the_mean_is_as_good_as_all_labels(seed, positives, negatives, features):
     rng, x_p, x_n = classes(seed, positives, negatives, features)
@@ -97,7 +97,7 @@ def bound(seed, positives, negatives, bend):
     return float(full), float(mean_risk(mean, values(f(every)), prior))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SEEDS, st.sampled_from([3, 30]), st.sampled_from([3, 40]), st.floats(0.01, 2.0))
 def test_theorem_4_3_a_concave_loss_bounds_the_linear_risk(seed, positives, negatives, bend):
     risks = bound(seed, positives, negatives, bend)
@@ -110,7 +110,7 @@ def test_theorem_4_3_needs_the_loss_to_be_concave():
     assert full > bent
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS, SIZES, SIZES, st.floats(0.05, 0.95), st.sampled_from(SYMMETRIC))
 def test_the_parts_of_the_pu_risk_are_its_sum(seed, positives, unlabelled, prior, name):
     rng = np.random.default_rng(seed)

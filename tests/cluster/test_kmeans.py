@@ -68,7 +68,7 @@ def test_several_starts_at_once_are_each_start_alone(offset):
 @given(
     seed=st.integers(0, 10_000), n=st.integers(6, 40), sites=st.integers(1, 4), k=st.integers(2, 5)
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_who_holds_which_row_changes_nothing(seed, n, sites, k):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, 3))

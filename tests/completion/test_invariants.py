@@ -80,7 +80,7 @@ def completed(name: str) -> tuple[AbstractCompleter, Completed]:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
 def test_observed_cells_are_never_changed_and_everyone_is_complete(name, seed):
     views = views_of(people(seed))
     done = quick(name).fit_complete(views)
@@ -95,7 +95,7 @@ def test_observed_cells_are_never_changed_and_everyone_is_complete(name, seed):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1, suppress_health_check=list(HealthCheck))
 def test_row_order_does_not_matter(name, seed):
     frames = people(seed)
     shuffled = {v: f.sample(frac=1, random_state=seed % 2**32) for v, f in frames.items()}

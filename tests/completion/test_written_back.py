@@ -505,7 +505,7 @@ def parsed(content, delimiter):
     return {name: [row[k] for row in rows[1:]] for k, name in enumerate(rows[0])}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text_files())
 def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, drawn):
     content, columns, delimiter = drawn
@@ -531,7 +531,6 @@ def test_any_text_file_comes_back_with_only_its_holes_filled(tmp_path_factory, d
         assert written == content
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_arrow_table_comes_back_with_only_its_holes_filled(data):
     n = data.draw(st.integers(2, 10))

@@ -61,7 +61,7 @@ SEED = st.integers(0, 2**31)
 
 
 @given(seed=SEED, sources=SOURCES, features=FEATURES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_equation_6_is_the_derivative_of_equation_5(seed, sources, features):
     guesses, truth = rows(seed, sources, features, n=12)
     weights = np.random.default_rng(seed).normal(size=(sources, features))
@@ -78,7 +78,7 @@ def test_equation_6_is_the_derivative_of_equation_5(seed, sources, features):
 
 
 @given(seed=SEED, sources=SOURCES, features=FEATURES, common=st.sampled_from([0.0, 1.0, 3.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_three_ways_lead_to_the_same_masks(seed, sources, features, common):
     statistics = MaskStatistics.of(*rows(seed, sources, features, common=common))
     closed = masks_in_closed_form(statistics)
@@ -87,7 +87,7 @@ def test_three_ways_lead_to_the_same_masks(seed, sources, features, common):
 
 
 @given(seed=SEED, sources=SOURCES, features=FEATURES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_closed_form_is_least_squares_per_feature(seed, sources, features):
     guesses, truth = rows(seed, sources, features)
     closed = masks_in_closed_form(MaskStatistics.of(guesses, truth))
@@ -97,7 +97,7 @@ def test_closed_form_is_least_squares_per_feature(seed, sources, features):
 
 
 @given(seed=SEED, sources=SOURCES, features=FEATURES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_solution_is_the_fixed_point_of_equation_8(seed, sources, features):
     guesses, truth = rows(seed, sources, features)
     weights = masks_in_closed_form(MaskStatistics.of(guesses, truth))
@@ -128,7 +128,7 @@ def test_descent_and_iteration_start_from_equal_weights():
 
 
 @given(seed=SEED)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_statistics_of_two_parts_are_those_of_all_rows(seed):
     guesses, truth, present = guessed(seed)
     one = MaskStatistics.of(guesses[:, :13], truth[:13], present[:13])
@@ -143,7 +143,7 @@ def test_statistics_of_many_rows_are_summed_in_parts(monkeypatch):
 
 
 @given(seed=SEED)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_statistics_of_some_sources_are_those_made_from_them_alone(seed):
     guesses, truth, present = guessed(seed)
     whole = MaskStatistics.of(guesses, truth, present)

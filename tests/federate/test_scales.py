@@ -21,7 +21,7 @@ from cofill.views import Feature, Kind, MultiView, Scaler, View
     parts=st.lists(st.integers(0, 7), min_size=1, max_size=5),
     offset=st.sampled_from([0.0, 1e6, -1e9]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_combined_summaries_are_those_of_pooled_rows(seed, parts, offset):
     rng = np.random.default_rng(seed)
     sites = [rng.normal(size=(n, 3)) * [1.0, 10.0, 0.1] + offset for n in parts]

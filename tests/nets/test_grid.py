@@ -81,7 +81,7 @@ def test_numbers_of_parameters(grid, skip):
     channels=st.integers(1, 3),
     n=st.integers(1, 3),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_rows_laid_on_a_grid_come_back(grid, patch, channels, n):
     layout = Layout(grid[0] * patch, grid[1] * patch, channels, patch)
     rows = np.arange(n * layout.size, dtype=np.float32).reshape(n, -1)

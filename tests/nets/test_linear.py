@@ -127,7 +127,7 @@ def test_a_row_without_any_group_gets_the_targets_mean():
 
 
 @given(seed=st.integers(0, 2**31), rows=st.integers(2, 25), share=st.floats(0.1, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pairwise_covariances_are_made_semi_definite(seed, rows, share):
     x, y = rows_of(rows, seed)
     present = np.random.default_rng(seed).random((rows, 3)) < share
@@ -152,7 +152,7 @@ def test_pairwise_covariances_need_that():
         bool, st.tuples(st.integers(0, 20), st.one_of(st.integers(1, 4), st.integers(7, 18)))
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_patterns_are_those_of_a_search_by_hand(present):
     by_hand = {}
     for i, row in enumerate(present.tolist()):

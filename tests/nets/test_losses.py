@@ -72,7 +72,7 @@ def observed_mean(outputs, target):
 observed_slope = jax.jit(jax.grad(observed_mean))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 6)), min_size=1, max_size=20))
 def test_missing_cells_have_no_gradient_and_change_nothing(holes):
     outputs, target = table(8)

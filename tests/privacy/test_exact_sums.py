@@ -15,7 +15,7 @@ from cofill.privacy import ExactSums, NumbersAndFlags
     ),
     flags=st.lists(st.booleans(), min_size=6, max_size=6),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_total_is_exact_and_flags_are_anybodys(numbers, flags):
     code = ExactSums(2, 1, digits=8, sites=6)
     words = np.zeros(code.length, np.uint64)

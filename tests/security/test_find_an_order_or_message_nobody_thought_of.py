@@ -116,7 +116,7 @@ def try_order(experiment: str, wanted: dict) -> bool:
     return not refused
 
 
-QUICK = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+QUICK = {"suppress_health_check": list(HealthCheck)}
 
 
 @pytest.mark.parametrize("experiment", ORDERS)

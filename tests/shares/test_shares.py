@@ -65,7 +65,7 @@ def products(computer, inputs):
 
 
 @given(seed=st.integers(0, 2**32), inner=st.integers(1, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_products_on_shares_are_plain_products(seed, inner):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(0, 3, (4, inner)), rng.normal(0, 3, (inner, 5))
@@ -77,7 +77,7 @@ def test_products_on_shares_are_plain_products(seed, inner):
     values=st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=20),
     bits=st.integers(1, 32),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_truncation_is_exact_but_for_one_unit_up_to_the_largest_value(values, bits):
     def program(computer, inputs):
         x = computer.input("owner", "x", inputs["x"])
@@ -95,7 +95,7 @@ def test_truncation_is_exact_but_for_one_unit_up_to_the_largest_value(values, bi
 
 
 @given(seed=st.integers(0, 2**32), shape=st.tuples(*[st.integers(1, 6)] * 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_products_of_words_are_numpys(seed, shape):
     rng = np.random.default_rng(seed)
     rows, inner, columns = shape

@@ -3,7 +3,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cofill.errors import DataError, SettingError
@@ -373,7 +373,6 @@ cells = {
 }
 
 
-@settings(deadline=None)
 @given(data=st.data(), library=st.sampled_from(["pandas", "polars", "pyarrow"]))
 def test_any_table_survives_the_way_there_and_back(data, library):
     n = data.draw(st.integers(1, 8))

@@ -88,7 +88,7 @@ def test_mar_looks_only_at_views_that_lose_nothing_where_there_are_any():
         assert max(linear_r2(views[v].cells, lost) for v in ("a", "b")) < 0.02
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_rows_meet_the_rate_exactly_when_a_linear_programme_can(data):
     n, v = data.draw(st.integers(2, 9)), data.draw(st.integers(2, 4))
@@ -158,7 +158,7 @@ def test_the_key_alone_decides_for_a_view():
             assert np.array_equal(one, more)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0, 0.6), st.sampled_from(MECHANISMS), st.integers(0, 2**40))
 def test_cell_rates_are_exact_and_the_rest_untouched(rate, mechanism, key):
     rng = np.random.default_rng(0)

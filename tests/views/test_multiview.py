@@ -3,7 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cofill.errors import DataError, SettingError
@@ -238,7 +238,6 @@ def from_membership(members, text):
     return people, known
 
 
-@settings(deadline=None)
 @given(members=memberships, text=st.booleans())
 def test_presence_patterns_and_overlaps_agree_with_brute_force(members, text):
     people, known = from_membership(members, text)
@@ -255,7 +254,6 @@ def test_presence_patterns_and_overlaps_agree_with_brute_force(members, text):
         np.testing.assert_array_equal(people.aligned(name), np.array(expected).reshape(-1, 1))
 
 
-@settings(deadline=None)
 @given(members=memberships, text=st.booleans(), data=st.data())
 def test_take_and_hide_agree_with_brute_force(members, text, data):
     people, known = from_membership(members, text)
@@ -279,7 +277,6 @@ def test_take_and_hide_agree_with_brute_force(members, text, data):
         np.testing.assert_array_equal(hidden[other].cells, people[other].cells[at])
 
 
-@settings(deadline=None)
 @given(members=memberships, order=st.randoms(use_true_random=False))
 def test_the_order_of_views_and_rows_does_not_matter(members, order):
     people, _ = from_membership(members, text=False)

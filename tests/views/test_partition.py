@@ -9,7 +9,7 @@ from cofill.errors import SettingError
 from cofill.views._multiview import MultiView
 from cofill.views._partition import by_row, by_row_paired, pair_up
 
-fast = settings(max_examples=60, deadline=None)
+fast = settings(max_examples=60)
 
 
 def complete(n, names=("image", "edge", "sound")):

@@ -68,7 +68,7 @@ def columns(draw):
     return feature, np.where(holes, np.nan, np.array(known, dtype=float))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(columns(), min_size=1, max_size=4), st.sampled_from(METHODS))
 def test_decode_undoes_encode(parts, method):
     cells = np.column_stack([c for _, c in parts])

@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cofill.codec import decode, encode
@@ -260,7 +260,6 @@ def test_the_repr_counts_and_shows_nobody():
     assert repr(named) == "View('lab', 1 individuals × 3 features, 2 missing cells)"
 
 
-@settings(deadline=None)
 @given(
     rows=st.dictionaries(
         st.integers(-(2**62), 2**62) | st.integers(0, 9),
