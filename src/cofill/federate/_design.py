@@ -9,7 +9,8 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.federate._aggregation import Packing, SecureSum
-from cofill.federate._learner import AbstractLearner, Phase, figure_names
+from cofill.federate._common_model import AbstractCommonModel, Phase
+from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
@@ -20,12 +21,6 @@ from cofill.nets import require_at_least, require_in
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry
 from cofill.settings import typed_settings
-
-Learner = AbstractLearner | SummedTable
-"""What sites learn together: a network in rounds, or a table from sums."""
-
-LARGEST_SUM = 1e9
-"""Of a number that a site adds up over its people: a million people, thirty deviations off."""
 
 _LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
 
@@ -130,7 +125,7 @@ class RoundSettings:
         threshold = self.secure_sum.threshold
         return 2 * self.cohort_size(sites) // 3 + 1 if threshold is None else threshold
 
-    def pretraining(self, learner: AbstractLearner) -> tuple[tuple[Phase, int], ...]:
+    def pretraining(self, learner: AbstractCommonModel) -> tuple[tuple[Phase, int], ...]:
         """Return the phases before the rounds that are trained, and their epochs."""
         pairs = ((phase, self.pretrain.get(phase.name, 0)) for phase in learner.phases[:-1])
         return tuple((phase, epochs) for phase, epochs in pairs if epochs)
@@ -257,7 +252,7 @@ class Design:
         """How a site trains, on rows of tables and on images."""
         return self.local, self.image_local or self.local
 
-    def local_for(self, learner: Learner) -> LocalSettings:
+    def local_for(self, learner: AbstractCommonModel) -> LocalSettings:
         """Return how a site trains a learner."""
         return self.locals[learner.shape.image is not None]
 
@@ -266,7 +261,7 @@ class Design:
         """Whether a round of pre-training comes before the others."""
         return any(self.settings.pretrain.get(name) for name in self.model.pretraining)
 
-    def make_learner(self, shape: Shape) -> Learner:
+    def make_learner(self, shape: Shape) -> AbstractCommonModel:
         """Return the model for rows of a shape."""
         is_table = shape.image is None and shape.size <= WIDEST
         if self.from_sums and is_table and shape.people >= PEOPLE_PER_COLUMN * shape.size:
@@ -285,26 +280,17 @@ class Design:
             )
         return learner
 
-    def secure_sum(self, learner: Learner) -> SecureSum:
-        """Return the settings of the secure sum of a learner's rounds."""
-        secure_sum = self.settings.secure_sum
-        if isinstance(learner, SummedTable):  # products of cells are larger than changes of weights
-            return replace(secure_sum, largest=max(secure_sum.largest, LARGEST_SUM))
-        return secure_sum
-
-    def packing(self, learner: Learner, size: int, number: int) -> Packing:
+    def packing(self, learner: AbstractCommonModel, size: int, number: int) -> Packing:
         """Return how sites pack what they add to the sum of a round; 0 is the pre-training."""
-        if isinstance(learner, SummedTable):
-            return Packing(size, by_rows=False)
         if number:
-            figures = figure_names(learner, learner.phases[-1])
+            figures = tuple(name for last in learner.phases[-1:] for name in learner.figures(last))
         else:
             figures = tuple(
                 f"{phase.name}_{name}"
                 for phase, _ in self.settings.pretraining(learner)
-                for name in figure_names(learner, phase)
+                for name in learner.figures(phase)
             )
         noise = self.settings.site_noise
         extras = ("control",) if self.strategy.controls and number else ()
-        by_rows = self.strategy.by_rows and noise is None
+        by_rows = learner.adds_by_rows and self.strategy.by_rows and noise is None
         return Packing(size, extras, figures, by_rows, noise, self.settings.robust)

@@ -137,10 +137,15 @@ class FederatedProtocol(AbstractProtocol):
     def demands(self) -> Demands:
         """Summaries of columns, and updates: plain, under masks, or with a site's own noise."""
         settings, local = self.design.settings, self.design.local
-        # Whether rows are images is known when columns are: both ways to train must be allowed.
         rates = [each.learning_rate for each in self.design.locals]
-        named = dict(zip(("learning_rate", "learning_rate of images"), rates, strict=True))
-        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": named}
+        # Whether rows are images, and people enough for sums, is known when columns are: what any
+        # of these would take must be allowed.
+        of_tables = " of tables too small or wide for sums" if self.design.from_sums else ""
+        named = (f"learning_rate{of_tables}", "learning_rate of images")
+        common: dict[str, Any] = {
+            "rounds": settings.rounds,
+            "learning_rates": dict(zip(named, rates, strict=True)),
+        }
         plain = ("columns", "column-summary")
         is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
         if is_noisy or (settings.site_noise is not None and settings.secure):
@@ -148,7 +153,8 @@ class FederatedProtocol(AbstractProtocol):
         summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
         update = "masked-vector" if settings.secure else "update"
         table, images = (each.batch for each in self.design.locals)
-        common |= {"groups": {"batch": table}, "image_groups": {"batch of images": images}}
+        common["groups"] = {f"batch{of_tables}": table}
+        common["image_groups"] = {"batch of images": images}
         return Demands((*plain, update), summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:

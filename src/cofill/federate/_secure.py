@@ -60,7 +60,7 @@ def join_sum(site: RowSite, update: LocalUpdate) -> tuple[RowSite, Outbox]:
 
     A site whose update cannot be added sends nothing and notes why.
     """
-    secure_sum = site.design.secure_sum(site.learner)
+    secure_sum = site.learner.secure_sum(site.design.settings.secure_sum)
     most = secure_sum.largest / max(update.rows, 1)
     # A figure that does not fit is left out: it is no reason to leave the round.
     figures = {name: value for name, value in update.figures.items() if abs(value) <= most}
