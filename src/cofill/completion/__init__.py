@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cofill.completion._completer import (
         AbstractCompleter,
         Progress,
+        kept_on_failure,
         merged,
         require_draws,
         require_rows,
@@ -48,6 +49,7 @@ __all__ = [
     "completed_folder",
     "conformal_radius",
     "evaluate",
+    "kept_on_failure",
     "load_model",
     "make",
     "merged",

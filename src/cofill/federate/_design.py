@@ -14,7 +14,7 @@ from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
-from cofill.federate._strategies import AbstractStrategy, FedAvg
+from cofill.federate._strategies import AbstractStrategy, FedAvg, make_strategy
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN
 from cofill.federate._summed_table import WIDEST, SummedTable
 from cofill.nets import require_at_least, require_in
@@ -150,56 +150,6 @@ class RoundSettings:
             )
 
 
-def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
-    """Return the class of a model that is named in `LEARNERS`, or the class itself."""
-    return LEARNERS.load(model) if isinstance(model, str) else model
-
-
-def suitable_training(
-    model: type[AbstractLearner], strategy: AbstractStrategy, sites: int, **changes: Any
-) -> tuple[LocalSettings, LocalSettings]:
-    """Return settings of local training that suit a model and a strategy, and those for images.
-
-    ``changes`` are fields that users set; those that are None stay as they suit.
-    """
-    changes = {name: value for name, value in changes.items() if value is not None}
-
-    def suit(training: Mapping[str, Any]) -> LocalSettings:
-        fields_of_model: dict[str, Any] = {"moments": "reset", **training}
-        local = LocalSettings(**fields_of_model)
-        if strategy.controls:
-            plain = {"learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
-            local = replace(local, optimizer="sgd", **plain)
-        return replace(local, **changes)
-
-    return suit(model.training), suit(model.image_training(sites))
-
-
-def is_from_sums(
-    model: str | type[AbstractLearner],
-    settings: RoundSettings,
-    strategy: AbstractStrategy,
-    **training: Any,
-) -> bool:
-    """Return whether tables are learned from sums: the best model, where no training is asked for.
-
-    Whoever sets how a network is trained, who takes part in its rounds, or noise on its updates,
-    gets the network: sums have no noise, no steps and no rounds that a site can be left out of.
-    """
-    is_plain = settings.site_noise is None and settings.robust is None
-    is_plain &= settings.participation == 1 and strategy == FedAvg()
-    return model == "best" and is_plain and not any(training.values())
-
-
-def with_effort(
-    model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
-) -> dict[str, Any]:
-    """Return fields of a learner, with an effort where the model knows efforts."""
-    kind: Any = model  # a data class, which its type does not say
-    knows_efforts = any(known.name == "effort" for known in fields(kind))
-    return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
-
-
 @dataclass(frozen=True, eq=False)
 class Design:
     """What all parties know before the first step; the columns arrive later.
@@ -294,3 +244,44 @@ class Design:
         extras = ("control",) if self.strategy.controls and number else ()
         by_rows = learner.adds_by_rows and self.strategy.by_rows and noise is None
         return Packing(size, extras, figures, by_rows, noise, self.settings.robust)
+
+
+def make_design(
+    model: str | type[AbstractLearner],
+    strategy: str | Mapping[str, Any] | AbstractStrategy,
+    settings: RoundSettings,
+    sites: int,
+    *,
+    effort: str,
+    training: Mapping[str, Any],
+    network: Mapping[str, Any] | None,
+    local: LocalSettings | Mapping[str, Any] | None,
+    seed: int,
+) -> Design:
+    """Return the design for a model in `LEARNERS` or its class, as users ask for it.
+
+    ``training`` and ``local`` are fields of `LocalSettings`, None for what suits the model and the
+    strategy; ``local`` may be all of them.
+    """
+    kind: Any = LEARNERS.load(model) if isinstance(model, str) else model
+    rule = make_strategy(strategy)
+    asked = {name: value for name, value in training.items() if value is not None}
+
+    def suit(fields_of_model: Mapping[str, Any]) -> LocalSettings:
+        if isinstance(local, LocalSettings):
+            return local
+        suited = LocalSettings(**{"moments": "reset", **fields_of_model})
+        if rule.controls:
+            plain = {"learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
+            suited = replace(suited, optimizer="sgd", **plain)
+        return replace(suited, **{**asked, **(local or {})})
+
+    # Whoever sets how a network is trained, who takes part in its rounds, or noise on its updates,
+    # gets the network: sums have no noise, no steps and no rounds that a site can be left out of.
+    is_plain = settings.site_noise is None and settings.robust is None
+    is_plain &= settings.participation == 1 and rule == FedAvg()
+    from_sums = model == "best" and is_plain and not (asked or network or local)
+    knows_efforts = any(known.name == "effort" for known in fields(kind))
+    network = {**({"effort": effort} if knows_efforts else {}), **(network or {})}
+    for_tables, for_images = suit(kind.training), suit(kind.image_training(sites))
+    return Design(kind, network, for_tables, settings, rule, seed, for_images, from_sums)

@@ -110,9 +110,9 @@ class AbstractCoordinator(ABC):
         """The number in the messages of a sum: 0 is the survey, then one for every round."""
 
     @property
-    @abstractmethod
     def sum_noise(self) -> SiteNoise | None:
-        """The noise that is on the sum."""
+        """The noise that is on the sum: none on that of a survey."""
+        return None
 
     @property
     @abstractmethod
@@ -198,10 +198,6 @@ class SurveyCoordinator(AbstractCoordinator):
     def sum_number(self) -> int:
         """The first sum of all."""
         return SURVEY_NUMBER
-
-    @property
-    def sum_noise(self) -> None:
-        """No noise is on the sums of a survey."""
 
     @property
     def survey(self) -> Survey:

@@ -16,21 +16,13 @@ from annotated_types import Ge, Gt
 
 from cofill.completion import Completed
 from cofill.errors import DataError
-from cofill.federate._design import (
-    Design,
-    RoundSettings,
-    find_model,
-    is_from_sums,
-    suitable_training,
-    with_effort,
-)
+from cofill.federate._design import Design, RoundSettings, make_design
 from cofill.federate._effort import ROUNDS, require_effort
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import encode_site, scaling_steps
 from cofill.federate._secure import SUMMING
-from cofill.federate._strategies import make_strategy
 from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
     COORDINATOR,
@@ -103,7 +95,7 @@ class FederatedProtocol(AbstractProtocol):
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types."""
         values = typed_settings(cls.name, _setting_types(), settings)
-        return cls(members, _make_design(values, len(members.sites)), values.get("patience"))
+        return cls(members, _design_of(values, len(members.sites)), values.get("patience"))
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -261,20 +253,20 @@ def _setting_types() -> dict[str, Any]:
     }
 
 
-def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
+def _design_of(settings: Mapping[str, Any], sites: int) -> Design:
     """Return the design that an order's settings describe."""
     effort = settings.get("effort", "quick")  # every site must be able to follow
     require_effort(effort)
-    model = find_model(settings.get("model", "best"))
-    strategy = make_strategy(settings.get("strategy", "fedavg"))
-    training = {name: settings[name] for name in _TRAINING if name in settings}
-    local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
     rounds: dict[str, Any] = {"rounds": ROUNDS[effort]}
     rounds |= {name: settings[name] for name in _ROUNDS if name in settings}
-    suitable = suitable_training(model, strategy, sites, **training)
-    for_tables, for_images = (replace(each, **local) for each in suitable)
-    network = with_effort(model, settings.get("network"), effort)
-    seed, rounds_of = settings.get("seed", 0), RoundSettings(**rounds)
-    training = {name: settings.get(name) for name in (*_TRAINING, "network", "local")}
-    from_sums = is_from_sums(settings.get("model", "best"), rounds_of, strategy, **training)
-    return Design(model, network, for_tables, rounds_of, strategy, seed, for_images, from_sums)
+    return make_design(
+        settings.get("model", "best"),
+        settings.get("strategy", "fedavg"),
+        RoundSettings(**rounds),
+        sites,
+        effort=effort,
+        training={name: settings.get(name) for name in _TRAINING},
+        network=settings.get("network"),
+        local=typed_settings("federate: local", LocalSettings, settings.get("local", {})),
+        seed=settings.get("seed", 0),
+    )

@@ -81,9 +81,7 @@ def _train(
             models[k] = model
     trained = train_locally(sites, models, pretrain=pretrain)
     return [
-        _answer(_after(trained[k][0], models[k].round), trained[k][1], models[k].round)
-        if k in trained
-        else (site, [])
+        _answer(*trained[k], models[k].round) if k in trained else (site, [])
         for k, site in enumerate(sites)
     ]
 
@@ -98,11 +96,8 @@ def _require_round(site: RowSite, number: int, *, pretrain: bool) -> None:
         )
 
 
-def _after(site: RowSite, number: int) -> RowSite:
-    return replace(site, trained_round=number)
-
-
 def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[RowSite, Outbox]:
+    site = replace(site, trained_round=number)
     if update is not None and site.design.settings.secure:
         return join_sum(site, update)
     # Without rows too: the coordinator should know that the site is there.

@@ -196,16 +196,14 @@ def open_sum(coordinator: AbstractCoordinator, inbox: Inbox) -> tuple[Any, int, 
     revealed, notes = coordinator.sound_messages(inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
     code = coordinator.sum_code(len(state.roster.keys))
-    parts = state.roster, state.sealed, state.masked, revealed, code
-    total = _attempt(coordinator, notes, lambda: _unmask(coordinator, parts))
-    return total, len(state.masked), notes
 
+    def unmask() -> Any:
+        try:
+            return unmask_sum(state.roster, state.sealed, state.masked, revealed, code)
+        except ImpossibleSumError as error:
+            raise DataError(f"{error} (sites {coordinator.summed_sites})") from None
 
-def _unmask(coordinator: AbstractCoordinator, parts: Any) -> Any:
-    try:
-        return unmask_sum(*parts)
-    except ImpossibleSumError as error:
-        raise DataError(f"{error} (sites {coordinator.summed_sites})") from None
+    return _attempt(coordinator, notes, unmask), len(state.masked), notes
 
 
 SUMMING: tuple[Step[Any], ...] = (
