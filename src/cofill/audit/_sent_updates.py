@@ -4,8 +4,6 @@ The attack is by the run's own network and loss, on the updates of the last roun
 model that each of them changed; or, where only sums were opened, on the models of these rounds. Of
 tables that are learned from sums, an update is what a site adds up, and the model after it the one
 that its people alone would make; the loss is how far a person's cells lie from what it expects.
-Rows are not searched for: each try would train a whole round, with derivatives through every step
-of it, and a thousand tries take many minutes for one site.
 """
 
 from collections.abc import Sequence

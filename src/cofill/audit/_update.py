@@ -1,9 +1,4 @@
-"""An audit of updates and trained networks before anything is sent, from rows and settings.
-
-Two questions about the project's own networks: which rows can be read out of one site's weight
-change, and whom can somebody with the trained network tell to have been trained on; each plain and
-with noise for a stated ε.
-"""
+"""An audit of updates and trained networks before anything is sent, from rows and settings."""
 
 import math
 import time

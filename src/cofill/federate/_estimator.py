@@ -1,8 +1,7 @@
 """`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
 The estimator drives `FederatedProtocol` with all parties in one process, over the very steps that a
-network would carry. ``model`` chooses what is learned: ``"best"`` (tables from sums, images by a
-network), ``"network"``, ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
+network would carry.
 """
 
 from __future__ import annotations

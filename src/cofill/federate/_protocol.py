@@ -1,8 +1,7 @@
 """The protocol split by row: sites that hold other individuals train one model and complete them.
 
-``describe columns → agree on columns → summarise → agree on scales → encode``, then the rounds
-(a first one of pre-training for models that have it), then every site takes the common model and
-completes its own individuals with it. A site that is lost is left out of the rounds that it misses.
+Columns and scales are agreed on (`_scales`), then come the rounds (a first one of pre-training for
+models that have it), then every site takes the common model and completes its own individuals.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The base of everything that may leave a site: a release type is one class that declares itself.
 
-A subclass states its ``kind`` (the name in ledgers), its fields with the check that each must pass
-on the wire (`checked`), how many individuals it tells of, and what the ledger keeps of it
-(`facts`). Subclassing registers the type; gate, messages and audits look types up here and refuse
-whatever is not registered.
+Subclassing registers the type; gate, messages and audits look types up here and refuse whatever is
+not registered.
 """
 
 from __future__ import annotations
