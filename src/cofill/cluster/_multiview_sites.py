@@ -155,13 +155,9 @@ def _agree_on_scalers(exchange: _Exchange, sites: Mapping[str, MultiView]) -> li
         numeric = np.array([f.kind is Kind.NUMERIC for f in first[name].features])
         center, scale = np.where(numeric, center, 0.0), np.where(numeric, scale, 1.0)
         exchange.hand_out("agree on a scaling", center, scale)
-        bounds = (-np.inf,) * len(center), (np.inf,) * len(center)
-        scalers.append(
-            Scaler(
-                first[name].features, "standard", tuple(map(float, center)),
-                tuple(map(float, scale)), *bounds,
-            )
-        )  # fmt: skip
+        open_ends = np.full((2, len(center)), np.inf) * [[-1], [1]]
+        figures = (tuple(map(float, part)) for part in (center, scale, *open_ends))
+        scalers.append(Scaler(first[name].features, "standard", *figures))
     return scalers
 
 
