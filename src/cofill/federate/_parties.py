@@ -100,9 +100,10 @@ class AbstractCoordinator(ABC):
     finished: bool = False
 
     @property
-    @abstractmethod
     def stage(self) -> str:
         """What is under way, as notes name it."""
+        number = self.sum_number - SURVEY_NUMBER
+        return f"round {number - 1}" if number else "survey"
 
     @property
     @abstractmethod
@@ -188,11 +189,6 @@ class SurveyCoordinator(AbstractCoordinator):
 
     view_order: tuple[str, ...]
     columns: Columns | None = None
-
-    @property
-    def stage(self) -> str:
-        """The survey of columns."""
-        return "survey"
 
     @property
     def sum_number(self) -> int:
@@ -344,11 +340,6 @@ class Coordinator(AbstractCoordinator):
         """How sites pack what they add to the sum of the round under way."""
         size = self.learner.sum_length(self.weights)
         return self.design.packing(self.learner, size, self.round)
-
-    @property
-    def stage(self) -> str:
-        """The round under way, in words."""
-        return f"round {self.round}"
 
     @property
     def sum_number(self) -> int:
