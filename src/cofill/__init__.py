@@ -93,43 +93,4 @@ __all__ = [
     "rubin",
 ]
 
-_EXPORTS = {
-    "cofill.attack": (
-        "NNPU",
-        "UPU",
-        "Discriminant",
-        "GrowPU",
-        "Likelihood",
-        "MultiClass",
-        "Noise",
-        "SelfTraining",
-        "estimate_share",
-    ),
-    "cofill.audit": ("Audit", "audit_codes", "audit_mean", "audit_run", "audit_update"),
-    "cofill.cluster": ("DeepClustering", "FederatedKMeans", "MultiViewClustering"),
-    "cofill.completion": ("Completed", "evaluate", "load_model", "make", "methods", "rubin"),
-    "cofill.cooperate": ("CooperativeReconstruction", "PrivateCompletion"),
-    "cofill.federate": ("FederatedCompletion",),
-    "cofill.impute": (
-        "CentralCompleter",
-        "Imputer",
-        "IterativeCompleter",
-        "MeanCompleter",
-        "NeighboursCompleter",
-        "PooledCompleter",
-    ),
-    "cofill.metrics": ("ResultRecord",),
-    "cofill.views": (
-        "Dataset",
-        "Feature",
-        "Kind",
-        "MultiView",
-        "View",
-        "by_row",
-        "drop_rows",
-        "load",
-        "read_views",
-    ),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

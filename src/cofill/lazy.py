@@ -1,33 +1,41 @@
 """Names of a package that are imported when they are used."""
 
-from collections.abc import Callable, Mapping, Sequence
+import ast
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__`` for names by the module that holds them.
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__`` for names of its ``if TYPE_CHECKING:``.
 
-    Modules are named from the package on, as in ``"._masks"``, or in full.
+    So names are written once, where type checkers read them: whatever that block imports is
+    imported when it is first asked for.
 
     Examples
     --------
-    >>> find, names = lazy_names("cofill", {".errors": ("DataError",)})
-    >>> find("DataError").__name__, "DataError" in names()
-    ('DataError', True)
+    >>> find, names = lazy_names("cofill")
+    >>> find("Kind").__module__, "Kind" in names()
+    ('cofill.views._feature', True)
     """
-    module_of = {name: module for module, names in modules.items() for name in names}
+
+    @cache
+    def module_of() -> dict[str, str]:
+        loader: Any = getattr(find_spec(package), "loader", None)
+        (block,) = (n for n in ast.parse(loader.get_source(package)).body if isinstance(n, ast.If))
+        imports = (line for line in block.body if isinstance(line, ast.ImportFrom))
+        return {name.name: str(line.module) for line in imports for name in line.names}
 
     def find(name: str) -> Any:
-        if name not in module_of:
+        if name not in module_of():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module_of[name], package), name)
+        return getattr(import_module(module_of()[name]), name)
 
     def names() -> list[str]:
-        return sorted({*vars(import_module(package)), *module_of})
+        return sorted({*vars(import_module(package)), *module_of()})
 
     return find, names

@@ -32,7 +32,6 @@ __all__ = [
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 _WORDS |= {NoneType: "null"}
-_PLAIN = (*_WORDS, tuple, list, dict, set, frozenset, Mapping, Collection)
 
 
 @dataclass(frozen=True)

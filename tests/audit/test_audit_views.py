@@ -109,7 +109,7 @@ def test_nobody_both_chooses_and_is_reported_on():
 
 def test_codes_rows_and_ids_are_of_the_same_people():
     site = CooperativeReconstruction().start(views_of()).sites["lab"]
-    site = site.with_(scaler=Scaler.fit(site.view))
+    site = replace(site, scaler=Scaler.fit(site.view))
     told = align_codes(site, site.tokens, site.view.cells)
     at = site.view.positions(told.ids)
     assert not np.array_equal(at, np.arange(120))  # the order of tokens is another

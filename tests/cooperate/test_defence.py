@@ -205,7 +205,7 @@ def test_codes_do_not_leave_before_the_pilot(quick, views):
 def test_needs_of_other_codes_are_refused(fitted):
     model = fitted["needs"]
     site = model.sites_["a"]
-    site = site.with_(encoder=replace(site.encoder, awaits_needs=True))
+    site = replace(site, encoder=replace(site.encoder, awaits_needs=True))
     wrong = Needs(
         sender="b",
         receiver="a",

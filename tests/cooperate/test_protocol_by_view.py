@@ -213,7 +213,7 @@ def test_a_site_knows_no_network_of_another(exchange):
 def test_sites_agree_on_one_secret(quick):
     started = quick().start(marked(text_ids=True))
     for k, (name, site) in enumerate(started.sites.items()):
-        started.sites[name] = site.with_(secret=bytes([k]) * 32)
+        started.sites[name] = replace(site, secret=bytes([k]) * 32)
     run_steps([OFFER, AGREE], [started])
     wanted = common_secret({name: bytes([k]) * 32 for k, name in enumerate(started.sites)})
     assert {site.secret for site in started.sites.values()} == {wanted}
@@ -409,7 +409,7 @@ def test_sound_codes_are_taken(fitted):
 
 def test_codes_of_a_view_that_was_no_link_are_refused(fitted):
     # A site that joined behind the receiver's back.
-    stranger = fitted.sites_["b"].with_(name="z")
+    stranger = replace(fitted.sites_["b"], name="z")
     release = sound_codes(fitted, sender="z", spec=CodeSpec("z", 4, "v"), codes=np.ones((30, 4)))
     trial = Federation({**fitted.sites_, "z": stranger})
     send = Step("send", lambda s, i, t: [(x, [release] if x.name == "z" else []) for x in s])

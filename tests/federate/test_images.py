@@ -289,7 +289,10 @@ def test_images_are_moved_by_a_share_of_their_side():
 def test_a_site_is_asked_for_what_both_kinds_of_rows_would_take():
     members = Membership(dict.fromkeys("abcd", ("a", "b")), ("a", "b"))
     demands = FederatedProtocol.from_settings({}, members).demands
-    assert (demands.groups, demands.image_groups) == ({"batch": 10}, {"batch of images": 10})
+    of_sums = "of tables too small or wide for sums"  # which get a network
+    assert demands.groups == {f"batch {of_sums}": 10}
+    assert demands.image_groups == {"batch of images": 10}
+    assert set(demands.learning_rates) == {f"learning_rate {of_sums}", "learning_rate of images"}
     assert set(demands.learning_rates.values()) == {3e-3, 4e-3}
     many = Membership(dict.fromkeys("abcdefghij", ("a", "b")), ("a", "b"))
     assert FederatedProtocol.from_settings({}, many).demands.image_groups == {"batch of images": 4}

@@ -63,17 +63,4 @@ __all__ = [
 ]
 
 # Imported when asked for: the command is loaded with every call of `cofill`.
-_EXPORTS = {
-    "._behaviour": ("behaviour",),
-    "._base": ("AbstractExperiment",),
-    "._catalogue": ("experiments", "find_experiment"),
-    "._comparison": ("paired_test", "paper_forest"),
-    "._crs": ("hidden_rows", "split_individuals"),
-    "._experiment": ("run_experiment",),
-    "._join": ("joined",),
-    "._paper": ("PAPERS", "reproduce_paper"),
-    "._tables": ("table",),
-    "._write": ("page",),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -6,8 +6,6 @@ positive.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -26,6 +24,7 @@ from cofill.attack._inputs import (
     check_records,
 )
 from cofill.attack._prior import estimate_share
+from cofill.completion import kept_on_failure
 from cofill.errors import CofillError
 
 Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
@@ -33,18 +32,6 @@ Fitted = TypeVar("Fitted", bound="AbstractMeanAttack")
 
 class AttackFailed(CofillError, RuntimeError):  # noqa: N818  (it is the attack that failed, not the program)
     """The attack put all records into one class, which tells nobody anything."""
-
-
-@contextmanager
-def kept_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """Leave an estimator as it was before the block where that fails or is interrupted."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:  # an interrupt too: half a fit would answer `predict`
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 class AbstractMeanAttack(BaseEstimator, ABC):

@@ -1,8 +1,4 @@
-"""Linkage: finding the codes of the same person at two sites.
-
-Threat model: somebody who holds the codes that two sites released, without ids, and perhaps knows
-of m people which code is theirs at both, wants to know it of everybody.
-"""
+"""Linkage: finding the codes of the same person at two sites."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

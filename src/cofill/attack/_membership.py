@@ -1,8 +1,5 @@
 """Membership: telling whom a network was trained on.
 
-Threat model: somebody who has a person's row and the trained network (or can ask for its loss), and
-perhaps data to train networks like it, says whether the person was in the training set.
-
 The attack (LiRA: Carlini et al. 2022, "Membership inference attacks from first principles",
 Algorithm 1 and section VI-A) compares the loss with its distribution under *shadow* networks that
 were, and were not, trained on the person.

@@ -15,7 +15,6 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from cofill.attack._base import kept_on_failure
 from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut, weigh_signals
 from cofill.attack._inputs import (
     Noise,
@@ -28,6 +27,7 @@ from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_record
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN
 from cofill.attack._spread import Spread, measure_spread
+from cofill.completion import kept_on_failure
 from cofill.nets import require_at_least
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
@@ -179,7 +179,8 @@ class MultiClass(BaseEstimator):
             float(np.mean([gap(rows, guesses == k) for k, gap in enumerate(gaps)]))
             for guesses in (first, ended)
         ]
-        if gaps[0].grew(*distances):
+        before, after = distances
+        if after > max(_WORSE * before, gaps[0].of_truth):
             self.notes_.append(
                 "self-training led away from the released means; the likelihood's guesses stand"
             )
@@ -234,10 +235,6 @@ class Gap:
     def __init__(self, spread: Spread, mean: np.ndarray) -> None:
         self.spread, self.observed = spread, spread.along(mean)
         self.of_truth = 1 + 3 * np.sqrt(2 / len(self.observed))
-
-    def grew(self, before: float, after: float) -> bool:
-        """Return whether guesses went away from the released mean by more than chance."""
-        return bool(after > max(_WORSE * before, self.of_truth))
 
     def __call__(self, records: Records, guess: np.ndarray) -> float:
         if not guess.any():

@@ -1,7 +1,6 @@
 """An audit of a finished run's folder: of a completion, the demo, or a federation.
 
-What is attacked are the releases that the run kept as they left (`SentLog`). A run that kept none
-is audited by its ledger alone, and the page says what was therefore not attacked.
+A run that kept nothing of what it sent is audited by its ledger alone.
 """
 
 import time

@@ -4,36 +4,22 @@ The attack is by the run's own network and loss, on the updates of the last roun
 model that each of them changed; or, where only sums were opened, on the models of these rounds. Of
 tables that are learned from sums, an update is what a site adds up, and the model after it the one
 that its people alone would make; the loss is how far a person's cells lie from what it expects.
-Rows are not searched for: each try would train a whole round, with derivatives through every step
-of it, and a thousand tries take many minutes for one site.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from cofill.attack import Leak, membership_leaks
 from cofill.audit._auditors import describe_entries, describe_guarantee
 from cofill.audit._evidence import Evidence
 from cofill.audit._release import AuditedRelease
-from cofill.federate import (
-    AbstractLearner,
-    Batch,
-    Learner,
-    Rows,
-    SummedTable,
-    make_unravel,
-    starting_weights,
-)
+from cofill.federate import AbstractCommonModel
 from cofill.privacy import LedgerEntry, ModelWeights, Update
 
 _STRANGERS = 300  # enough for a false positive rate of 1 % to be three people
 _RATE = 0.01
-_MANY_ROUNDS = 1000  # still to come, so that a stage ends by itself
 _THREAT = (
     "a coordinator who has a person's whole record compares its loss under the common model before "
     "a site's update and after it, over several rounds, and says whether the person is the site's"
@@ -65,7 +51,7 @@ def audit_sent_updates(
         return AuditedRelease(**facts, reason=_why_not(sender, releases, evidence))
     numbers = ", ".join(str(update.round) for update, _ in rounds)
     learner = evidence.row_sites[sender].learner
-    cells = {n: _learned_cells(site.rows, learner) for n, site in evidence.row_sites.items()}
+    cells = {n: learner.learned_cells(site.rows) for n, site in evidence.row_sites.items()}
     members = cells.pop(sender)
     return AuditedRelease(
         **facts,
@@ -101,16 +87,16 @@ def audit_sent_models(
     if len(models) < 2 or not sites or evidence.strangers is None:
         return AuditedRelease(**facts, reason=_why_no_models(len(models), evidence))
     site = next(iter(sites.values()))
-    members = np.concatenate([_learned_cells(s.rows, s.learner) for s in sites.values()])
-    strangers = _learned_cells(site.encode(evidence.strangers), site.learner)
+    members = np.concatenate([s.learner.learned_cells(s.rows) for s in sites.values()])
+    strangers = site.learner.learned_cells(site.encode(evidence.strangers))
     if not (len(members) and len(strangers)):
         reason = "nobody in the sites' rows, or among strangers, has what the model learns from"
         return AuditedRelease(**facts, reason=reason)
     cells, is_member = _labelled(members, strangers)
-    untrained = starting_weights(site.learner, site.design)
+    untrained = site.learner.start(site.design.seed)
     rounds = sorted(models)
     weights = [untrained, *(models[number].weights for number in rounds)]
-    losses = _log_losses(site.learner, weights, cells)
+    losses = site.learner.log_losses(weights, cells)
     # The model before training is known from the settings: with it, one guesses without a release.
     control, first, last = -losses[0], losses[1], losses[-1]
     numbers = ", ".join(map(str, rounds[:-1]))
@@ -146,7 +132,7 @@ def _why_no_models(models: int, evidence: Evidence) -> str:
 
 
 def _membership(
-    learner: Learner,
+    learner: AbstractCommonModel,
     rounds: Sequence[tuple[Update, ModelWeights]],
     cells: Float[np.ndarray, "people size"],
     is_member: Bool[np.ndarray, " people"],
@@ -154,8 +140,8 @@ def _membership(
     """Return what a site's updates tell of who is its own."""
     scores, control = np.zeros(len(cells)), np.zeros(len(cells))
     for update, model in rounds:
-        weights = model.weights, _after(learner, model.weights, update.change)
-        before, after = _log_losses(learner, weights, cells)
+        weights = model.weights, learner.after_update(model.weights, update.change)
+        before, after = learner.log_losses(weights, cells)
         scores += before - after
         control -= before
     return membership_leaks(
@@ -175,48 +161,3 @@ def _labelled(
     order = np.random.default_rng([0, 0x5EE]).permutation(len(strangers))
     people = np.concatenate([members, strangers[np.sort(order[:_STRANGERS])]])
     return people, np.arange(len(people)) < len(members)
-
-
-def _after(learner: Learner, weights: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return the common model as it would be if a site's update were the only one."""
-    if isinstance(learner, SummedTable):
-        return learner.advance(weights, change, left=_MANY_ROUNDS)
-    return weights + change
-
-
-def _learned_cells(rows: Rows, learner: Learner) -> Float[np.ndarray, "people size"]:
-    """Return the rows in the first stream of a round's training, or all with NaN for unknown."""
-    if isinstance(learner, SummedTable):
-        return np.where(rows.known, rows.cells, np.nan)
-    phase = learner.phases[-1]
-    return rows.cells[phase.rows(rows)[phase.streams[0]]]
-
-
-def _log_losses(
-    learner: Learner,
-    weights: Sequence[np.ndarray],
-    cells: Float[np.ndarray, "people size"],
-) -> Float[np.ndarray, "models people"]:
-    """Return everybody's loss under each model, as a logarithm unless some loss is not above 0."""
-    if isinstance(learner, SummedTable):
-        return np.stack([learner.surprise(w, cells) for w in weights])
-    each: list[Any] = [_each_loss(learner, jnp.asarray(w), jnp.asarray(cells)) for w in weights]
-    losses = np.asarray(each, np.float64)
-    return np.log(losses) if losses.min() > 0 else losses  # a game's losses can be negative
-
-
-@jax.jit(static_argnums=(0,))
-def _each_loss(learner: AbstractLearner, weights: Array, cells: Array) -> Array:
-    params, phase, shape = make_unravel(learner)(weights), learner.phases[-1], learner.shape
-
-    def loss(row: Array) -> Array:
-        def batch(share: float) -> Batch:
-            shown = row[None] * share
-            present = jnp.full((1, shape.count), share)
-            return Batch(shown, jnp.full_like(shown, share), present, jnp.full(1, share))
-
-        # Only the first stream holds the person; a phase may draw from several at once.
-        batches = {stream: batch(float(stream == phase.streams[0])) for stream in phase.streams}
-        return learner.loss(phase.name, params, batches, jax.random.key(0))[0]
-
-    return jax.vmap(loss)(cells)

@@ -1,9 +1,4 @@
-"""An audit of updates and trained networks before anything is sent, from rows and settings.
-
-Two questions about the project's own networks: which rows can be read out of one site's weight
-change, and whom can somebody with the trained network tell to have been trained on; each plain and
-with noise for a stated ε.
-"""
+"""An audit of updates and trained networks before anything is sent, from rows and settings."""
 
 import math
 import time
@@ -15,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.attack import (
-    Leak,
     LocalRound,
     MatchingSettings,
     as_matrix,
@@ -217,6 +211,7 @@ def members(
         if event is not None:
             cost = epsilon(event, settings.delta, neighbours="add or remove one")
             claim = Claim(epsilon=cost, delta=settings.delta, neighbours="add or remove one")
+        bounds = (bound_of_leak(leak, delta=settings.delta) for leak in leaks)
         releases.append(
             AuditedRelease(
                 kind="model",
@@ -226,7 +221,7 @@ def members(
                 individuals=trained,
                 leaks=leaks,
                 claim=claim,
-                proof=_proved(leaks, settings.delta),
+                proof=next((bound for bound in bounds if bound is not None), None),
                 notes=("people count as independent in the proof, which training makes nearly so",),
             )
         )
@@ -248,7 +243,3 @@ def private_training(settings: UpdateAuditSettings, rows: int) -> TrainSettings:
         settings.epsilon, settings.delta, rate=batch / rows, steps=steps, rows=rows
     )
     return replace(training, dp=DPSettings(float(settings.clip), multiplier))
-
-
-def _proved(leaks: tuple[Leak, ...], delta: float | int) -> Any:
-    return next((b for leak in leaks if (b := bound_of_leak(leak, delta=delta)) is not None), None)

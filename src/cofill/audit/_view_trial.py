@@ -1,8 +1,4 @@
-"""Defences of codes tried on people in halves: one half chooses, the other is reported on.
-
-The codes of people who are learned from are attacked, the rows of people who are held out are
-completed; where people are few, several parts of them are held out in turn.
-"""
+"""Defences of codes tried on people in halves: one half chooses, the other is reported on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -246,13 +246,9 @@ def sources_of(texts: Sequence[str] | None) -> dict[str, str]:
     """
     sources = pairs(texts, "--view")
     for source in sources.values():
-        _require_file(source)
+        if "://" not in source and not Path(source).exists():
+            raise DataError(f"{source}: there is no such file; check the path")
     return sources
-
-
-def _require_file(source: str) -> None:
-    if "://" not in source and not Path(source).exists():
-        raise DataError(f"{source}: there is no such file; check the path")
 
 
 def stacked_sources(texts: Sequence[str] | None) -> dict[str, str | tuple[str, ...]]:

@@ -48,37 +48,4 @@ __all__ = [
     "run_cluster",
 ]
 
-_EXPORTS = {
-    "._augment": ("WarpSettings",),
-    "._deep_settings": ("DeepSettings",),
-    "._estimator": (
-        "DeepClustering",
-        "FederatedKMeans",
-    ),
-    "._job": (
-        "CLUSTERERS",
-        "ClusterJob",
-        "ClusterResult",
-        "run_cluster",
-    ),
-    "._kmeans_settings": (
-        "GroupNoise",
-        "KMeansSettings",
-    ),
-    "._map": (
-        "PlaneMap",
-        "map_picture",
-        "plane_map",
-    ),
-    "._multiview": ("ViewSettings",),
-    "._multiview_estimator": ("MultiViewClustering",),
-    "._network": ("NetworkSettings",),
-    "._objective": ("ObjectiveSettings",),
-    "._protocol": ("ClusterProtocol",),
-    "._select": (
-        "Selection",
-        "choose_k",
-    ),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

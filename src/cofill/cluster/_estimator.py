@@ -1,8 +1,4 @@
-"""Clustering as estimators: sites are made from rows and run in this process.
-
-`fit` takes an array or a `MultiView` (one site), or a mapping from site names to those. Groups are
-numbered from 0; learned attributes end in an underscore, and no label is ever asked for.
-"""
+"""Clustering as estimators: sites are made from rows and run in this process."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ class _Exchange:
     """Carries sums from sites to the coordinator and models back, through the gate."""
 
     ledger: Ledger
+    sites: tuple[str, ...]
 
     def gather(
         self, step: str, parts: Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -70,20 +71,45 @@ class _Exchange:
         arrived = self.gather(step, parts)
         return sum(r.sums for r in arrived), sum(r.counts for r in arrived)  # pyright: ignore
 
-    def hand_out(self, step: str, sites: Sequence[str], *arrays: np.ndarray) -> None:
+    def hand_out(self, step: str, *arrays: np.ndarray) -> None:
         """Send arrays to every site."""
         flat = np.concatenate([np.asarray(array, np.float64).ravel() for array in arrays])
         gate = Gate(self.ledger, {})
-        for site in sites:
+        for site in self.sites:
             model = ModelWeights(sender=COORDINATOR, receiver=site, round=0, weights=flat)
             gate.pass_on(model, step)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Scaled rows of every site, their features by view, and what is to be made of them."""
+
+    exchange: _Exchange
+    sites: Mapping[str, ScaledViews]
+    close: Mapping[str, Sequence[np.ndarray]]
+    k: int
+    settings: ViewSettings
+    seed: int
+
+    @property
+    def views(self) -> range:
+        """The numbers of the views."""
+        return range(len(next(iter(self.sites.values())).rows))
+
+    def known_of(self, name: str, view: int) -> np.ndarray:
+        """Return the features of those whom a site knows in a view."""
+        return self.close[name][view][self.sites[name].known[:, view]]
+
+    def probabilities(self, name: str, voter: Discriminant) -> np.ndarray:
+        """Return the probabilities of groups of a site's people."""
+        return voter.probabilities(self.close[name], self.sites[name].known)
 
 
 def find_groups_at_sites(
     sites: Mapping[str, MultiView], k: int, settings: ViewSettings, seed: int, ledger: Ledger
 ) -> tuple[dict[str, Float[np.ndarray, "n k"]], list[Scaler], GroupModel]:
     """Return everybody's probabilities of groups by site, the scalers, and the model of groups."""
-    exchange = _Exchange(ledger)
+    exchange = _Exchange(ledger, tuple(sorted(sites)))
     scalers = _agree_on_scalers(exchange, sites)
     scaled = {name: ScaledViews.of(views, scalers) for name, views in sites.items()}
     features = _agree_on_features(exchange, scaled, seed)
@@ -91,11 +117,9 @@ def find_groups_at_sites(
         name: [f.of(rows) for f, rows in zip(features, site.rows, strict=True)]
         for name, site in scaled.items()
     }
-    products = _add_up_products(exchange, scaled, close)
-    voters = _gather_voters(exchange, scaled, close, products, k, settings, seed)
-    voters = _choose_voters(exchange, scaled, close, voters, settings)
-    members = _vote(exchange, scaled, close, voters, k, seed)
-    members, discriminant = _settle(exchange, scaled, close, members, k, settings.rounds, seed)
+    rows = _Rows(exchange, scaled, close, k, settings, seed)
+    voters = _choose_voters(rows, _gather_voters(rows, _add_up_products(rows)))
+    members, discriminant = _settle(rows, _vote(rows, voters))
     return members, scalers, GroupModel(features, discriminant)
 
 
@@ -130,14 +154,10 @@ def _agree_on_scalers(exchange: _Exchange, sites: Mapping[str, MultiView]) -> li
         scale = usable_scale(center, np.sqrt(variance))
         numeric = np.array([f.kind is Kind.NUMERIC for f in first[name].features])
         center, scale = np.where(numeric, center, 0.0), np.where(numeric, scale, 1.0)
-        exchange.hand_out("agree on a scaling", sorted(sites), center, scale)
-        bounds = (-np.inf,) * len(center), (np.inf,) * len(center)
-        scalers.append(
-            Scaler(
-                first[name].features, "standard", tuple(map(float, center)),
-                tuple(map(float, scale)), *bounds,
-            )
-        )  # fmt: skip
+        exchange.hand_out("agree on a scaling", center, scale)
+        open_ends = np.full((2, len(center)), np.inf) * [[-1], [1]]
+        figures = (tuple(map(float, part)) for part in (center, scale, *open_ends))
+        scalers.append(Scaler(first[name].features, "standard", *figures))
     return scalers
 
 
@@ -155,25 +175,20 @@ def _agree_on_features(
         size = round(np.sqrt(products.size))
         covariance = products.reshape(size, size) / max(float(count[0]), 1.0)
         features.append(ClosenessFeatures.imagine(covariance, rng))
-        exchange.hand_out("draw points", sorted(sites), features[-1].points)
+        exchange.hand_out("draw points", features[-1].points)
     return tuple(features)
 
 
-def _add_up_products(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-) -> list[ViewSums]:
+def _add_up_products(rows: _Rows) -> list[ViewSums]:
     """Return sums and products of features over everybody, as of one group."""
     totals = []
-    for view in range(next(iter(sites.values())).known.shape[1]):
-        parts = {}
-        for name, site in sites.items():
-            rows = close[name][view][site.known[:, view]]
-            figures = np.concatenate([rows.sum(axis=0), (rows.T @ rows).ravel()])
-            parts[name] = figures[None], np.array([float(len(rows))])
-        figures, count = exchange.add_up("add up products of features", parts)
-        size = close[next(iter(sites))][view].shape[1]
+    for view in rows.views:
+        parts, size = {}, 0
+        for name in rows.sites:
+            known = rows.known_of(name, view)
+            figures = np.concatenate([known.sum(axis=0), (known.T @ known).ravel()])
+            parts[name], size = (figures[None], np.array([float(len(known))])), known.shape[1]
+        figures, count = rows.exchange.add_up("add up products of features", parts)
         totals.append(ViewSums(figures[:, :size], count, figures[0, size:].reshape(size, size)))
     return totals
 
@@ -181,22 +196,14 @@ def _add_up_products(
 # --- proposals and the vote ---------------------------------------------------------------------
 
 
-def _gather_voters(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-    totals: Sequence[ViewSums],
-    k: int,
-    settings: ViewSettings,
-    seed: int,
-) -> list[Discriminant]:
+def _gather_voters(rows: _Rows, totals: Sequence[ViewSums]) -> list[Discriminant]:
     """Return a discriminant for each grouping that a site proposes."""
-    local = replace(settings, neighbours=_NEIGHBOURS)
+    local, k = replace(rows.settings, neighbours=_NEIGHBOURS), rows.k
     groupings = {}
-    for name in sorted(sites):
-        site = sites[name]
+    for name in rows.exchange.sites:
+        site = rows.sites[name]
         if len(site.known) >= _LEAST_A_GROUP * k:
-            site_seed = crc32(name.encode()) ^ seed
+            site_seed = crc32(name.encode()) ^ rows.seed
             proposed = propose_groups(site, k, local, site_seed)
             groupings[name] = [*proposed, vote_on_groups(proposed, k, site_seed)]
     if not groupings:
@@ -209,14 +216,13 @@ def _gather_voters(
     for view, total in enumerate(totals):
         parts = {}
         for name, proposals in groupings.items():
-            known = sites[name].known[:, view]
-            rows = close[name][view][known]
+            known = rows.sites[name].known[:, view]
             members = np.hstack([np.eye(k)[groups[known]] for groups in proposals])
-            sums, counts = members.T @ rows, members.sum(axis=0)
+            sums, counts = members.T @ rows.known_of(name, view), members.sum(axis=0)
             few = counts < _LEAST_TOLD
             sums[few], counts[few] = 0.0, 0.0
             parts[name] = sums, counts
-        for release in exchange.gather("propose groups", parts):
+        for release in rows.exchange.gather("propose groups", parts):
             for sums, counts in zip(
                 np.split(release.sums, len(release.sums) // k),
                 np.split(release.counts, len(release.counts) // k),
@@ -231,7 +237,7 @@ def _gather_voters(
         Discriminant(share, tuple(s[at] for s in slopes), tuple(o[at] for o in offsets))
         for at, share in enumerate(shares)
     ]
-    exchange.hand_out("hand out proposals", sorted(sites), *(s for v in voters for s in v.slopes))
+    rows.exchange.hand_out("hand out proposals", *(s for v in voters for s in v.slopes))
     return voters
 
 
@@ -250,48 +256,34 @@ def _means_and_spread(
     return means, (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
-def _choose_voters(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-    voters: Sequence[Discriminant],
-    settings: ViewSettings,
-) -> list[Discriminant]:
+def _choose_voters(rows: _Rows, voters: Sequence[Discriminant]) -> list[Discriminant]:
     """Return the most telling groupings, by sums of probabilities and entropies over sites."""
     parts = {}
-    for name, site in sites.items():
-        chances = [voter.probabilities(close[name], site.known) for voter in voters]
+    for name, site in rows.sites.items():
+        chances = [rows.probabilities(name, voter) for voter in voters]
         figures = [np.append(c.sum(axis=0), entropy(c).sum()) for c in chances]
         parts[name] = np.array(figures), np.full(len(voters), float(len(site.known)))
-    sums, counts = exchange.add_up("judge proposals", parts)
+    sums, counts = rows.exchange.add_up("judge proposals", parts)
     means = sums / counts[:, None]
     information = (entropy(means[:, :-1]) - means[:, -1]).tolist()
-    return [voters[at] for at in settings.choose_voters(information)]
+    return [voters[at] for at in rows.settings.choose_voters(information)]
 
 
-def _vote(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-    voters: Sequence[Discriminant],
-    k: int,
-    seed: int,
-) -> dict[str, np.ndarray]:
+def _vote(rows: _Rows, voters: Sequence[Discriminant]) -> dict[str, np.ndarray]:
     """Return everybody's voted group, as members by site."""
-    members, parts = {}, {}
-    for name, site in sites.items():
-        groups = [voter.probabilities(close[name], site.known).argmax(axis=1) for voter in voters]
+    members, parts, k, exchange = {}, {}, rows.k, rows.exchange
+    for name in rows.sites:
+        groups = [rows.probabilities(name, voter).argmax(axis=1) for voter in voters]
         members[name] = np.hstack([np.eye(k)[g] for g in groups])
         parts[name] = members[name].T @ members[name], members[name].sum(axis=0)
     pairs, counts = exchange.add_up("count pairs of groups", parts)
     roots = 1 / np.sqrt(np.maximum(counts, 1.0))
     values, vectors = np.linalg.eigh(roots[:, None] * pairs * roots)
     turn = roots[:, None] * vectors[:, np.argsort(-values)[:k]]
-    exchange.hand_out("hand out the vote", sorted(sites), turn)
-    rows = {name: unit_rows(site_members @ turn) for name, site_members in members.items()}
-    federation = run_kmeans(
-        gather_rows(rows), KMeansSettings(k=k, restarts=8), "none", seed, exchange.ledger
-    )
+    exchange.hand_out("hand out the vote", turn)
+    embedded = gather_rows({name: unit_rows(m @ turn) for name, m in members.items()})
+    settings = KMeansSettings(k=k, restarts=8)
+    federation = run_kmeans(embedded, settings, "none", rows.seed, exchange.ledger)
     return {name: np.eye(k)[site.labels] for name, site in federation.sites.items()}
 
 
@@ -299,54 +291,43 @@ def _vote(
 
 
 def _settle(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-    members: dict[str, np.ndarray],
-    k: int,
-    rounds: int,
-    seed: int,
+    rows: _Rows, members: dict[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], Discriminant]:
     """Return everybody judged by discriminants of the others, and that of everybody."""
     fold = {
-        name: np.random.default_rng([seed, crc32(name.encode())]).permutation(len(site.known))
+        name: np.random.default_rng([rows.seed, crc32(name.encode())]).permutation(len(site.known))
         % _FOLDS
-        for name, site in sites.items()
+        for name, site in rows.sites.items()
     }
-    for _ in range(rounds):
-        by_fold = [_sum_fold(exchange, sites, close, members, fold, part) for part in range(_FOLDS)]
+    for _ in range(rows.settings.rounds):
+        by_fold = [_sum_fold(rows, members, fold, part) for part in range(_FOLDS)]
         judged = {name: np.zeros_like(shares) for name, shares in members.items()}
         for part in range(_FOLDS):
             others = _combine([sums for at, sums in enumerate(by_fold) if at != part])
-            exchange.hand_out("hand out discriminants", sorted(sites), *others.slopes)
-            for name, site in sites.items():
+            rows.exchange.hand_out("hand out discriminants", *others.slopes)
+            for name, site in rows.sites.items():
                 test = fold[name] == part
-                rows = [f[test] for f in close[name]]
-                judged[name][test] = others.probabilities(rows, site.known[test])
+                features = [f[test] for f in rows.close[name]]
+                judged[name][test] = others.probabilities(features, site.known[test])
         members = judged
-    by_fold = [_sum_fold(exchange, sites, close, members, fold, part) for part in range(_FOLDS)]
+    by_fold = [_sum_fold(rows, members, fold, part) for part in range(_FOLDS)]
     return members, _combine(by_fold)
 
 
 def _sum_fold(
-    exchange: _Exchange,
-    sites: Mapping[str, ScaledViews],
-    close: Mapping[str, Sequence[np.ndarray]],
-    members: Mapping[str, np.ndarray],
-    fold: Mapping[str, np.ndarray],
-    part: int,
+    rows: _Rows, members: Mapping[str, np.ndarray], fold: Mapping[str, np.ndarray], part: int
 ) -> list[ViewSums]:
     """Return the sums of every view over those of one fold."""
     views = []
-    for view in range(next(iter(sites.values())).known.shape[1]):
+    for view in rows.views:
         groups, products = {}, {}
-        for name, site in sites.items():
+        for name, site in rows.sites.items():
             chosen = (fold[name] == part) & site.known[:, view]
-            sums = ViewSums.of(close[name][view][chosen], members[name][chosen])
+            sums = ViewSums.of(rows.close[name][view][chosen], members[name][chosen])
             groups[name] = sums.sums, sums.counts
             products[name] = sums.products.reshape(1, -1), np.array([float(chosen.sum())])
-        sums, counts = exchange.add_up("add up groups", groups)
-        flat, _ = exchange.add_up("add up products", products)
+        sums, counts = rows.exchange.add_up("add up groups", groups)
+        flat, _ = rows.exchange.add_up("add up products", products)
         size = sums.shape[1]
         views.append(ViewSums(sums, counts, flat.reshape(size, size)))
     return views
@@ -354,13 +335,10 @@ def _sum_fold(
 
 def _combine(folds: Sequence[Sequence[ViewSums]]) -> Discriminant:
     """Return the discriminant of several folds together."""
+    names = ("sums", "counts", "products")
     totals = [
-        ViewSums(
-            np.sum([fold[view].sums for fold in folds], axis=0),
-            np.sum([fold[view].counts for fold in folds], axis=0),
-            np.sum([fold[view].products for fold in folds], axis=0),
-        )
-        for view in range(len(folds[0]))
+        ViewSums(*(np.sum([getattr(view, name) for view in views], axis=0) for name in names))
+        for views in zip(*folds, strict=True)
     ]
     counts = np.sum([total.counts for total in totals], axis=0)
     return Discriminant.from_sums(totals, counts / max(counts.sum(), 1e-9))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cofill.completion._completer import (
         AbstractCompleter,
         Progress,
+        kept_on_failure,
         merged,
         require_draws,
         require_rows,
@@ -48,6 +49,7 @@ __all__ = [
     "completed_folder",
     "conformal_radius",
     "evaluate",
+    "kept_on_failure",
     "load_model",
     "make",
     "merged",
@@ -62,47 +64,4 @@ __all__ = [
     "with_intervals",
 ]
 
-_EXPORTS = {
-    "._apply": (
-        "ApplyJob",
-        "run_apply",
-    ),
-    "._check": ("check_tables",),
-    "._completed": ("Completed",),
-    "._completer": (
-        "AbstractCompleter",
-        "Progress",
-        "merged",
-        "require_draws",
-        "require_rows",
-        "silent",
-    ),
-    "._evaluate": ("evaluate",),
-    "._folder": (
-        "RULES",
-        "CompletionFolder",
-        "completed_folder",
-        "read_records",
-    ),
-    "._intervals": (
-        "conformal_radius",
-        "with_intervals",
-    ),
-    "._job": (
-        "CompletionJob",
-        "run_completion",
-    ),
-    "._registry": (
-        "METHODS",
-        "load_model",
-        "make",
-        "methods",
-    ),
-    "._result": ("CompletionResult",),
-    "._rubin": (
-        "Pooled",
-        "rubin",
-    ),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

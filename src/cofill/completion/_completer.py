@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -24,6 +25,18 @@ Progress = Callable[[str, float], None]
 
 
 Fitted = TypeVar("Fitted", bound="AbstractCompleter")
+
+
+@contextmanager
+def kept_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave an estimator as it was before the block where that fails or is interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:  # an interrupt too: half a fit would answer `predict`
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class AbstractCompleter(BaseEstimator, ABC):
@@ -49,19 +62,11 @@ class AbstractCompleter(BaseEstimator, ABC):
     def fit(self: Fitted, views: MultiView, *, progress: Progress | None = None) -> Fitted:
         """Learn from the observed rows and cells of `views`."""
         require_rows(views)
-        before = dict(vars(self))
-        try:
+        with kept_on_failure(self):
             self.features_ = {name: view.features for name, view in views.items()}
             self.schemas_ = {name: TableSchema.of(view) for name, view in views.items()}
             self.notes_: tuple[str, ...] = ()
             self._fit(views, progress or silent)
-        except BaseException:
-            # A fit that fails or is interrupted leaves the estimator as it was.
-            for name in set(vars(self)) - set(before):
-                delattr(self, name)
-            for name, value in before.items():
-                setattr(self, name, value)
-            raise
         return self
 
     def complete(self, views: MultiView, *, progress: Progress | None = None) -> Completed:

@@ -46,23 +46,4 @@ __all__ = [
     "masks_in_closed_form",
 ]
 
-_EXPORTS = {
-    "._defence": ("CodeDefence",),
-    "._encode": ("encode_rows",),
-    "._estimator": ("CooperativeReconstruction", "fit_many"),
-    "._masks": (
-        "MaskStatistics",
-        "equal_masks",
-        "masks_by_gradient",
-        "masks_by_iteration",
-        "masks_for_patterns",
-        "masks_in_closed_form",
-    ),
-    "._private_estimator": ("PrivateCompletion",),
-    "._private_protocol": ("PrivateProtocol",),
-    "._protocol": ("CooperativeProtocol",),
-    "._settings": ("ARCHITECTURES", "Architecture", "CooperativeSettings"),
-    "._site": ("CooperativeSite",),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def _agree(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox
                 f"site {peer!r} must offer 32 bytes to site {site.name!r} for the secret, got "
                 f"{len(part)}; refused"
             )
-    return site.with_(secret=common_secret(parts)), []
+    return replace(site, secret=common_secret(parts)), []
 
 
 def common_secret(parts: Mapping[str, bytes]) -> bytes:
@@ -166,7 +167,7 @@ def _intersect(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Ou
             raise DataError(
                 f"the intersection with {reply.sender!r} is malformed; refused"
             ) from None
-    return site.with_(psi=PsiState(_key(site), common)), []
+    return replace(site, psi=PsiState(_key(site), common)), []
 
 
 INTERSECT = (

@@ -56,7 +56,7 @@ def _encode(
     for position, site in enumerate(sites):
         if site.scaler is None:
             scaler = Scaler.fit(site.view, method=site.settings.scale)
-            scaled[position] = site.with_(scaler=scaler, typical=site.view.typical())
+            scaled[position] = replace(site, scaler=scaler, typical=site.view.typical())
     alike: dict[Any, list[int]] = {}
     for position, site in enumerate(scaled):
         if site.encoder is None:
@@ -72,7 +72,7 @@ def _encode(
     for positions, network in zip(alike.values(), networks, strict=True):
         for position in positions:
             encoder = view_encoder(scaled[position], network)
-            scaled[position] = scaled[position].with_(encoder=encoder).count_trained(encoders=1)
+            scaled[position] = replace(scaled[position], encoder=encoder).count_trained(encoders=1)
     return [(site, []) for site in scaled]
 
 
@@ -239,7 +239,7 @@ def make_codes(
         drawn = replace(drawn, tokens=all_tokens, codes=np.concatenate([drawn.codes, noisy]))
     codes = drawn.codes[rows_of(drawn.tokens, tokens)]
     release = replace(drawn, receiver=receiver, tokens=tokens, codes=codes)
-    return site.with_(noisy_codes=drawn), release
+    return replace(site, noisy_codes=drawn), release
 
 
 def _noise_generator(
@@ -291,7 +291,7 @@ def _send_codes(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, O
             site, codes = make_codes(site, rows, peer)
             releases.append(codes)
     known = {**site.peer_tokens, **announced}
-    return site.with_(peer_tokens=known, sent_tokens=sent), releases
+    return replace(site, peer_tokens=known, sent_tokens=sent), releases
 
 
 ENCODE = Step("train encoders", _encode)

@@ -141,7 +141,7 @@ class CooperativeReconstruction(AbstractCompleter):
         for name, view in views.items():
             sites |= protocol.start_site(LocalData(name, {name: view}))
         agreed = next(iter(sites.values())).secret
-        sites = {name: site.with_(secret=agreed) for name, site in sites.items()}
+        sites = {name: replace(site, secret=agreed) for name, site in sites.items()}
         return self._federation(sites, protocol.learning.start)
 
     def _federation(
@@ -161,7 +161,7 @@ class CooperativeReconstruction(AbstractCompleter):
         federation = self._federation(sites, protocol.learning.start, self.ledger_)
         run_protocol(protocol, [federation], until=protocol.learning.stop)
         for name, site in federation.sites.items():
-            federation.sites[name] = site.with_(is_refining=False)
+            federation.sites[name] = replace(site, is_refining=False)
         self._take_over(federation)
         return self
 
@@ -207,7 +207,7 @@ class CooperativeReconstruction(AbstractCompleter):
             old, new = site.view, views[name].take(site.view.positions(views[name].ids) < 0)
             ids = np.concatenate([old.ids, new.ids]) if len(new) else old.ids
             cells = np.concatenate([old.cells, new.cells])
-            sites[name] = site.with_(view=old.with_rows(ids, cells), is_refining=True)
+            sites[name] = replace(site, view=old.with_rows(ids, cells), is_refining=True)
         return self._learn_again(sites)
 
     def add_view(self, view: View) -> CooperativeReconstruction:
@@ -221,8 +221,8 @@ class CooperativeReconstruction(AbstractCompleter):
         protocol = replace(protocol, settings=any_site.settings, seed=any_site.seed)
         (joining,) = protocol.start_site(LocalData(view.name, {view.name: view})).values()
         old = self.sites_.items()
-        sites = {name: site.with_(peers=(*site.peers, view.name)) for name, site in old}
-        sites[view.name] = joining.with_(secret=any_site.secret)
+        sites = {name: replace(site, peers=(*site.peers, view.name)) for name, site in old}
+        sites[view.name] = replace(joining, secret=any_site.secret)
         return self._learn_again(sites)
 
     def remove_view(self, name: str) -> CooperativeReconstruction:
@@ -238,7 +238,7 @@ class CooperativeReconstruction(AbstractCompleter):
                 codes = {peer: c for peer, c in site.peer_codes.items() if peer != name}
                 tokens = {peer: t for peer, t in site.peer_tokens.items() if peer != name}
                 peers = tuple(peer for peer in site.peers if peer != name)
-                sites[other] = site.with_(peers=peers, peer_codes=codes, peer_tokens=tokens)
+                sites[other] = replace(site, peers=peers, peer_codes=codes, peer_tokens=tokens)
         return self._learn_again(sites)
 
     def learned(self) -> dict[str, Any]:
@@ -322,10 +322,10 @@ class CooperativeReconstruction(AbstractCompleter):
         sites = {}
         for other, site in self.sites_.items():
             if other != name:  # it announces its individuals to the one site, and asks nothing
-                sites[other] = site.with_(peers=(name,), model=replace(site.model, links={}))
+                sites[other] = replace(site, peers=(name,), model=replace(site.model, links={}))
             else:
                 settings = site.settings if masks is None else replace(site.settings, masks=masks)
-                sites[other] = site.with_(peers=(), settings=settings)
+                sites[other] = replace(site, peers=(), settings=settings)
         return self._ask(hidden, sites)[name]
 
     def _ask(
@@ -335,7 +335,7 @@ class CooperativeReconstruction(AbstractCompleter):
         progress: Progress | None = None,
     ) -> dict[str, ReconstructedRows]:
         """Run the asking half of the protocol over these views."""
-        asking = {n: s.with_(view=views[n]) for n, s in (sites or self.sites_).items()}
+        asking = {n: replace(s, view=views[n]) for n, s in (sites or self.sites_).items()}
         protocol = self.protocol(asking)
         federation = self._federation(asking, protocol.asking.start, self.ledger_)
         run_protocol(protocol, [federation], progress=progress)
@@ -343,7 +343,7 @@ class CooperativeReconstruction(AbstractCompleter):
         for name, site in self.sites_.items():
             noisy_codes = federation.sites[name].noisy_codes
             if noisy_codes is not site.noisy_codes:
-                self.federation_.sites[name] = site.with_(noisy_codes=noisy_codes)
+                self.federation_.sites[name] = replace(site, noisy_codes=noisy_codes)
         return {name: reconstructed_rows(site) for name, site in federation.sites.items()}
 
     @property

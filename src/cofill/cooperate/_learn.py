@@ -102,7 +102,8 @@ def _choose_model(data: LinkData, fusion: Fusion | None, new_links: int) -> Coop
             masked = fused
         model = replace(model, fusion=fusion)
     model = replace(model, own_cells=_own_cells(data, masked))
-    return site.with_(model=model).count_trained(links=new_links, fusions=int(fusion is not None))
+    counts = {"links": new_links, "fusions": int(fusion is not None)}
+    return replace(site, model=model).count_trained(**counts)
 
 
 def _refine(all_data: Sequence[LinkData], report_progress: Report) -> list[CooperativeSite]:
@@ -132,7 +133,7 @@ def _refine(all_data: Sequence[LinkData], report_progress: Report) -> list[Coope
         else:
             fusions[id(data)] = fusion
     return [
-        data.site.with_(model=replace(model, links=data.links, fusion=fusions.get(id(data))))
+        replace(data.site, model=replace(model, links=data.links, fusion=fusions.get(id(data))))
         for data, model in zip(all_data, grown, strict=True)
     ]
 
@@ -163,7 +164,7 @@ def _learn_faithful(all_data: Sequence[LinkData], report_progress: Report) -> li
             model, predicted = _weigh_links(data, outputs)
             model = replace(model, own_cells=_own_cells(data, predicted))
         count = sum(fitted is data for fitted, _ in unfitted)
-        sites.append(data.site.with_(model=model).count_trained(links=count))
+        sites.append(replace(data.site, model=model).count_trained(links=count))
     return sites
 
 

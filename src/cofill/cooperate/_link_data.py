@@ -140,7 +140,7 @@ def receive_codes(site: CooperativeSite, inbox: Inbox) -> CooperativeSite:
                 )
             release.check(None)
             peer_codes[release.sender] = _merge_codes(peer_codes.get(release.sender), release)
-    return site.with_(peer_codes=peer_codes)
+    return replace(site, peer_codes=peer_codes)
 
 
 def _merge_codes(old: Codes | None, new: Codes) -> Codes:
@@ -180,7 +180,7 @@ def link_data(site: CooperativeSite) -> LinkData:
     missing = missing[rows_of(tokens, missing) < 0]
     needed = [rows_of(known, missing) >= 0 for known in peer_tokens]
     return LinkData(
-        site.with_(notes=tuple(notes)),
+        replace(site, notes=tuple(notes)),
         site.encoded(),
         links,
         codes,

@@ -18,6 +18,7 @@ how the receiver's features depend on the sender's, over the pilot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -47,7 +48,7 @@ _LEAST_VARIANCE = 1e-9  # of the largest: directions below are rounding
 def _send_pilot(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Send each peer the full codes of a few shared individuals, the same few where possible."""
     announced = announced_tokens(inbox)
-    site = site.with_(peer_tokens={**site.peer_tokens, **announced})
+    site = replace(site, peer_tokens={**site.peer_tokens, **announced})
     releases = []
     if site.encoder is not None and site.encoder.awaits_needs:
         for peer, tokens in announced.items():
@@ -62,7 +63,7 @@ def _send_pilot(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, O
 
 def _state_needs(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
     """Learn from the pilot's codes which of their directions are of use; return these."""
-    data = link_data(receive_codes(site.with_(peer_codes={}), inbox))
+    data = link_data(receive_codes(replace(site, peer_codes={}), inbox))
     if not data.links:
         return site, []
     problem = data.fusion_problem()
@@ -100,13 +101,13 @@ def _narrow_site(site: CooperativeSite, needs: Float[np.ndarray, "width needs"])
     price, most = defence.cost_of_leak, defence.code_width(rows.shape[1])
     directions, centre = best_directions(codes, rows, needs, price=price, most=most)
     if not defence.adversary:
-        return site.with_(encoder=_projected_encoder(site, directions, centre, codes, rows))
+        return replace(site, encoder=_projected_encoder(site, directions, centre, codes, rows))
     wanted = (codes - centre) @ _condense(needs) if needs.size else codes - centre
     # Each by itself: sites need different numbers of directions, so no two share a program.
     task, loss = opposed_task(site, wanted, directions.shape[1])
     network = train([task], loss, encoder_training(site)).networks[0]
     encoder = view_encoder(site, network, is_narrowed=True)
-    return site.with_(encoder=encoder).count_trained(encoders=1)
+    return replace(site, encoder=encoder).count_trained(encoders=1)
 
 
 SEND_PILOT = Step("send the pilot's codes", one_by_one(_send_pilot))

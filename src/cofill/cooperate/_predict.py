@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def _ask(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
             requests.append(
                 BlindedIds(sender=site.name, receiver=peer, tokens=wanted, purpose="ask")
             )
-    return site.with_(peer_tokens=announced, reconstructed=None), requests
+    return replace(site, peer_tokens=announced, reconstructed=None), requests
 
 
 def _answer(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Outbox]:
@@ -67,7 +68,7 @@ def _complete(site: CooperativeSite, inbox: Inbox) -> tuple[CooperativeSite, Out
             release.check(link.spec)
             codes[release.sender] = release
     rows = reconstruct_rows(site, codes)
-    return site.with_(reconstructed=add_known_in_part(site, rows)), []
+    return replace(site, reconstructed=add_known_in_part(site, rows)), []
 
 
 ASK = Step("ask", one_by_one(_ask))

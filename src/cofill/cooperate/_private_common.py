@@ -207,7 +207,6 @@ def _quantiles(below: np.ndarray, levels: np.ndarray) -> np.ndarray:
 # --- a model as arrays ----------------------------------------------------------------------------
 
 _FEATURES = ("knots", "landmarks", "projection", "mean", "spread")
-_TARGETS = ("center", "deviation", "correlation", "loadings")
 
 
 def model_arrays(model: LocalModel) -> dict[str, np.ndarray]:

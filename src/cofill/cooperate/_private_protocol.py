@@ -171,13 +171,9 @@ class PrivateProtocol(AbstractProtocol):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    @property
-    def steps(self) -> tuple[Step[Any], ...]:
-        """The steps of learning, then those of asking."""
-        return self._steps
-
     @cached_property
-    def _steps(self) -> tuple[Step[Any], ...]:
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The steps of learning, then those of asking."""
         return (*self._learning, *self._asking)
 
     @property

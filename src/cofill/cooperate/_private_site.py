@@ -1,8 +1,4 @@
-"""A site of a private run: its view, what it has learned, and what it has been told.
-
-Every site hands in its rows under masks; two of them compute on shares, and every site gets the
-cells it has asked for. `_private_protocol.py` has the order of the steps.
-"""
+"""A site of a private run: its view, what it has learned, and what it has been told."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Split by row: sites train one model of all modalities together and complete their individuals."""
 
 from cofill.federate._aggregation import SecureSum
+from cofill.federate._common_model import AbstractCommonModel, Phase
 from cofill.federate._completion_net import CompletionNet
-from cofill.federate._design import LEARNERS, Design, Learner, RoundSettings
+from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._estimator import FederatedCompletion, fit_sites_many
-from cofill.federate._learner import AbstractLearner, Batch, Phase, initial_weights, make_unravel
+from cofill.federate._learner import AbstractLearner, Batch, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
 from cofill.federate._pair_scores import PairScores
-from cofill.federate._parties import RowSite, starting_weights
+from cofill.federate._parties import RowSite
 from cofill.federate._protocol import FederatedProtocol
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Rows, Shape
@@ -28,6 +29,7 @@ __all__ = [
     "LEARNERS",
     "STRATEGIES",
     "VIGAN",
+    "AbstractCommonModel",
     "AbstractLearner",
     "AbstractStrategy",
     "Batch",
@@ -39,7 +41,6 @@ __all__ = [
     "FedYogi",
     "FederatedCompletion",
     "FederatedProtocol",
-    "Learner",
     "LocalSettings",
     "LocalWork",
     "PairScores",
@@ -58,6 +59,5 @@ __all__ = [
     "make_strategy",
     "make_unravel",
     "plan_batches",
-    "starting_weights",
     "train_sites",
 ]

@@ -39,8 +39,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
+from cofill.federate._common_model import Phase
 from cofill.federate._effort import require_effort
-from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase, squared_error
+from cofill.federate._learner import AbstractLearner, Batch, Loss, squared_error
 from cofill.federate._rows import Shape
 from cofill.nets import GridNet, UNet, gather_squares, require_at_least, spread_squares
 

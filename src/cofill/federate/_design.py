@@ -9,23 +9,18 @@ from typing import Any
 
 from cofill.errors import SettingError
 from cofill.federate._aggregation import Packing, SecureSum
-from cofill.federate._learner import AbstractLearner, Phase, figure_names
+from cofill.federate._common_model import AbstractCommonModel, Phase
+from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
-from cofill.federate._strategies import AbstractStrategy, FedAvg
+from cofill.federate._strategies import AbstractStrategy, FedAvg, make_strategy
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN
 from cofill.federate._summed_table import WIDEST, SummedTable
 from cofill.nets import require_at_least, require_in
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry
 from cofill.settings import typed_settings
-
-Learner = AbstractLearner | SummedTable
-"""What sites learn together: a network in rounds, or a table from sums."""
-
-LARGEST_SUM = 1e9
-"""Of a number that a site adds up over its people: a million people, thirty deviations off."""
 
 _LEAST_SUMMED = 3  # sites of a secure sum: of two, each could subtract its own update
 
@@ -130,7 +125,7 @@ class RoundSettings:
         threshold = self.secure_sum.threshold
         return 2 * self.cohort_size(sites) // 3 + 1 if threshold is None else threshold
 
-    def pretraining(self, learner: AbstractLearner) -> tuple[tuple[Phase, int], ...]:
+    def pretraining(self, learner: AbstractCommonModel) -> tuple[tuple[Phase, int], ...]:
         """Return the phases before the rounds that are trained, and their epochs."""
         pairs = ((phase, self.pretrain.get(phase.name, 0)) for phase in learner.phases[:-1])
         return tuple((phase, epochs) for phase, epochs in pairs if epochs)
@@ -153,56 +148,6 @@ class RoundSettings:
                 f"site_noise counts on the noise of {noise.sites} sites in a round, and only "
                 f"{self.cohort_size(sites)} are invited; lower its sites or raise participation"
             )
-
-
-def find_model(model: str | type[AbstractLearner]) -> type[AbstractLearner]:
-    """Return the class of a model that is named in `LEARNERS`, or the class itself."""
-    return LEARNERS.load(model) if isinstance(model, str) else model
-
-
-def suitable_training(
-    model: type[AbstractLearner], strategy: AbstractStrategy, sites: int, **changes: Any
-) -> tuple[LocalSettings, LocalSettings]:
-    """Return settings of local training that suit a model and a strategy, and those for images.
-
-    ``changes`` are fields that users set; those that are None stay as they suit.
-    """
-    changes = {name: value for name, value in changes.items() if value is not None}
-
-    def suit(training: Mapping[str, Any]) -> LocalSettings:
-        fields_of_model: dict[str, Any] = {"moments": "reset", **training}
-        local = LocalSettings(**fields_of_model)
-        if strategy.controls:
-            plain = {"learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
-            local = replace(local, optimizer="sgd", **plain)
-        return replace(local, **changes)
-
-    return suit(model.training), suit(model.image_training(sites))
-
-
-def is_from_sums(
-    model: str | type[AbstractLearner],
-    settings: RoundSettings,
-    strategy: AbstractStrategy,
-    **training: Any,
-) -> bool:
-    """Return whether tables are learned from sums: the best model, where no training is asked for.
-
-    Whoever sets how a network is trained, who takes part in its rounds, or noise on its updates,
-    gets the network: sums have no noise, no steps and no rounds that a site can be left out of.
-    """
-    is_plain = settings.site_noise is None and settings.robust is None
-    is_plain &= settings.participation == 1 and strategy == FedAvg()
-    return model == "best" and is_plain and not any(training.values())
-
-
-def with_effort(
-    model: type[AbstractLearner], network: Mapping[str, Any] | None, effort: str
-) -> dict[str, Any]:
-    """Return fields of a learner, with an effort where the model knows efforts."""
-    kind: Any = model  # a data class, which its type does not say
-    knows_efforts = any(known.name == "effort" for known in fields(kind))
-    return {**({"effort": effort} if knows_efforts else {}), **(network or {})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +202,7 @@ class Design:
         """How a site trains, on rows of tables and on images."""
         return self.local, self.image_local or self.local
 
-    def local_for(self, learner: Learner) -> LocalSettings:
+    def local_for(self, learner: AbstractCommonModel) -> LocalSettings:
         """Return how a site trains a learner."""
         return self.locals[learner.shape.image is not None]
 
@@ -266,7 +211,7 @@ class Design:
         """Whether a round of pre-training comes before the others."""
         return any(self.settings.pretrain.get(name) for name in self.model.pretraining)
 
-    def make_learner(self, shape: Shape) -> Learner:
+    def make_learner(self, shape: Shape) -> AbstractCommonModel:
         """Return the model for rows of a shape."""
         is_table = shape.image is None and shape.size <= WIDEST
         if self.from_sums and is_table and shape.people >= PEOPLE_PER_COLUMN * shape.size:
@@ -285,26 +230,58 @@ class Design:
             )
         return learner
 
-    def secure_sum(self, learner: Learner) -> SecureSum:
-        """Return the settings of the secure sum of a learner's rounds."""
-        secure_sum = self.settings.secure_sum
-        if isinstance(learner, SummedTable):  # products of cells are larger than changes of weights
-            return replace(secure_sum, largest=max(secure_sum.largest, LARGEST_SUM))
-        return secure_sum
-
-    def packing(self, learner: Learner, size: int, number: int) -> Packing:
+    def packing(self, learner: AbstractCommonModel, size: int, number: int) -> Packing:
         """Return how sites pack what they add to the sum of a round; 0 is the pre-training."""
-        if isinstance(learner, SummedTable):
-            return Packing(size, by_rows=False)
         if number:
-            figures = figure_names(learner, learner.phases[-1])
+            figures = tuple(name for last in learner.phases[-1:] for name in learner.figures(last))
         else:
             figures = tuple(
                 f"{phase.name}_{name}"
                 for phase, _ in self.settings.pretraining(learner)
-                for name in figure_names(learner, phase)
+                for name in learner.figures(phase)
             )
         noise = self.settings.site_noise
         extras = ("control",) if self.strategy.controls and number else ()
-        by_rows = self.strategy.by_rows and noise is None
+        by_rows = learner.adds_by_rows and self.strategy.by_rows and noise is None
         return Packing(size, extras, figures, by_rows, noise, self.settings.robust)
+
+
+def make_design(
+    model: str | type[AbstractLearner],
+    strategy: str | Mapping[str, Any] | AbstractStrategy,
+    settings: RoundSettings,
+    sites: int,
+    *,
+    effort: str,
+    training: Mapping[str, Any],
+    network: Mapping[str, Any] | None,
+    local: LocalSettings | Mapping[str, Any] | None,
+    seed: int,
+) -> Design:
+    """Return the design for a model in `LEARNERS` or its class, as users ask for it.
+
+    ``training`` and ``local`` are fields of `LocalSettings`, None for what suits the model and the
+    strategy; ``local`` may be all of them.
+    """
+    kind: Any = LEARNERS.load(model) if isinstance(model, str) else model
+    rule = make_strategy(strategy)
+    asked = {name: value for name, value in training.items() if value is not None}
+
+    def suit(fields_of_model: Mapping[str, Any]) -> LocalSettings:
+        if isinstance(local, LocalSettings):
+            return local
+        suited = LocalSettings(**{"moments": "reset", **fields_of_model})
+        if rule.controls:
+            plain = {"learning_rate": 0.05, "momentum": 0.0, "moments": "reset"}
+            suited = replace(suited, optimizer="sgd", **plain)
+        return replace(suited, **{**asked, **(local or {})})
+
+    # Whoever sets how a network is trained, who takes part in its rounds, or noise on its updates,
+    # gets the network: sums have no noise, no steps and no rounds that a site can be left out of.
+    is_plain = settings.site_noise is None and settings.robust is None
+    is_plain &= settings.participation == 1 and rule == FedAvg()
+    from_sums = model == "best" and is_plain and not (asked or network or local)
+    knows_efforts = any(known.name == "effort" for known in fields(kind))
+    network = {**({"effort": effort} if knows_efforts else {}), **(network or {})}
+    for_tables, for_images = suit(kind.training), suit(kind.image_training(sites))
+    return Design(kind, network, for_tables, settings, rule, seed, for_images, from_sums)

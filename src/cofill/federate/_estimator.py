@@ -1,8 +1,7 @@
 """`FederatedCompletion`: individuals completed by a model that sites trained without sharing a row.
 
 The estimator drives `FederatedProtocol` with all parties in one process, over the very steps that a
-network would carry. ``model`` chooses what is learned: ``"best"`` (tables from sums, images by a
-network), ``"network"``, ``"vigan"`` or ``"pix2pix"`` (as the thesis trains them).
+network would carry.
 """
 
 from __future__ import annotations
@@ -17,20 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion import AbstractCompleter, Completed, Progress, silent
 from cofill.errors import DataError, SettingError
-from cofill.federate._design import (
-    Design,
-    RoundSettings,
-    find_model,
-    is_from_sums,
-    suitable_training,
-    with_effort,
-)
+from cofill.federate._design import Design, RoundSettings, make_design
 from cofill.federate._effort import ROUNDS, default_effort, require_effort
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
 from cofill.federate._protocol import METHOD, FederatedProtocol
 from cofill.federate._rounds import final_weights
-from cofill.federate._strategies import AbstractStrategy, make_strategy
+from cofill.federate._strategies import AbstractStrategy
 from cofill.privacy import Budget, Ledger
 from cofill.protocol import (
     Checkpoint,
@@ -167,22 +159,18 @@ class FederatedCompletion(AbstractCompleter):
         return FederatedProtocol(members, self._design(len(members.sites)))
 
     def _design(self, sites: int) -> Design:
-        model, strategy = find_model(self.model), make_strategy(self.strategy)
         effort = default_effort() if self.effort is None else self.effort
         require_effort(effort)
-        training = {name: getattr(self, name) for name in ("epochs", "batch", "learning_rate")}
-        local, image_local = suitable_training(model, strategy, sites, **training)
-        if self.local is not None:
-            local = image_local = self.local
         rounds = ROUNDS[effort] if self.rounds is None else self.rounds
         settings = self.settings or RoundSettings(rounds=rounds, secure=self.secure)
         if sites == 1:
             settings = replace(settings, secure=False)
-        network = with_effort(model, self.network, effort)
-        training = {"batch": self.batch, "rate": self.learning_rate, "epochs": self.epochs != 1}
-        training |= {"network": self.network, "local": self.local}
-        from_sums = is_from_sums(self.model, settings, strategy, **training)
-        return Design(model, network, local, settings, strategy, self.seed, image_local, from_sums)
+        training = {name: getattr(self, name) for name in ("batch", "learning_rate")}
+        training["epochs"] = None if self.epochs == 1 else self.epochs
+        options = {"network": self.network, "local": self.local, "seed": self.seed}
+        return make_design(
+            self.model, self.strategy, settings, sites, effort=effort, training=training, **options
+        )
 
     def _predict(self, views: MultiView, progress: Progress) -> Mapping[str, np.ndarray]:
         sites: list[Any] = list(self.federation_.sites.values())

@@ -1,4 +1,4 @@
-"""The interface of every model that sites train together and that completes rows.
+"""The interface of networks that sites train together and that complete rows.
 
 A *learner* makes parameters, says in which *phases* it trains on which rows, gives the loss of a
 batch, and completes rows. Local training, averaging, checkpoints and the network know nothing else
@@ -10,9 +10,8 @@ learner whose players move one after another says so by its *turns*.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,7 +22,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from cofill.completion import Progress, silent
+from cofill.errors import DataError
+from cofill.federate._common_model import AbstractCommonModel, Phase, Vectors
 from cofill.federate._rows import Rows, Shape, encode_rows
+from cofill.impute import Correction
 from cofill.nets import round_up
 from cofill.views import MultiView, Scaler
 
@@ -41,35 +43,8 @@ class Batch(NamedTuple):
     weight: Float[Array, " n"]
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One kind of training.
-
-    Parameters
-    ----------
-    name
-        An argument of `AbstractLearner.loss`.
-    streams
-        Which rows a step draws, by names: ``"complete"`` (every modality), ``"several"`` (two or
-        more), or ``"only:k"`` (modality number k and no other).
-    """
-
-    name: str
-    streams: tuple[str, ...]
-
-    def rows(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Return the positions of each stream's rows."""
-        return {stream: rows.positions(stream) for stream in self.streams}
-
-    def training_rows(self, rows: Rows) -> np.ndarray:
-        """Return the positions of the rows that any stream draws."""
-        return np.unique(np.concatenate(list(self.rows(rows).values())))
-
-
-class AbstractLearner(ABC):
-    """A model that completes rows. Concrete learners are frozen dataclasses, hence hashable."""
-
-    shape: Shape
+class AbstractLearner(AbstractCommonModel):
+    """A network that completes rows. Concrete ones are frozen dataclasses, hence hashable."""
 
     pretraining: ClassVar[tuple[str, ...]] = ()
     """Names of all phases but the last, known before there is a shape."""
@@ -81,16 +56,6 @@ class AbstractLearner(ABC):
     def image_training(cls, sites: int) -> Mapping[str, Any]:  # noqa: ARG003  for subclasses
         """Return fields of `LocalSettings` that suit the model on images, at so many sites."""
         return cls.training
-
-    @property
-    def momentum(self) -> float:
-        """Momentum of the mean of several sites' weights that suits the model (`FedAvg`)."""
-        return 0.0
-
-    @property
-    def held_out(self) -> float:
-        """Share of a site's rows that judge the common model and train nothing."""
-        return 0.0
 
     @property
     @abstractmethod
@@ -134,6 +99,86 @@ class AbstractLearner(ABC):
             parts.append(np.asarray(_fill(self, part, theta, *padded))[: len(tables[0])])
         return np.concatenate(parts)
 
+    def figures(self, phase: Phase) -> tuple[str, ...]:
+        """Return the names of the figures that training of a phase reports."""
+        return _figure_names(self, phase)
+
+    def start(self, seed: int = 0) -> Float[np.ndarray, " P"]:
+        """Return new parameters as one vector."""
+        return initial_weights(self, jax.random.key(seed))
+
+    def after_round(
+        self, coordinator: Any, mean: Vectors, sites: int
+    ) -> tuple[Mapping[str, np.ndarray], Float[np.ndarray, " P"]]:
+        """Return the strategy's state and the weights after it has applied a mean update."""
+        before, number, state = coordinator.weights, coordinator.round, coordinator.state
+        mean = {name: vector.astype(before.dtype) for name, vector in mean.items()}
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
+            if number:
+                apply, share = coordinator.strategy.apply, sites / len(coordinator.names)
+                state, weights = apply(dict(state), before, mean, share)
+            else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
+                weights = before + mean["change"]
+        if not np.isfinite(weights).all():
+            raise DataError(
+                f"round {number}: the sites' updates are so large that the mean model is not "
+                "finite; train with a smaller learning_rate or a clip"
+            )
+        return state, weights.astype(before.dtype)
+
+    def learned_cells(self, rows: Rows) -> Float[np.ndarray, "people size"]:
+        """Return the rows in the first stream of a round's training."""
+        phase = self.phases[-1]
+        return rows.cells[phase.rows(rows)[phase.streams[0]]]
+
+    def after_update(
+        self, weights: Float[np.ndarray, " P"], change: Float[np.ndarray, " P"]
+    ) -> Float[np.ndarray, " P"]:
+        """Return the weights that one site trained."""
+        return weights + change
+
+    def log_losses(
+        self, models: Sequence[Float[np.ndarray, " _"]], cells: Float[np.ndarray, "people size"]
+    ) -> Float[np.ndarray, "models people"]:
+        """Return everybody's loss under each model, as a logarithm unless some is not above 0."""
+        each: list[Any] = [_each_loss(self, jnp.asarray(w), jnp.asarray(cells)) for w in models]
+        losses = np.asarray(each, np.float64)
+        return np.log(losses) if losses.min() > 0 else losses  # a game's losses can be negative
+
+    def complete_views(
+        self,
+        scalers: Mapping[str, Scaler],
+        weights: Float[np.ndarray, " P"],
+        views: MultiView,
+        correction: Correction | None = None,
+        progress: Progress = silent,
+    ) -> dict[str, Float[np.ndarray, "n features"]]:
+        """Return the cells of everybody who lacks some, per view and in the user's units.
+
+        Each modality is predicted from the others, by the common model on the scales that it was
+        trained on; rows without a missing cell hold NaN.
+        """
+        predictions = {}
+        rows = encode_rows(views, scalers, self.shape)
+        for k, (name, columns) in enumerate(self.shape.slices.items()):
+            progress(f"completing {name}", k / len(views))
+            incomplete = np.asarray(~rows.known[:, columns].all(axis=1))
+            cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
+            if incomplete.any():
+                present = rows.present[incomplete].copy()
+                present[:, k] = False
+                known = rows.known[incomplete] & present[:, self.shape.owner]
+                shown = np.where(known, rows.cells[incomplete], 0).astype(np.float32)
+                filled = self.complete(weights, Rows(shown, known, present))[:, columns]
+                # Nothing but this modality is known of some: they get what is usual at the site, or
+                # where that is not known zeros, the mean of numbers.
+                has_others = present.any(axis=1, keepdims=True)
+                filled = np.where(has_others, filled, 0.0).astype(np.float64)
+                decoded, typical = scalers[name].decode(filled, clip=True), views[name].typical()
+                cells[incomplete] = np.where(~has_others & ~np.isnan(typical), typical, decoded)
+            predictions[name] = cells
+        return predictions
+
     def error(self, weights: Float[np.ndarray, " P"], rows: Rows) -> float:
         """Return the mean squared error of each modality as the others predict it."""
         errors = []
@@ -157,7 +202,7 @@ def make_unravel(learner: AbstractLearner) -> Any:
 
 
 @lru_cache(maxsize=32)
-def figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
+def _figure_names(learner: AbstractLearner, phase: Phase) -> tuple[str, ...]:
     """Return the names of the figures that training of a phase reports."""
     shape = learner.shape
 
@@ -191,6 +236,23 @@ def _fill(
     return getattr(learner, part)(make_unravel(learner)(weights), shown, flags)
 
 
+@jax.jit(static_argnums=(0,))
+def _each_loss(learner: AbstractLearner, weights: Array, cells: Array) -> Array:
+    params, phase, shape = make_unravel(learner)(weights), learner.phases[-1], learner.shape
+
+    def loss(row: Array) -> Array:
+        def batch(share: float) -> Batch:
+            shown = row[None] * share
+            present = jnp.full((1, shape.count), share)
+            return Batch(shown, jnp.full_like(shown, share), present, jnp.full(1, share))
+
+        # Only the first stream holds the person; a phase may draw from several at once.
+        batches = {stream: batch(float(stream == phase.streams[0])) for stream in phase.streams}
+        return learner.loss(phase.name, params, batches, jax.random.key(0))[0]
+
+    return jax.vmap(loss)(cells)
+
+
 def squared_error(
     predicted: Float[Array, "n size"], batch: Batch, scored: Float[Array, "n count"], shape: Shape
 ) -> Float[Array, ""]:
@@ -205,37 +267,3 @@ def squared_error(
         for columns in shape.slices.values()
     ]
     return jnp.stack(errors).mean()
-
-
-def complete_rows(
-    learner: AbstractLearner,
-    scalers: Mapping[str, Scaler],
-    weights: Float[np.ndarray, " P"],
-    views: MultiView,
-    progress: Progress = silent,
-) -> dict[str, Float[np.ndarray, "n features"]]:
-    """Return the cells of everybody who lacks some, per view and in the user's units.
-
-    Each modality is predicted from the others, by the common model on the scales that it was
-    trained on; rows without a missing cell hold NaN.
-    """
-    predictions = {}
-    rows = encode_rows(views, scalers, learner.shape)
-    for k, (name, columns) in enumerate(learner.shape.slices.items()):
-        progress(f"completing {name}", k / len(views))
-        incomplete = np.asarray(~rows.known[:, columns].all(axis=1))
-        cells = np.full((views.n_individuals, len(views[name].features)), np.nan)
-        if incomplete.any():
-            present = rows.present[incomplete].copy()
-            present[:, k] = False
-            known = rows.known[incomplete] & present[:, learner.shape.owner]
-            shown = np.where(known, rows.cells[incomplete], 0).astype(np.float32)
-            filled = learner.complete(weights, Rows(shown, known, present))[:, columns]
-            # Nothing but this modality is known of some: they get what is usual at the site, or
-            # where that is not known zeros, the mean of numbers.
-            has_others = present.any(axis=1, keepdims=True)
-            filled = np.where(has_others, filled, 0.0).astype(np.float64)
-            decoded, typical = scalers[name].decode(filled, clip=True), views[name].typical()
-            cells[incomplete] = np.where(~has_others & ~np.isnan(typical), typical, decoded)
-        predictions[name] = cells
-    return predictions

@@ -21,7 +21,8 @@ import optax
 from jaxtyping import Array, Float
 
 from cofill import nets
-from cofill.federate._learner import AbstractLearner, Batch, Phase, make_unravel
+from cofill.federate._common_model import Phase
+from cofill.federate._learner import AbstractLearner, Batch, make_unravel
 from cofill.federate._rows import Rows
 from cofill.nets import (
     DPSettings,

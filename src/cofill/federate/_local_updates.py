@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.federate._aggregation import LocalUpdate
-from cofill.federate._learner import Phase
+from cofill.federate._common_model import Phase
 from cofill.federate._local import LocalResult, LocalWork, plan_batches, train_sites
 from cofill.federate._parties import RowSite
 from cofill.privacy import Event, ModelWeights, compose, sgd_event
@@ -65,7 +65,7 @@ class LocalRun:
         )
 
     def _is_last(self, phase: Phase) -> bool:
-        return phase == self.site.network.phases[-1]
+        return phase == self.site.learner.phases[-1]
 
     def _correction(self) -> np.ndarray | None:
         """Return what SCAFFOLD adds to the site's gradients: the common control less its own."""
@@ -99,10 +99,10 @@ class LocalRun:
             self.events.append(sgd_event(local.dp.noise_multiplier, **steps))
 
     def end(self) -> tuple[RowSite, LocalUpdate | None]:
-        """Return the site after the round and its update; None if it had no rows for it."""
+        """Return the site after the round and its update; None if it has nothing to add."""
         site, model, design = self.site, self.model, self.site.design
         if not self.steps:
-            return site, None
+            return site.learner.add_up(site, model)
         change, extras, control = self.weights - model.weights, {}, site.control
         if design.strategy.controls and model.round:
             before = np.zeros_like(self.weights) if control is None else control
@@ -138,13 +138,13 @@ def train_locally(
     }
     for run in runs.values():
         if not pretrain and run.site.judges:
-            error = run.site.network.error(run.model.weights, run.site.held_out)
+            error = run.site.learner.error(run.model.weights, run.site.held_out)
             run.figures["held_out"] = error
     groups: dict[Any, list[LocalRun]] = {}
     for run in runs.values():
-        learner, design = run.site.network, run.site.design
+        learner, design = run.site.learner, run.site.design
         settings = design.settings
-        rounds = ((learner.phases[-1], run.site.local.epochs),)
+        rounds = tuple((phase, run.site.local.epochs) for phase in learner.phases[-1:])
         phases = settings.pretraining(learner) if pretrain else rounds
         changing = settings.participation < 1 or settings.dropout > 0  # other sites come next
         alike = (learner, run.site.local, phases, changing)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 import optax
 from jaxtyping import Float
@@ -25,12 +24,11 @@ from cofill.codec import storable
 from cofill.completion import Progress, silent
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate, Packing, SumState
-from cofill.federate._design import Design, Learner
-from cofill.federate._learner import AbstractLearner, complete_rows, initial_weights
+from cofill.federate._common_model import AbstractCommonModel
+from cofill.federate._design import Design
 from cofill.federate._local import LocalSettings
 from cofill.federate._rows import Rows, encode_rows
 from cofill.federate._strategies import AbstractStrategy, FedAvg
-from cofill.federate._summed_table import SummedTable, complete_table
 from cofill.impute import Correction
 from cofill.privacy import Columns, Event, Member, Release, SiteNoise, SumCode, Update
 from cofill.protocol import MOST_ROWS, Survey, views_with_columns
@@ -102,9 +100,10 @@ class AbstractCoordinator(ABC):
     finished: bool = False
 
     @property
-    @abstractmethod
     def stage(self) -> str:
         """What is under way, as notes name it."""
+        number = self.sum_number - SURVEY_NUMBER
+        return f"round {number - 1}" if number else "survey"
 
     @property
     @abstractmethod
@@ -112,9 +111,9 @@ class AbstractCoordinator(ABC):
         """The number in the messages of a sum: 0 is the survey, then one for every round."""
 
     @property
-    @abstractmethod
     def sum_noise(self) -> SiteNoise | None:
-        """The noise that is on the sum."""
+        """The noise that is on the sum: none on that of a survey."""
+        return None
 
     @property
     @abstractmethod
@@ -192,18 +191,9 @@ class SurveyCoordinator(AbstractCoordinator):
     columns: Columns | None = None
 
     @property
-    def stage(self) -> str:
-        """The survey of columns."""
-        return "survey"
-
-    @property
     def sum_number(self) -> int:
         """The first sum of all."""
         return SURVEY_NUMBER
-
-    @property
-    def sum_noise(self) -> None:
-        """No noise is on the sums of a survey."""
 
     @property
     def survey(self) -> Survey:
@@ -236,7 +226,7 @@ class RowSite:
 
     name: str
     rows: Rows
-    learner: Learner
+    learner: AbstractCommonModel
     design: Design
     held_out: Rows
     columns: Columns | None = None
@@ -250,12 +240,6 @@ class RowSite:
     update: LocalUpdate | None = field(default=None, repr=False)
     weights: Float[np.ndarray, " P"] | None = None
     correction: Correction | None = field(default=None, repr=False)
-
-    @property
-    def network(self) -> AbstractLearner:
-        """The network that it trains."""
-        assert isinstance(self.learner, AbstractLearner)  # noqa: S101
-        return self.learner
 
     @cached_property
     def local(self) -> LocalSettings:
@@ -291,10 +275,8 @@ class RowSite:
         self, weights: Float[np.ndarray, " P"], views: MultiView, progress: Progress = silent
     ) -> dict[str, Float[np.ndarray, "n features"]]:
         """Return the missing cells of individuals of the site, by the common model and its own."""
-        if isinstance(self.learner, SummedTable):
-            parts = self.learner, self.scalers, weights, views, self.correction
-            return complete_table(*parts)
-        return complete_rows(self.learner, self.scalers, weights, views, progress)
+        parts = self.scalers, weights, views, self.correction, progress
+        return self.learner.complete_views(*parts)
 
     def packing(self, update: LocalUpdate) -> Packing:
         """Return how it packs an update, as the coordinator reads it."""
@@ -309,7 +291,8 @@ class RowSite:
         """Return what it adds to the sum of a round of so many sites; None where it trained not."""
         if self.update is None:
             return None
-        packing, code = self.packing(self.update), self.design.secure_sum(self.learner).code(sites)
+        secure_sum = self.learner.secure_sum(self.design.settings.secure_sum)
+        packing, code = self.packing(self.update), secure_sum.code(sites)
         vector, event = packing.pack(self.update), self.update.event
         if packing.noise is not None:
             vector, event = packing.noise.protect(vector), packing.noise.event()
@@ -334,7 +317,7 @@ class Coordinator(AbstractCoordinator):
     ``best_round`` after which round they were: 0 before there was a judgement.
     """
 
-    learner: Learner
+    learner: AbstractCommonModel
     weights: Float[np.ndarray, " P"]
     state: Mapping[str, np.ndarray]
     round: int
@@ -348,25 +331,15 @@ class Coordinator(AbstractCoordinator):
     def strategy(self) -> AbstractStrategy:
         """How it combines updates of its learner."""
         strategy, alone = self.design.strategy, len(self.names) == 1
-        learner = self.learner
-        if not isinstance(learner, AbstractLearner):
-            return strategy
         if isinstance(strategy, FedAvg) and strategy.momentum is None:
-            return replace(strategy, momentum=0.0 if alone else learner.momentum)
+            return replace(strategy, momentum=0.0 if alone else self.learner.momentum)
         return strategy
 
     @property
     def packing(self) -> Packing:
         """How sites pack what they add to the sum of the round under way."""
-        size = len(self.weights)
-        if isinstance(self.learner, SummedTable):
-            size = self.learner.sum_length(self.weights)
+        size = self.learner.sum_length(self.weights)
         return self.design.packing(self.learner, size, self.round)
-
-    @property
-    def stage(self) -> str:
-        """The round under way, in words."""
-        return f"round {self.round}"
 
     @property
     def sum_number(self) -> int:
@@ -385,7 +358,7 @@ class Coordinator(AbstractCoordinator):
 
     def sum_code(self, sites: int) -> SumCode:
         """Return the encoding of a sum of so many sites."""
-        return self.design.secure_sum(self.learner).code(sites)
+        return self.learner.secure_sum(self.design.settings.secure_sum).code(sites)
 
     def idle_sites(self, inbox: Iterable[Release]) -> set[str]:
         """Return the invited sites that answered that they have no rows to train on.
@@ -402,16 +375,11 @@ class Coordinator(AbstractCoordinator):
         return idle & set(self.invited)
 
 
-def starting_weights(learner: Learner, design: Design) -> Float[np.ndarray, " P"]:
-    """Return the common model before the first round, which anybody can make."""
-    if isinstance(learner, SummedTable):
-        return learner.start()
-    return initial_weights(learner, jax.random.key(design.seed))
-
-
-def make_coordinator(names: tuple[str, ...], learner: Learner, design: Design) -> Coordinator:
+def make_coordinator(
+    names: tuple[str, ...], learner: AbstractCommonModel, design: Design
+) -> Coordinator:
     """Return a coordinator with new weights, before the first round."""
-    weights = starting_weights(learner, design)
+    weights = learner.start(design.seed)
     first = 0 if design.pretrains else 1
     return Coordinator(
         names=names,
@@ -423,17 +391,16 @@ def make_coordinator(names: tuple[str, ...], learner: Learner, design: Design) -
     )
 
 
-def make_site(name: str, rows: Rows, learner: Learner, design: Design) -> RowSite:
+def make_site(name: str, rows: Rows, learner: AbstractCommonModel, design: Design) -> RowSite:
     """Return a site with encoded rows, before the first round."""
     rows, held_out = _split_rows(rows, learner, [design.seed, zlib.crc32(name.encode()), 0x4E1D])
     return RowSite(name, rows, learner, design, held_out)
 
 
-def _split_rows(rows: Rows, learner: Learner, seed: list[int]) -> tuple[Rows, Rows]:
+def _split_rows(rows: Rows, learner: AbstractCommonModel, seed: list[int]) -> tuple[Rows, Rows]:
     """Return the rows to train on and those to judge by: a share of those with two modalities."""
     judging = np.random.default_rng(seed).permutation(rows.positions("several"))
-    share = learner.held_out if isinstance(learner, AbstractLearner) else 0.0
-    judging = np.sort(judging[: int(share * len(judging))])
+    judging = np.sort(judging[: int(learner.held_out * len(judging))])
     return rows.take(np.setdiff1d(np.arange(len(rows)), judging)), rows.take(judging)
 
 

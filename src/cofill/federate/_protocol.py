@@ -1,8 +1,7 @@
 """The protocol split by row: sites that hold other individuals train one model and complete them.
 
-``describe columns → agree on columns → summarise → agree on scales → encode``, then the rounds
-(a first one of pre-training for models that have it), then every site takes the common model and
-completes its own individuals with it. A site that is lost is left out of the rounds that it misses.
+Columns and scales are agreed on (`_scales`), then come the rounds (a first one of pre-training for
+models that have it), then every site takes the common model and completes its own individuals.
 """
 
 from __future__ import annotations
@@ -16,21 +15,13 @@ from annotated_types import Ge, Gt
 
 from cofill.completion import Completed
 from cofill.errors import DataError
-from cofill.federate._design import (
-    Design,
-    RoundSettings,
-    find_model,
-    is_from_sums,
-    suitable_training,
-    with_effort,
-)
+from cofill.federate._design import Design, RoundSettings, make_design
 from cofill.federate._effort import ROUNDS, require_effort
 from cofill.federate._local import LocalSettings
 from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, UnscaledSite
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import encode_site, scaling_steps
 from cofill.federate._secure import SUMMING
-from cofill.federate._strategies import make_strategy
 from cofill.privacy import Member, RunFigures
 from cofill.protocol import (
     COORDINATOR,
@@ -103,7 +94,7 @@ class FederatedProtocol(AbstractProtocol):
     def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> FederatedProtocol:
         """Return the protocol for settings of plain types."""
         values = typed_settings(cls.name, _setting_types(), settings)
-        return cls(members, _make_design(values, len(members.sites)), values.get("patience"))
+        return cls(members, _design_of(values, len(members.sites)), values.get("patience"))
 
     @cached_property  # a driver asks for the steps hundreds of times in every step
     def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -137,10 +128,15 @@ class FederatedProtocol(AbstractProtocol):
     def demands(self) -> Demands:
         """Summaries of columns, and updates: plain, under masks, or with a site's own noise."""
         settings, local = self.design.settings, self.design.local
-        # Whether rows are images is known when columns are: both ways to train must be allowed.
         rates = [each.learning_rate for each in self.design.locals]
-        named = dict(zip(("learning_rate", "learning_rate of images"), rates, strict=True))
-        common: dict[str, Any] = {"rounds": settings.rounds, "learning_rates": named}
+        # Whether rows are images, and people enough for sums, is known when columns are: what any
+        # of these would take must be allowed.
+        of_tables = " of tables too small or wide for sums" if self.design.from_sums else ""
+        named = (f"learning_rate{of_tables}", "learning_rate of images")
+        common: dict[str, Any] = {
+            "rounds": settings.rounds,
+            "learning_rates": dict(zip(named, rates, strict=True)),
+        }
         plain = ("columns", "column-summary")
         is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
         if is_noisy or (settings.site_noise is not None and settings.secure):
@@ -148,7 +144,8 @@ class FederatedProtocol(AbstractProtocol):
         summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
         update = "masked-vector" if settings.secure else "update"
         table, images = (each.batch for each in self.design.locals)
-        common |= {"groups": {"batch": table}, "image_groups": {"batch of images": images}}
+        common["groups"] = {f"batch{of_tables}": table}
+        common["image_groups"] = {"batch of images": images}
         return Demands((*plain, update), summed_sites=summed, **common)
 
     def may_lack_sites(self, number: int) -> bool:
@@ -255,20 +252,20 @@ def _setting_types() -> dict[str, Any]:
     }
 
 
-def _make_design(settings: Mapping[str, Any], sites: int) -> Design:
+def _design_of(settings: Mapping[str, Any], sites: int) -> Design:
     """Return the design that an order's settings describe."""
     effort = settings.get("effort", "quick")  # every site must be able to follow
     require_effort(effort)
-    model = find_model(settings.get("model", "best"))
-    strategy = make_strategy(settings.get("strategy", "fedavg"))
-    training = {name: settings[name] for name in _TRAINING if name in settings}
-    local = typed_settings("federate: local", LocalSettings, settings.get("local", {}))
     rounds: dict[str, Any] = {"rounds": ROUNDS[effort]}
     rounds |= {name: settings[name] for name in _ROUNDS if name in settings}
-    suitable = suitable_training(model, strategy, sites, **training)
-    for_tables, for_images = (replace(each, **local) for each in suitable)
-    network = with_effort(model, settings.get("network"), effort)
-    seed, rounds_of = settings.get("seed", 0), RoundSettings(**rounds)
-    training = {name: settings.get(name) for name in (*_TRAINING, "network", "local")}
-    from_sums = is_from_sums(settings.get("model", "best"), rounds_of, strategy, **training)
-    return Design(model, network, for_tables, rounds_of, strategy, seed, for_images, from_sums)
+    return make_design(
+        settings.get("model", "best"),
+        settings.get("strategy", "fedavg"),
+        RoundSettings(**rounds),
+        sites,
+        effort=effort,
+        training={name: settings.get(name) for name in _TRAINING},
+        network=settings.get("network"),
+        local=typed_settings("federate: local", LocalSettings, settings.get("local", {})),
+        seed=settings.get("seed", 0),
+    )

@@ -21,19 +21,13 @@ from jaxtyping import Float
 
 from cofill.errors import DataError
 from cofill.federate._aggregation import LocalUpdate
-from cofill.federate._design import LARGEST_SUM
 from cofill.federate._local_updates import answers, train_locally
 from cofill.federate._parties import NO_TRAINING_ROWS, Coordinator, RowSite, join_notes, same_note
 from cofill.federate._secure import SUMMING, join_sum, open_sum
-from cofill.federate._summed_features import PEOPLE_PER_COLUMN
-from cofill.federate._summed_table import SummedTable
 from cofill.privacy import ModelWeights, Update
-from cofill.protocol import COORDINATOR, FEWEST_ROWS, Inbox, Outbox, Step, first_of_type, one_by_one
+from cofill.protocol import COORDINATOR, Inbox, Outbox, Step, first_of_type, one_by_one
 
 _PATIENCE = 5  # rounds without a better model after which there will be none
-_ADDING = 0xADD  # purpose of a site's random stream
-# Of a weight in a round. Honest networks of this package have weights below 10^3.
-_LARGEST_CHANGE = 1e6
 
 
 def round_steps(*, pretrain: bool = False, secure: bool = False) -> tuple[Step[Any], ...]:
@@ -85,40 +79,11 @@ def _train(
         # In a secure sum a site leaves later: after it has shared its keys.
         if model is not None and (site.design.settings.secure or answers(site, model.round)):
             models[k] = model
-    adding = {k: model for k, model in models.items() if _is_table(sites[k])}
-    training = {k: model for k, model in models.items() if k not in adding}
-    trained = train_locally(sites, training, pretrain=pretrain)
-    trained |= {k: _add_up(sites[k], model) for k, model in adding.items()}
+    trained = train_locally(sites, models, pretrain=pretrain)
     return [
-        _answer(_after(trained[k][0], models[k].round), trained[k][1], models[k].round)
-        if k in trained
-        else (site, [])
+        _answer(*trained[k], models[k].round) if k in trained else (site, [])
         for k, site in enumerate(sites)
     ]
-
-
-def _is_table(party: RowSite | Coordinator) -> bool:
-    """Return whether a party learns a table from sums."""
-    return isinstance(party.learner, SummedTable)
-
-
-def _add_up(site: RowSite, model: ModelWeights) -> tuple[RowSite, LocalUpdate | None]:
-    """Return a site and what it adds to the sums of a round; None where it has too few people."""
-    table, rows = site.learner, site.rows
-    assert isinstance(table, SummedTable)  # noqa: S101
-    if len(rows) < FEWEST_ROWS:
-        return site, None
-    is_shown = not site.design.settings.secure
-    if is_shown and len(rows) < PEOPLE_PER_COLUMN * table.shape.size:
-        return site.with_note(
-            f"round {model.round}: site {site.name!r}: it has too few individuals for its columns, "
-            "and without secure sums their products would tell of single ones; not sent"
-        ), None
-    numbers, correction = table.summands(
-        model.weights, rows, seed=site.stream(_ADDING), is_shown=is_shown
-    )
-    site = site if correction is None else replace(site, correction=correction)
-    return site, LocalUpdate(model.round, numbers, len(rows))
 
 
 def _require_round(site: RowSite, number: int, *, pretrain: bool) -> None:
@@ -131,11 +96,8 @@ def _require_round(site: RowSite, number: int, *, pretrain: bool) -> None:
         )
 
 
-def _after(site: RowSite, number: int) -> RowSite:
-    return replace(site, trained_round=number)
-
-
 def _answer(site: RowSite, update: LocalUpdate | None, number: int) -> tuple[RowSite, Outbox]:
+    site = replace(site, trained_round=number)
     if update is not None and site.design.settings.secure:
         return join_sum(site, update)
     # Without rows too: the coordinator should know that the site is there.
@@ -219,9 +181,7 @@ def _fault(update: Update, coordinator: Coordinator) -> str | None:
         return NO_TRAINING_ROWS
     if (fault := coordinator.fault_of_rows(update.rows)) is not None:
         return fault
-    size, largest = (coordinator.packing.size,), _LARGEST_CHANGE
-    if _is_table(coordinator):
-        largest = LARGEST_SUM
+    size, largest = (coordinator.packing.size,), coordinator.learner.largest_change
     vectors = {"change": update.change}
     vectors |= {name: update.extras.get(name) for name in coordinator.packing.extras}
     for name, vector in vectors.items():
@@ -242,48 +202,20 @@ def _advance(
     coordinator: Coordinator, total: np.ndarray, sites: int, notes: Sequence[str]
 ) -> Coordinator:
     """Return the coordinator after a round whose updates add up to a total."""
-    number, before, learner = coordinator.round, coordinator.weights, coordinator.learner
-    vectors, figures = coordinator.packing.means(total, sites)
-    if isinstance(learner, SummedTable):
-        left = coordinator.design.settings.rounds - number
-        weights = learner.advance(before, sites * vectors["change"], left=left)
-        finished = learner.is_done(weights)
-        return _after_round(coordinator, weights, sites, figures, notes, finished=finished)
-    mean = {name: vector.astype(before.dtype) for name, vector in vectors.items()}
-    with np.errstate(over="ignore", invalid="ignore"):  # checked below
-        if number:
-            apply, share = coordinator.strategy.apply, sites / len(coordinator.names)
-            state, weights = apply(dict(coordinator.state), before, mean, share)
-        else:  # what pre-training made is averaged (Eq. 2.1), whatever the strategy
-            state, weights = coordinator.state, before + mean["change"]
-    if not np.isfinite(weights).all():
-        raise DataError(
-            f"round {number}: the sites' updates are so large that the mean model is not finite; "
-            "train with a smaller learning_rate or a clip"
-        )
+    number, notes_before = coordinator.round, coordinator.notes
+    mean, figures = coordinator.packing.means(total, sites)
+    state, weights = coordinator.learner.after_round(coordinator, mean, sites)
     judged = _judged(coordinator, figures.get("held_out", math.nan))
-    weights = weights.astype(before.dtype)
-    return _after_round(judged, weights, sites, figures, notes, state=state)
-
-
-def _after_round(
-    coordinator: Coordinator,
-    weights: np.ndarray,
-    sites: int,
-    figures: dict[str, float],
-    notes: Sequence[str],
-    **changes: Any,
-) -> Coordinator:
-    new_notes = (note for note in notes if not same_note(note, coordinator.notes))
-    number = coordinator.round
+    new_notes = (note for note in notes if not same_note(note, notes_before))
     return replace(
-        coordinator,
+        judged,
         weights=weights,
+        state=state,
         round=number + 1,
-        notes=(*coordinator.notes, *new_notes),
+        notes=(*notes_before, *new_notes),
         curve=(*coordinator.curve, {"round": number, "sites": sites, **figures}),
         sum_state=None,
-        **changes,
+        finished=judged.finished or coordinator.learner.is_done(weights),
     )
 
 

@@ -60,7 +60,7 @@ def join_sum(site: RowSite, update: LocalUpdate) -> tuple[RowSite, Outbox]:
 
     A site whose update cannot be added sends nothing and notes why.
     """
-    secure_sum = site.design.secure_sum(site.learner)
+    secure_sum = site.learner.secure_sum(site.design.settings.secure_sum)
     most = secure_sum.largest / max(update.rows, 1)
     # A figure that does not fit is left out: it is no reason to leave the round.
     figures = {name: value for name, value in update.figures.items() if abs(value) <= most}
@@ -196,16 +196,14 @@ def open_sum(coordinator: AbstractCoordinator, inbox: Inbox) -> tuple[Any, int, 
     revealed, notes = coordinator.sound_messages(inbox, RevealedShares, names)
     notes = [*state.notes, *notes]
     code = coordinator.sum_code(len(state.roster.keys))
-    parts = state.roster, state.sealed, state.masked, revealed, code
-    total = _attempt(coordinator, notes, lambda: _unmask(coordinator, parts))
-    return total, len(state.masked), notes
 
+    def unmask() -> Any:
+        try:
+            return unmask_sum(state.roster, state.sealed, state.masked, revealed, code)
+        except ImpossibleSumError as error:
+            raise DataError(f"{error} (sites {coordinator.summed_sites})") from None
 
-def _unmask(coordinator: AbstractCoordinator, parts: Any) -> Any:
-    try:
-        return unmask_sum(*parts)
-    except ImpossibleSumError as error:
-        raise DataError(f"{error} (sites {coordinator.summed_sites})") from None
+    return _attempt(coordinator, notes, unmask), len(state.masked), notes
 
 
 SUMMING: tuple[Step[Any], ...] = (

@@ -23,15 +23,18 @@ person fits them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
+from cofill.completion import Progress, silent
 from cofill.errors import DataError
+from cofill.federate._aggregation import LocalUpdate, SecureSum
+from cofill.federate._common_model import AbstractCommonModel, Vectors
 from cofill.federate._rows import Rows, Shape, encode_rows
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN, FeatureRegression, Features
 from cofill.federate._table_state import (
@@ -49,32 +52,31 @@ from cofill.impute import (
     TELLING,
     Correction,
     Encoding,
-    ErrorSums,
     FilledPractice,
-    Gaussian,
     Moments,
     Seen,
     fit_correction,
     inflation,
     practise_on_learned,
 )
+from cofill.protocol import FEWEST_ROWS
 from cofill.views import MultiView, Scaler
 
 _NAMES = ("shares", "gaussians", "strengths", "features", "weights", "done")
 _CHOOSING_STEPS = 10  # of EM before a prior is chosen
 _STILL = 1e-3  # change of a covariance at which EM ends
+_ADDING = 0xADD  # purpose of a site's random stream
+_MANY_ROUNDS = 1000  # still to come, so that a stage ends by itself
 _AFTER = 3  # rounds that follow EM: strengths, features, weights
 _FEWEST_ROUNDS = 12  # with fewer all of them are EM's: the Gaussian matters most
-_FURTHEST = 50.0  # deviations beyond which a cell counts as no further
 _MOST_ROWS = 20_000  # of a site, that features and candidates learn from
-_PULL = 100.0  # cells that all sites' errors count for, beside a site's own
 _BLOCK = 4_000  # rows whose inputs for every column are held at once
 WIDEST = 100
 """Encoded columns beyond which every row with a pattern of its own would cost too much."""
 
 
 @dataclass(frozen=True)
-class SummedTable:
+class SummedTable(AbstractCommonModel):
     """The common model of tables of a shape.
 
     Parameters
@@ -100,6 +102,8 @@ class SummedTable:
     """
 
     name: ClassVar[str] = "sums"
+    adds_by_rows: ClassVar[bool] = False
+    largest_change: ClassVar[float] = 1e9  # a million people, thirty deviations off
     shape: Shape
     seed: int = 0
 
@@ -108,11 +112,6 @@ class SummedTable:
         """Encoded columns of each feature."""
         return self.shape.widths
 
-    @property
-    def size(self) -> int:
-        """Encoded columns."""
-        return self.shape.size
-
     @cached_property
     def encoding(self) -> Encoding:
         """Where each feature lies in a row."""
@@ -120,29 +119,26 @@ class SummedTable:
 
     @cached_property
     def _triangle(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.triu_indices(self.size)
+        return np.triu_indices(self.shape.size)
 
     def features_of(self, state: TableState) -> Features:
         """Return the random features of a state, in which people have been counted."""
         return Features(self.widths, tuple(map(int, state.counts)), self.seed)
 
-    def gaussians(self, state: TableState) -> list[Gaussian]:
-        """Return the Gaussians under way, one for each prior."""
-        count, size = len(state.strengths), self.size
-        covariances = state.covariances.reshape(count, size, size)
-        parts = zip(state.means.reshape(count, size), covariances, state.strengths, strict=True)
-        return [Gaussian(mean, covariance, float(s)) for mean, covariance, s in parts]
+    def secure_sum(self, chosen: SecureSum) -> SecureSum:
+        """Return settings of a secure sum of products of cells, larger than changes of weights."""
+        return replace(chosen, largest=max(chosen.largest, self.largest_change))
 
     # --- the coordinator ----------------------------------------------------------------------
 
-    def start(self) -> Float[np.ndarray, " state"]:
+    def start(self, seed: int = 0) -> Float[np.ndarray, " state"]:
         """Return the state before the first round."""
         return TableState().to_vector()
 
     def sum_length(self, vector: Float[np.ndarray, " state"]) -> int:
         """Return how many numbers a site adds in a state."""
         state = TableState.of_vector(vector)
-        d, size = len(self.widths), self.size
+        d, size = len(self.widths), self.shape.size
         lengths = {
             SHARES: 3 * size + 1,
             GAUSSIANS: len(state.strengths) * (1 + size + len(self._triangle[0])),
@@ -158,6 +154,14 @@ class SummedTable:
     def is_done(self, vector: Float[np.ndarray, " state"]) -> bool:
         """Return whether nothing more is to be added up."""
         return TableState.of_vector(vector).stage == DONE
+
+    def after_round(
+        self, coordinator: Any, mean: Vectors, sites: int
+    ) -> tuple[Mapping[str, np.ndarray], Float[np.ndarray, " next_state"]]:
+        """Return the strategy's state as it was, and the next state."""
+        left = coordinator.design.settings.rounds - coordinator.round
+        total = sites * mean["change"]
+        return coordinator.state, self.advance(coordinator.weights, total, left=left)
 
     def advance(
         self, vector: Float[np.ndarray, " state"], total: np.ndarray, *, left: int
@@ -182,10 +186,10 @@ class SummedTable:
         starts = np.cumsum([0, *self.widths[:-1]])
         together = np.repeat(np.add.reduceat(variance, starts), self.widths)
         spread = np.where(together > 1e-12, np.sqrt(together), 1.0)
-        if people < PEOPLE_PER_COLUMN * self.size:
+        if people < PEOPLE_PER_COLUMN * self.shape.size:
             raise DataError(
-                f"the sites have {people:.0f} individuals together for {self.size} columns, and "
-                "moments of so few would tell of single ones; train a network (model 'network')"
+                f"the sites have {people:.0f} individuals together for {self.shape.size} columns, "
+                "and moments of so few would tell of single ones; train a network (model 'network')"
             )
         several = left >= _FEWEST_ROUNDS
         strengths = np.array(STRENGTHS if several else STRENGTHS[3:4])
@@ -197,18 +201,20 @@ class SummedTable:
             centre=centre,
             spread=spread,
             strengths=strengths,
-            means=np.zeros((count, self.size)),
-            covariances=np.tile(np.eye(self.size), (count, 1, 1)),
+            means=np.zeros((count, self.shape.size)),
+            covariances=np.tile(np.eye(self.shape.size), (count, 1, 1)),
         )
 
     def _after_gaussians(self, state: TableState, total: np.ndarray, left: int) -> TableState:
         parts = total.reshape(len(state.strengths), -1)
         fitted = []
         for part, strength in zip(parts, state.strengths, strict=True):
-            products = np.zeros((self.size, self.size))
-            products[self._triangle] = part[1 + self.size :]
+            products = np.zeros((self.shape.size, self.shape.size))
+            products[self._triangle] = part[1 + self.shape.size :]
             products += np.triu(products, 1).T
-            fitted.append(Moments(part[0], part[1 : 1 + self.size], products).gaussian(strength))
+            fitted.append(
+                Moments(part[0], part[1 : 1 + self.shape.size], products).gaussian(strength)
+            )
         covariances = np.stack([g.covariance for g in fitted])
         moved = np.abs(covariances.ravel() - state.covariances).max()
         state = replace(
@@ -228,7 +234,7 @@ class SummedTable:
         # In units of each column's least error: a column that nothing tells would drown the others.
         errors = total.reshape(len(state.strengths), -1) + TELLING * state.counts
         best = int(np.argmin((errors / errors.min(axis=0)).sum(axis=1)))
-        chosen = self.gaussians(state)[best]
+        chosen = state.gaussians()[best]
         return replace(
             state,
             stage=GAUSSIANS if left >= _AFTER else FEATURES,
@@ -255,6 +261,22 @@ class SummedTable:
 
     # --- a site -------------------------------------------------------------------------------
 
+    def add_up(self, site: Any, model: Any) -> tuple[Any, LocalUpdate | None]:
+        """Return a site and what it adds to the sums of a round; None if it has too few people."""
+        rows, is_shown = site.rows, not site.design.settings.secure
+        if len(rows) < FEWEST_ROWS:
+            return site, None
+        if is_shown and len(rows) < PEOPLE_PER_COLUMN * self.shape.size:
+            return site.with_note(
+                f"round {model.round}: site {site.name!r}: it has too few individuals for its "
+                "columns, and without secure sums their products would tell of single ones; not "
+                "sent"
+            ), None
+        parts = model.weights, rows
+        numbers, correction = self.summands(*parts, seed=site.stream(_ADDING), is_shown=is_shown)
+        site = site if correction is None else replace(site, correction=correction)
+        return site, LocalUpdate(model.round, numbers, len(rows))
+
     def summands(
         self,
         vector: Float[np.ndarray, " state"],
@@ -274,10 +296,10 @@ class SummedTable:
             known = rows.known.astype(np.float64)
             sums = known.sum(axis=0), (cells * known).sum(axis=0), (cells**2 * known).sum(axis=0)
             return np.concatenate([*sums, [float(len(rows))]]), None
-        matrix = self.scale(state, rows.cells, rows.known)
+        matrix = state.scale(rows.cells, rows.known)
         matrix = matrix[rows.known.any(axis=1)]
         if state.stage == GAUSSIANS:
-            moments = [g.expected_sums(matrix) for g in self.gaussians(state)]
+            moments = [g.expected_sums(matrix) for g in state.gaussians()]
             parts = [[[m.count], m.total, m.products[self._triangle]] for m in moments]
             return np.concatenate([number for part in parts for number in part]), None
         rng = np.random.default_rng(seed)
@@ -292,19 +314,12 @@ class SummedTable:
             return np.zeros(self.sum_length(vector)), None
         return np.concatenate([part.ravel() for part in correction.sums.parts]), correction
 
-    def scale(
-        self, state: TableState, cells: np.ndarray, known: Bool[np.ndarray, "n size"]
-    ) -> Float[np.ndarray, "n size"]:
-        """Return encoded rows in units of the columns' spread, NaN where nothing is known."""
-        scaled = (cells.astype(np.float64) - state.centre) / state.spread
-        return np.where(known, np.clip(scaled, -_FURTHEST, _FURTHEST), np.nan)
-
     def _errors(self, state: TableState, matrix: np.ndarray) -> np.ndarray:
         """Return each prior's squared errors by column, of cells told as without their rows."""
         errors = np.zeros((len(state.strengths), len(self.widths)))
         for start in range(0, len(matrix), _BLOCK):
             part = matrix[start : start + _BLOCK]
-            for s, gaussian in enumerate(self.gaussians(state)):
+            for s, gaussian in enumerate(state.gaussians()):
                 learned = state.people + gaussian.strength
                 guesses, distances = gaussian.leave_out_each(part, self.encoding)
                 for k, column in enumerate(self.encoding.columns):
@@ -337,7 +352,7 @@ class SummedTable:
     def _gaussian_practice(
         self, state: TableState, matrix: np.ndarray, rng: np.random.Generator
     ) -> FilledPractice:
-        (gaussian,) = self.gaussians(state)
+        (gaussian,) = state.gaussians()
         learned = state.people + gaussian.strength
         return practise_on_learned(matrix, self.encoding, gaussian, rng, learned=learned)
 
@@ -355,6 +370,20 @@ class SummedTable:
         return replace(practice, bases=tuple(bases))
 
     # --- completion ---------------------------------------------------------------------------
+
+    def complete_views(
+        self,
+        scalers: Mapping[str, Scaler],
+        weights: Float[np.ndarray, " state"],
+        views: MultiView,
+        correction: Correction | None = None,
+        progress: Progress = silent,
+    ) -> dict[str, Float[np.ndarray, "n features"]]:
+        """Return all cells of individuals per view, in the user's units, missing ones filled."""
+        encoded = self.learned_cells(encode_rows(views, scalers, self.shape)).astype(np.float64)
+        filled = self.fill(weights, encoded, correction)
+        slices = self.shape.slices
+        return {name: scalers[name].decode(filled[:, slices[name]], clip=True) for name in slices}
 
     def _corrections(self, state: TableState) -> Mapping[int, Any]:
         """Return, by column, what adds the regression's correction to what is seen of rows."""
@@ -376,14 +405,14 @@ class SummedTable:
         state = TableState.of_vector(vector)
         if not len(state.strengths):
             return np.where(np.isnan(encoded), 0.0, encoded)
-        matrix = self.scale(state, encoded, ~np.isnan(encoded))
+        matrix = state.scale(encoded, ~np.isnan(encoded))
         known = self.encoding.known(matrix)
-        filled = self.gaussians(state)[0].fill(matrix)
+        filled = state.gaussians()[0].fill(matrix)
         inputs = filled.astype(np.float32)
         corrections = self._corrections(state)
         own_model = None
         if correction is not None and len(state.errors):
-            own_model = correction.weighed(self.site_weights(state, correction))
+            own_model = correction.weighed(state.site_weights(correction))
         for k, column in enumerate(self.encoding.columns):
             rows = np.flatnonzero(~known[:, k])
             if not len(rows):
@@ -395,48 +424,24 @@ class SummedTable:
             filled[rows, column.place] = block
         return np.where(np.isnan(encoded), filled * state.spread + state.centre, encoded)
 
-    def surprise(
-        self, vector: Float[np.ndarray, " state"], encoded: Float[np.ndarray, "n size"]
-    ) -> Float[np.ndarray, " n"]:
-        """Return how far each person's known cells lie from what the model expects, per cell.
+    # --- audits -------------------------------------------------------------------------------
 
-        What an attacker with a whole record asks of a model: the Mahalanobis distance.
-        """
-        state = TableState.of_vector(vector)
-        if not len(state.strengths):
-            return np.zeros(len(encoded))
-        gaussians = self.gaussians(state)
-        matrix = self.scale(state, encoded, ~np.isnan(encoded))
-        distances = gaussians[len(gaussians) // 2].distances(matrix)
-        return distances / np.maximum((~np.isnan(matrix)).sum(axis=1), 1)
+    def learned_cells(self, rows: Rows) -> Float[np.ndarray, "people size"]:
+        """Return all rows, with NaN for unknown cells."""
+        return np.where(rows.known, rows.cells, np.nan)
 
-    def site_weights(
-        self, state: TableState, correction: Correction
-    ) -> Float[np.ndarray, "d candidates"]:
-        """Return how much the common model and a site's own candidates count, by column."""
-        d, c = len(self.widths), CORRECTIONS
-        ends = np.cumsum([d * c * c, d * c, d])
-        grams, sides, squares, cells = np.split(state.errors, ends)
-        sums = ErrorSums(grams.reshape(d, c, c), sides.reshape(d, c), squares, cells)
-        sums = sums.in_units_of_best()
-        pull = sums.plus(sums.common(), _PULL).per_cell()
-        return correction.sums.in_units_of_best().plus(pull, _PULL).weights()
+    def after_update(
+        self, weights: Float[np.ndarray, " state"], change: Float[np.ndarray, " length"]
+    ) -> Float[np.ndarray, " next_state"]:
+        """Return the state if one site's sums were the only ones."""
+        return self.advance(weights, change, left=_MANY_ROUNDS)
+
+    def log_losses(
+        self, models: Sequence[Float[np.ndarray, " _"]], cells: Float[np.ndarray, "people size"]
+    ) -> Float[np.ndarray, "models people"]:
+        """Return how far everybody's cells lie from what each model expects."""
+        return np.stack([TableState.of_vector(model).surprise(cells) for model in models])
 
 
 def _no_correction(seen: Seen) -> float:
     return 0.0
-
-
-def complete_table(
-    model: SummedTable,
-    scalers: Mapping[str, Scaler],
-    vector: Float[np.ndarray, " state"],
-    views: MultiView,
-    correction: Correction | None = None,
-) -> dict[str, Float[np.ndarray, "n features"]]:
-    """Return all cells of individuals, per view and in the user's units, those missing filled."""
-    rows = encode_rows(views, scalers, model.shape)
-    encoded = np.where(rows.known, rows.cells.astype(np.float64), np.nan)
-    filled = model.fill(vector, encoded, correction)
-    slices = model.shape.slices
-    return {name: scalers[name].decode(filled[:, slices[name]], clip=True) for name in slices}

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from cofill.errors import DataError
+from cofill.impute import CORRECTIONS, Correction, ErrorSums, Gaussian
 
 SHARES, GAUSSIANS, STRENGTH, FEATURES, WEIGHTS, DONE = range(6)
 _UNSET = np.zeros(0)
+_PULL = 100.0  # cells that all sites' errors count for, beside a site's own
+_FURTHEST = 50.0  # deviations beyond which a cell counts as no further
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +51,39 @@ class TableState:
         values |= {name: int(values[name][0]) for name in ("stage", "step")}
         values["people"] = float(values["people"][0])
         return cls(**values)
+
+    def gaussians(self) -> list[Gaussian]:
+        """Return the Gaussians under way, one for each prior."""
+        count, size = len(self.strengths), len(self.centre)
+        covariances = self.covariances.reshape(count, size, size)
+        parts = zip(self.means.reshape(count, size), covariances, self.strengths, strict=True)
+        return [Gaussian(mean, covariance, float(s)) for mean, covariance, s in parts]
+
+    def scale(
+        self, cells: np.ndarray, known: Bool[np.ndarray, "n size"]
+    ) -> Float[np.ndarray, "n size"]:
+        """Return encoded rows in units of the columns' spread, NaN where nothing is known."""
+        scaled = (cells.astype(np.float64) - self.centre) / self.spread
+        return np.where(known, np.clip(scaled, -_FURTHEST, _FURTHEST), np.nan)
+
+    def surprise(self, encoded: Float[np.ndarray, "n size"]) -> Float[np.ndarray, " n"]:
+        """Return how far each person's known cells lie from what is expected, per cell.
+
+        What an attacker with a whole record asks of a model: the Mahalanobis distance.
+        """
+        if not len(self.strengths):
+            return np.zeros(len(encoded))
+        gaussians = self.gaussians()
+        matrix = self.scale(encoded, ~np.isnan(encoded))
+        distances = gaussians[len(gaussians) // 2].distances(matrix)
+        return distances / np.maximum((~np.isnan(matrix)).sum(axis=1), 1)
+
+    def site_weights(self, correction: Correction) -> Float[np.ndarray, "d candidates"]:
+        """Return how much the common model and a site's own candidates count, by column."""
+        d, c = len(self.counts), CORRECTIONS
+        ends = np.cumsum([d * c * c, d * c, d])
+        grams, sides, squares, cells = np.split(self.errors, ends)
+        sums = ErrorSums(grams.reshape(d, c, c), sides.reshape(d, c), squares, cells)
+        sums = sums.in_units_of_best()
+        pull = sums.plus(sums.common(), _PULL).per_cell()
+        return correction.sums.in_units_of_best().plus(pull, _PULL).weights()

@@ -31,7 +31,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cofill.errors import SettingError
-from cofill.federate._learner import AbstractLearner, Batch, Loss, Phase
+from cofill.federate._common_model import Phase
+from cofill.federate._learner import AbstractLearner, Batch, Loss
 from cofill.federate._rows import Shape
 from cofill.federate._vigan_networks import make_networks
 from cofill.privacy import require_one_of

@@ -220,7 +220,9 @@ def fit_blend(
     first = ensembles(folds)
     refiner, later = None, ()
     if plan.second and folds:
-        weights = _refiner_weights(held_out) if plan.refined and plan.first else None
+        weights = None
+        if plan.refined and plan.first:  # by the Gaussian and the first candidate alone
+            weights = blend_weights([held and held.first(2) for held in held_out], 2)
         for f, fold in enumerate(folds):
             practice = fold.practice
             if weights is not None and isinstance(practice, FilledPractice):
@@ -334,8 +336,3 @@ def ask_folds(
             )
         )
     return results
-
-
-def _refiner_weights(held_out: Sequence[HeldOut | None]) -> Float[np.ndarray, "d 2"]:
-    """Return weights of the Gaussian and the first candidate alone."""
-    return blend_weights([held and held.first(2) for held in held_out], 2)

@@ -122,11 +122,13 @@ class TableModel:
         matched: bool | None,
     ) -> np.ndarray:
         """Return draws of a column's holes; `noise` says where in their distributions."""
+        from scipy.special import ndtr
+
         spread = self.spreads[k]
         if spread is None or sizes is None:  # too few errors are known: the Gaussian's
             values = column.decode((guess + noise)[:, None])
             return column.nearest(values) if matched else values
-        places = _normal_share(noise / deviation)
+        places = ndtr(noise / deviation)
         if spread.shaped if matched is None else matched:
             return column.nearest(column.decode(spread.match(guess, places)[:, None]), within=1e-9)
         return column.decode(spread.draw(guess, sizes, places)[:, None])
@@ -244,9 +246,3 @@ def _drawn_codes(column: Column, guess: np.ndarray, rng: np.random.Generator) ->
     chances = np.cumsum(column.chances(guess), axis=1)
     draws = rng.random((len(chances), 1)) * chances[:, -1:]
     return column.levels[np.minimum((draws > chances).sum(axis=1), len(column.levels) - 1)]
-
-
-def _normal_share(values: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtr
-
-    return ndtr(values)

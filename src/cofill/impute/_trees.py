@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -58,17 +59,9 @@ class TreeSum:
     @classmethod
     def of_forest(cls, trees: Sequence[Any], width: int) -> TreeSum:
         """Return the average of scikit-learn's trees (`tree_` of their estimators)."""
-        parts = [
-            (
-                t.children_left,
-                t.children_right,
-                t.feature,
-                t.threshold,
-                t.missing_go_to_left,
-                t.value[:, :, 0],
-            )
-            for t in trees
-        ]
+        names = "children_left", "children_right", "feature", "threshold", "missing_go_to_left"
+        nodes_of = attrgetter(*names)
+        parts = [(*nodes_of(tree), tree.value[:, :, 0]) for tree in trees]
         return cls._joined(parts, width, np.zeros(parts[0][-1].shape[1]), 1.0 / len(parts))
 
     @classmethod
@@ -77,20 +70,9 @@ class TreeSum:
         parts = []
         for nodes in (predictor.nodes for predictor in predictors):
             leaf = nodes["is_leaf"].astype(bool)
-            left, right = (
-                np.where(leaf, -1, nodes[side].astype(np.int32)) for side in ("left", "right")
-            )
-            values = np.where(leaf, nodes["value"], 0.0)[:, None]
-            parts.append(
-                (
-                    left,
-                    right,
-                    nodes["feature_idx"],
-                    nodes["num_threshold"],
-                    nodes["missing_go_to_left"],
-                    values,
-                )
-            )
+            ends = (np.where(leaf, -1, nodes[s].astype(np.int32)) for s in ("left", "right"))
+            rest = (nodes[n] for n in ("feature_idx", "num_threshold", "missing_go_to_left"))
+            parts.append((*ends, *rest, np.where(leaf, nodes["value"], 0.0)[:, None]))
         return cls._joined(parts, width, np.array([base]), 1.0)
 
     @classmethod

@@ -9,8 +9,8 @@ cross-validation on the problem's rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,23 +33,6 @@ from cofill.nets._settings import TrainSettings
 from cofill.nets._tasks import Task, split_keys
 from cofill.nets._train import train
 from cofill.settings import require_at_least
-
-
-class _Chosen(NamedTuple):
-    """Settings of a fusion, none of them None; those of few rows by default."""
-
-    hidden: tuple[int, ...] = (64,)
-    weight_decays: tuple[float, ...] = (0.03, 0.3)
-    members: int = 4
-    fold_members: int = 2
-    dropout: float = 0.1
-    learning_rate: float = 2e-3
-    steps: int = 2500
-
-
-_FEW = _Chosen()
-_SOME = _Chosen(hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
-_MANY = _SOME._replace(weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
 
 
 @storable
@@ -99,11 +82,11 @@ class FusionSettings:
         if self.hidden != () and self.weight_decays == ():
             raise SettingError("weight_decays must hold at least one value, got none")
 
-    def chosen(self, rows: int) -> _Chosen:
+    def chosen(self, rows: int) -> Any:
         """Return the settings for so many rows, none of them None."""
         usual = _FEW if rows < 1024 else _SOME if rows < 8192 else _MANY
-        stated = {name: getattr(self, name, None) for name in usual._fields}
-        return usual._replace(**{n: value for n, value in stated.items() if value is not None})
+        stated = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return replace(usual, **{name: value for name, value in stated if value is not None})
 
     def training(self, rows: int, of: int) -> TrainSettings:
         """Return the settings of the training loop for so many rows of a problem of `of` rows."""
@@ -119,6 +102,11 @@ class FusionSettings:
             schedule="cosine",
             gradient_clip=5.0,
         )
+
+
+_FEW = FusionSettings((64,), (0.03, 0.3), 4, 2, dropout=0.1, learning_rate=2e-3, steps=2500)
+_SOME = replace(_FEW, hidden=(128, 128), weight_decays=(1.0, 3.0), dropout=0.0, learning_rate=5e-3)
+_MANY = replace(_SOME, weight_decays=(0.1, 1.0), members=2, fold_members=1, steps=10_000)
 
 
 def fit_fusions(

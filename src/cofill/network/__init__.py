@@ -50,18 +50,4 @@ __all__ = [
     "write_local",
 ]
 
-_EXPORTS = {
-    "._account": ("SiteAccount",),
-    "._config": ("FederationConfig", "SiteConfig"),
-    "._kits": ("Kit", "make_kits", "pin_keys", "renew_keys"),
-    "._local": ("LocalResult", "run_local", "write_local"),
-    "._order": ("RunOrder", "new_run", "schedule_of"),
-    "._policy": ("DEFAULT_POLICY", "POLICY_FILE", "SitePolicy"),
-    "._policy_check": ("Request", "approve_order", "explain_order"),
-    "._policy_signature": ("sign_policy",),
-    "._processes": ("serve",),
-    "._session": ("FederationError", "Session", "open_session"),
-    "._site_tables": ("read_people", "read_site_views"),
-}
-
-__getattr__, __dir__ = lazy_names(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,9 +1,7 @@
 """The base of everything that may leave a site: a release type is one class that declares itself.
 
-A subclass states its ``kind`` (the name in ledgers), its fields with the check that each must pass
-on the wire (`checked`), how many individuals it tells of, and what the ledger keeps of it
-(`facts`). Subclassing registers the type; gate, messages and audits look types up here and refuse
-whatever is not registered.
+Subclassing registers the type; gate, messages and audits look types up here and refuse whatever is
+not registered.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ class Release:
     ``personal``, made from people's records, which keys and shares are not; whether it may be
     ``noised`` and carry an event; whether it is ``masked``, uniform to whoever receives it, so that
     it tells nothing alone; whether it is ``secret``, keys and words that would take masks off if
-    they were kept after a run, so that no log keeps it; and which ``parts``, data classes, occur
-    inside its fields.
+    they were kept after a run, so that no log keeps it; whether it ``names_each``, so that a figure
+    in it is about one individual; and which ``parts``, data classes, occur inside its fields.
     """
 
     kind: ClassVar[str]
@@ -52,6 +50,7 @@ class Release:
     noised: ClassVar[bool] = False
     masked: ClassVar[bool] = False
     secret: ClassVar[bool] = False
+    names_each: ClassVar[bool] = False
     parts: ClassVar[tuple[type, ...]] = ()
     sender: str
     receiver: str
@@ -80,7 +79,7 @@ class Release:
     @property
     def fewest(self) -> int | None:
         """How many individuals one figure in it tells of, at least; None where that is nobody."""
-        return self.n_individuals or None
+        return 1 if self.names_each else self.n_individuals or None
 
     @property
     def n_bytes(self) -> int:

@@ -89,14 +89,10 @@ class RowFlags(Release):
 
     kind: ClassVar[str] = "row-flags"
     individuals_in: ClassVar[str] = "flags"
+    names_each: ClassVar[bool] = True
     flags: UInt8[np.ndarray, " ids"] = checked(vector_of("uint8"))
     sizes: tuple[int, ...] = checked(tuple_of(is_count))
     groups: tuple[tuple[int, ...], ...] = checked(_are_groups)
-
-    @property
-    def fewest(self) -> int:
-        """One: a flag is about one individual."""
-        return 1
 
     def misfit(self) -> str | None:
         if len(self.sizes) != 3:

@@ -46,13 +46,9 @@ class BlindedIds(Release):
 
     kind: ClassVar[str] = "blinded-ids"
     individuals_in: ClassVar[str] = "tokens"
+    names_each: ClassVar[bool] = True
     tokens: np.ndarray = checked(is_tokens)
     purpose: str = checked(one_of("present", "ask"))
-
-    @property
-    def fewest(self) -> int:
-        """One: a token is about one individual."""
-        return 1
 
     def facts(self) -> dict[str, Any]:
         return {"purpose": self.purpose}
@@ -77,15 +73,11 @@ class EncryptedIds(Release):
 
     kind: ClassVar[str] = "encrypted-ids"
     individuals_in: ClassVar[str] = "individuals"
+    names_each: ClassVar[bool] = True
     purpose: str = checked(one_of("ask", "answer"))
     content: bytes = checked(is_bytes)
     answering_ids: bytes = checked(is_bytes, default=b"")
     individuals: int = checked(is_count, default=0)
-
-    @property
-    def fewest(self) -> int:
-        """One: a point is about one individual."""
-        return 1
 
     def facts(self) -> dict[str, Any]:
         return {"purpose": self.purpose}
@@ -168,16 +160,12 @@ class Codes(Release):
     kind: ClassVar[str] = "codes"
     individuals_in: ClassVar[str] = "tokens"
     noised: ClassVar[bool] = True
+    names_each: ClassVar[bool] = True
     parts: ClassVar[tuple[type, ...]] = (CodeSpec,)
     spec: CodeSpec = checked(_is_spec)
     tokens: np.ndarray = checked(is_tokens)
     codes: Float[np.ndarray, "individuals width"] = checked(of_floats(2))
     table: str = checked(is_text, default="")
-
-    @property
-    def fewest(self) -> int:
-        """One: a code is about one individual."""
-        return 1
 
     @property
     def uncovered(self) -> tuple[str, ...]:

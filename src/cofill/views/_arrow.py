@@ -18,6 +18,17 @@ from cofill.views._styles import NumberStyle
 _STEPS = (86_400, 3_600, 60, 1)  # days, hours, minutes, seconds
 
 
+def is_text(type_: pa.DataType) -> bool:
+    """Whether cells of a type are texts, long ones too."""
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
+
+
+def is_number_type(type_: pa.DataType) -> bool:
+    """Whether cells of a type are numbers: whole ones, floats or decimals."""
+    is_real = pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+    return is_real or pa.types.is_integer(type_)
+
+
 def cells_to_arrow(
     feature: Feature, cells: np.ndarray, type_: pa.DataType | None = None, step: int = 1
 ) -> pa.Array:

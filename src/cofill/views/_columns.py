@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cofill.errors import DataError
+from cofill.views._arrow import is_number_type, is_text
 from cofill.views._feature import Feature, Kind
 from cofill.views._rules import ColumnRules
 from cofill.views._styles import (
@@ -119,13 +120,10 @@ class ColumnReader:
         type_ = column.type.value_type if is_dictionary else column.type
         if int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0) == len(column):
             return self._empty()
-        is_numeric = (
-            pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
-        )
+        is_numeric, holds_text = is_number_type(type_), is_text(type_)
         is_time = pa.types.is_date(type_) or pa.types.is_time(type_) or pa.types.is_timestamp(type_)
         is_time = is_time or pa.types.is_duration(type_)
-        is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-        if not (is_numeric or is_text or is_time or pa.types.is_boolean(type_)):
+        if not (is_numeric or holds_text or is_time or pa.types.is_boolean(type_)):
             return self._passed(f"is of type {type_}", "")
         declared = self.declared
         if declared is Kind.NUMERIC or (
@@ -134,7 +132,7 @@ class ColumnReader:
             if declared is None and pa.types.is_integer(type_) and (reason := self._label(column)):
                 return self._labels(column, reason)
             return self._numbers(column, type_)
-        if is_text and not is_dictionary and declared is None:
+        if holds_text and not is_dictionary and declared is None:
             self._refuse_texts(column, len(column) - column.null_count, most=0.5)
             return self._labels(column, self._digits(column))
         return self._categories(column)
@@ -237,13 +235,9 @@ class ColumnReader:
         values = (
             column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         )
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if is_text(values.type):
             named = pa.array(sorted(tokens), values.type)
-        elif (
-            pa.types.is_integer(values.type)
-            or pa.types.is_floating(values.type)
-            or pa.types.is_decimal(values.type)
-        ):
+        elif is_number_type(values.type):
             values = values.cast(pa.float64(), safe=False)
             named = pa.array([float(t) for t in tokens if _is_float(t)], pa.float64())
         else:
@@ -299,9 +293,8 @@ class ColumnReader:
         return Column(None, np.empty(0), (note,))
 
     def _numbers(self, column: pa.ChunkedArray, type_: pa.DataType) -> Column:
-        is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
         values = self.numbers(column)
-        feature = Feature(self.name, dtype="double" if is_text else str(type_))
+        feature = Feature(self.name, dtype="double" if is_text(type_) else str(type_))
         if feature.is_temporal:
             return Column(feature, values)
         if (
@@ -321,7 +314,7 @@ class ColumnReader:
             column = column.cast(column.type.value_type)
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        if is_text(column.type):
             self._refuse_texts(column, len(column) - column.null_count)
             column = pc.cast(pc.utf8_trim_whitespace(column), pa.float64())
         if pa.types.is_decimal(column.type):

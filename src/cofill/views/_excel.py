@@ -23,9 +23,8 @@ class ExcelForm(AbstractSourceForm):
         """Return the first sheet; formulas as the values that Excel stored."""
         try:
             book = _openpyxl().load_workbook(target, read_only=True, data_only=True)
-            header, *rows = [
-                r for r in book.worksheets[0].iter_rows(values_only=True) if _has_cell(r)
-            ]
+            every = book.worksheets[0].iter_rows(values_only=True)
+            header, *rows = [row for row in every if any(cell is not None for cell in row)]
         except (SettingError, PermissionError):
             raise
         except Exception:  # noqa: BLE001  openpyxl raises what zip and XML readers raise
@@ -57,11 +56,6 @@ class ExcelForm(AbstractSourceForm):
             sheet.append([cell(value) for value in row])
         with path.open("wb") as file:
             book.save(file)
-
-
-def _has_cell(row: tuple[Any, ...]) -> bool:
-    """Whether a row of a sheet holds anything."""
-    return any(cell is not None for cell in row)
 
 
 def _openpyxl() -> Any:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cofill.errors import SettingError
+from cofill.views._arrow import is_text
 
 FORMULAS = ("escape", "keep")
 
@@ -84,7 +85,7 @@ def escaped_table(table: pa.Table) -> pa.Table:
     for column in table.columns:
         kind = column.type
         values = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if is_text(values.type):
             apostrophe = pa.scalar("'", values.type)
             marked = pc.binary_join_element_wise(apostrophe, values, pa.scalar("", values.type))
             values = pc.if_else(formulas_in(values), marked, values)

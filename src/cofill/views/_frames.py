@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from cofill.errors import DataError, SettingError
 from cofill.registry import suggest
+from cofill.views._arrow import is_text
 from cofill.views._columns import Column, ColumnReader
 from cofill.views._feature import Kind
 from cofill.views._ids import as_ids, require_unique
@@ -194,7 +195,7 @@ def read_ids(
         column = column.cast(column.type.value_type)
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.string())
-    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    text = is_text(column.type)
     missing = pc.is_null(column, nan_is_null=True)
     if text:
         missing = pc.or_(missing, pc.equal(pc.fill_null(pc.utf8_trim_whitespace(column), ""), ""))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cofill.errors import DataError, SettingError
 from cofill.registry import suggest
-from cofill.views._arrow import arrow_type
+from cofill.views._arrow import arrow_type, is_number_type, is_text
 from cofill.views._columns import Column, ColumnReader
 from cofill.views._conform import with_categories
 from cofill.views._feature import Feature, Kind
@@ -189,12 +189,8 @@ class LaterColumn:
             return self._times(known)
         style, notes = self._number_style(known.drop_null())
         numbers = is_number(known, style.decimal, style.thousands)
-        reader = replace(
-            self.reader,
-            rules=replace(
-                self.reader.rules, decimal=style.decimal, thousands=style.thousands or None
-            ),
-        )
+        marks = {"decimal": style.decimal, "thousands": style.thousands or None}
+        reader = replace(self.reader, rules=replace(self.reader.rules, **marks))
         if not pc.all(numbers).as_py() and known.null_count < len(known):
             blank = reader.blank_token(known.drop_null())
             if blank is None:
@@ -202,7 +198,8 @@ class LaterColumn:
             notes = (*notes, f"{reader.where}: {blank!r} was read as missing")
             known = pc.if_else(pc.equal(pc.utf8_trim_whitespace(known), blank), None, known)
         values = plain_numbers(known, style.decimal, style.thousands).cast(pa.float64())
-        return Column(self.feature, _floats(values), notes, style)
+        cells = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+        return Column(self.feature, cells, notes, style)
 
     def read(self, column: pa.ChunkedArray) -> Column:
         """Read a column with a type."""
@@ -220,11 +217,11 @@ class LaterColumn:
         if pa.types.is_temporal(type_) or feature.is_temporal:
             if str(type_) != feature.dtype:
                 raise self._wrong_type(f"cells of type {type_}", f"type {feature.dtype}")
-        elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        elif is_text(type_):
             numbers = is_number(column)
             if not pc.all(numbers).as_py():
                 raise self._wrong_cells(numbers, "text", "numbers")
-        elif not _is_numeric(type_):
+        elif not (is_number_type(type_) or pa.types.is_boolean(type_)):
             raise self._wrong_type(f"cells of type {type_}", "numbers")
         return Column(feature, self.reader.numbers(column))
 
@@ -276,9 +273,8 @@ class LaterColumn:
     def _categories(self, column: Any) -> Column:
         """Return codes; values that the model never saw become categories after its own."""
         values = pc.unique(column.drop_null())
-        is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         words = values.to_pylist()
-        if is_text:
+        if is_text(values.type):
             words = [self._value(word) for word in words]
         try:
             feature, codes = with_categories(self.feature, words, self.reader.where)
@@ -333,19 +329,6 @@ def _kind_of(value: Any) -> str:
 
 def _plain(index: Any) -> Any:
     return index.combine_chunks() if isinstance(index, pa.ChunkedArray) else index
-
-
-def _floats(values: Any) -> np.ndarray:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _is_numeric(type_: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(type_)
-        or pa.types.is_floating(type_)
-        or pa.types.is_decimal(type_)
-        or pa.types.is_boolean(type_)
-    )
 
 
 def _time_style(feature: Feature, where: str) -> TimeStyle:

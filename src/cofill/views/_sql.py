@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from cofill.errors import DataError, SettingError
 from cofill.registry import suggest
+from cofill.views._arrow import is_text
 from cofill.views._rules import ColumnRules
 from cofill.views._sources import AbstractSourceForm
 from cofill.views._sql_connection import DatabaseSource, connect, sqlite_path
@@ -264,7 +265,7 @@ def _writable(table: pa.Table, where: str, is_plain: bool) -> pa.Table:
         elif pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and is_plain):
             numbers = column.cast(pa.float64()).to_numpy()
             column = pa.chunked_array([pa.array(numbers, from_pandas=True)])  # NaN to null
-        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
+        elif is_text(kind) or pa.types.is_null(kind):
             column = column.cast(pa.string())
         elif is_time:
             if pa.types.is_timestamp(kind):

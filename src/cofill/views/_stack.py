@@ -34,16 +34,13 @@ def stack_tables(
             )
     if isinstance(first, TextTable):
         texts = [table for table in tables if isinstance(table, TextTable)]
-        ended = [_ended(text.content, first.line_end) for text in texts]
+        end = first.line_end
+        ended = [t.content if t.content.endswith(end[-1:]) else t.content + end for t in texts]
         rest = [e[t.header_size :] for t, e in zip(texts[1:], ended[1:], strict=True)]
         return replace(first, content=b"".join([ended[0], *rest]))
     return pa.concat_tables(
         [table for table in tables if isinstance(table, pa.Table)], promote_options="permissive"
     )
-
-
-def _ended(content: bytes, line_end: bytes) -> bytes:
-    return content if content.endswith(line_end[-1:]) else content + line_end
 
 
 def count_rows(table: pa.Table | TextTable) -> int:
