@@ -107,7 +107,7 @@ def test_a_part_that_nobody_learned_from_is_refused(asked):
     model, *_, sites = asked
     coordinator = model.federation_.coordinator
     site = replace(sites["a"], parts=np.full(len(sites["a"].view), 9, np.uint8))
-    flags = [alignment.request(s, [])[1] for s in (site, sites["b"])]
+    flags = [alignment.request(0)(s, [])[1] for s in (site, sites["b"])]
     inbox = [r for outbox in flags for r in outbox]
     assert any(isinstance(r, RowFlags) and r.receiver == COORDINATOR for r in inbox)
     with pytest.raises(DataError, match="a part of the people that nobody learned from"):
