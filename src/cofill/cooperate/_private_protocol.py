@@ -279,7 +279,7 @@ class PrivateProtocol(AbstractProtocol):
             return {}
         stage = "learn" if party.placement.plan.folds > 1 else "ask"
         if party.number_of_round:
-            stage += f" {party.number_of_round + 1}"
+            stage += f", round {party.number_of_round + 1}"
         places = np.append(party.placed.plan.slots, party.places)
         return {f"{party.name}/{stage}": places.astype("<i8").tobytes()}
 
