@@ -203,10 +203,11 @@ def cells_of(
         values = values + noise * np.sqrt(variance / np.diag(targets.correlation))
     cells = targets.cells(values)
     partial = np.flatnonzero((at >= 0) & np.isnan(rows).any(axis=1))
-    tables = np.zeros((2, 0, 0))
+    table = first = np.zeros((0, 0))
     if imputer is not None and len(partial):
-        tables = [_beside_predictions(site, at[partial], rounds) for rounds in (None, 1)]
-        cells[partial] = imputer.fill(*tables, draws)[:, : cells.shape[1]]
+        table = _beside_predictions(site, at[partial])
+        first = _beside_predictions(site, at[partial], rounds=1)
+        cells[partial] = imputer.fill(table, first, draws)[:, : cells.shape[1]]
     blocks = targets.scaler.blocks
     unexplained = np.column_stack([variance[:, b.start : b.stop].mean(axis=1) for b in blocks])
     known = informed | (at >= 0)
@@ -228,7 +229,7 @@ def cells_of(
             end[:, numeric] = decoded[:, numeric]
         if imputer is not None and len(partial):
             for end, of_rows in zip(
-                (lower, upper), imputer.intervals(*tables, policy.interval), strict=True
+                (lower, upper), imputer.intervals(table, first, policy.interval), strict=True
             ):
                 end[np.ix_(partial, numeric)] = of_rows[:, numeric]
         for end in (lower, upper):

@@ -3,10 +3,11 @@
 The ideal: a trusted machine takes all tables and gives each site the cells it asked for about
 people whom others know (of people whom it knows in part, and of some whom it knows, predictions of
 all its columns), with errors in cross-validation for each of its columns, and tells everybody how
-many people which views share. What the real protocol shows beside that:
+many people which views share. Where rows have holes it does so in a few rounds, between which sites
+fill them by what they were given. What the real protocol shows beside that:
 
 - the two computing sites: eigenvalues of covariances of features over all shared people (one set
-  for each regression), and uniform words;
+  for each regression of each round), and uniform words;
 - the coordinator: nothing but the counts, the sizes of features, the choice of penalties and, of
   rows that are asked about, the fold in which they were learned from;
 - everybody else: nothing.
