@@ -108,7 +108,7 @@ def slots_and_patterns(sites):
 def plain_inputs(sites, slots, plan, computer, *, asking):
     inputs = {}
     for parties in plan.parties:
-        views = [sites[name].view for name in parties]
+        views = [sites[name].table for name in parties]
         rows = np.concatenate([slots[name] for name in parties])
         ids = np.arange(len(rows))  # a person whose row is at two sites is there twice
         whole = views[0].with_rows(ids, np.vstack([view.cells for view in views]))

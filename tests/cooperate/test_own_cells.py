@@ -20,7 +20,7 @@ N = 240
 
 
 def small(**settings):
-    return PrivateCompletion(**{"features": 12, "min_overlap": 10, **settings})
+    return PrivateCompletion(**{"features": 12, "min_overlap": 10, "rounds": 2, **settings})
 
 
 def holed(rate=0.3):
@@ -106,15 +106,96 @@ def test_intervals_of_rows_known_in_part_hold_nine_in_ten(asked, completed):
 def test_a_part_that_nobody_learned_from_is_refused(asked):
     model, *_, sites = asked
     coordinator = model.federation_.coordinator
-    site = replace(sites["a"], parts=np.full(len(sites["a"].view), 9, np.uint8))
-    flags = [alignment.request(s, [])[1] for s in (site, sites["b"])]
+    first = sites["a"].in_round(0)
+    site = replace(first, parts=np.full(len(first.view), 9, np.uint8))
+    flags = [alignment.request(0)(s, [])[1] for s in (site, sites["b"])]
     inbox = [r for outbox in flags for r in outbox]
     assert any(isinstance(r, RowFlags) and r.receiver == COORDINATOR for r in inbox)
     with pytest.raises(DataError, match="a part of the people that nobody learned from"):
-        _private_coordinator.match_asked(coordinator, inbox)
+        _private_coordinator.match_asked(0)(coordinator, inbox)
 
 
 def test_more_folds_than_a_byte_tells_are_refused():
     members = Membership({"x": ("a",), "y": ("b",)})
     with pytest.raises(SettingError, match="folds must be at most 60, got 61"):
         PrivateProtocol.from_settings({"folds": 61}, members)
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def product_of_two_sites(n=250):
+    """A column that follows from one of its own site's and one of another's; a third has noise."""
+    rng = np.random.default_rng(11)
+    base, ratio = rng.uniform(1, 2, size=(2, n))
+    truth = np.column_stack(
+        [base, base * ratio, ratio, base * ratio**2, base + ratio, rng.normal(size=n)]
+    )
+    truth += 0.02 * rng.normal(size=truth.shape)
+    hidden = rng.random(truth.shape) < 0.3
+    hidden[:, [0, 2, 4]] &= ~hidden[:, [1, 3, 5]]
+    shown = np.where(hidden, np.nan, truth)
+    parts = {name: shown[:, 2 * k : 2 * k + 2] for k, name in enumerate("abc")}
+    return MultiView.from_arrays(parts), truth, hidden
+
+
+def test_later_rounds_tell_what_follows_from_several_sites_together():
+    views, truth, hidden = product_of_two_sites()
+    error = {}
+    for rounds in (1, 2):
+        done = small(features=40, rounds=rounds).fit_complete(views)
+        cells = np.hstack([done.cells[name] for name in "abc"])
+        gaps = ((cells - truth) / truth.std(axis=0))[:, :5]
+        error[rounds] = np.mean(gaps[hidden[:, :5]] ** 2)
+    assert error[2] < 0.8 * error[1]
+
+
+def test_later_rounds_tell_of_nobody_else(asked):
+    *_, sites = asked
+    for site in sites.values():
+        ids = site.ids[site.predicted.at]
+        for answer in site.earlier:
+            np.testing.assert_array_equal(np.sort(site.known_ids[answer.at]), np.sort(ids))
+
+
+def test_a_hole_is_filled_for_the_next_round_and_known_cells_are_not_kept(asked):
+    _, _, truth, hidden, sites = asked
+    for name, part in (("a", slice(0, 2)), ("b", slice(2, 5))):
+        site, holes = sites[name], hidden[:, part]
+        assert len(site.fills) == holes.sum()
+        filled = site.table.cells
+        np.testing.assert_array_equal(filled[~holes], truth[:, part][~holes])
+        away = truth[:, part].std(axis=0) * np.ones_like(filled)
+        assert np.mean(((filled - truth[:, part]) / away)[holes] ** 2) < 0.5
+
+
+def test_without_holes_or_with_columns_kept_from_a_view_it_is_learned_once(asked):
+    views, truth, _ = holed()
+    model, *_ = asked
+    assert model.federation_.coordinator.has_rounds
+    whole = MultiView.from_arrays(
+        {"a": truth[:, :2], "b": truth[:, 2:]}, presence={"b": np.arange(N) > 9}
+    )
+    once = [small(rounds=rounds).fit(whole) for rounds in (1, 2)]
+    limited = small(informs={"a": {"b": views["a"].feature_names[:1]}})
+    for fitted in (*once, limited.fit(views)):
+        assert not fitted.federation_.coordinator.has_rounds
+        assert {site.run for site in fitted.sites_.values()} == {1}
+    first, second = (fitted.complete(whole).cells["b"] for fitted in once)
+    np.testing.assert_allclose(first, second, atol=1e-3)
+
+
+def test_a_site_fills_nothing_for_others_from_columns_that_may_not_inform_all(asked):
+    *_, sites = asked
+    site = sites["a"]
+    plan = site.placed.plan
+    groups = tuple(tuple((*group[:2], 1) for group in view) for view in plan.groups)
+    placed = replace(site.placed, plan=replace(plan, groups=groups))
+    with pytest.raises(DataError, match="may not inform everybody"):
+        alignment.prepare_round(1)(replace(site, placement=placed), [])
+
+
+def test_rounds_below_one_are_refused():
+    members = Membership({"x": ("a",), "y": ("b",)})
+    with pytest.raises(SettingError, match="rounds must be"):
+        PrivateProtocol.from_settings({"rounds": 0}, members)

@@ -65,7 +65,7 @@ def _by_row(experiment: str, settings: dict[str, Any], base: Path) -> Here:
     return federation_by_row(base, experiment, settings, held)
 
 
-PRIVATE = {"features": 3, "min_overlap": 10, "most_asked": 50}
+PRIVATE = {"features": 3, "min_overlap": 10, "most_asked": 50, "rounds": 1}
 MAKERS: dict[str, Callable[[Path], Here]] = {
     "cooperate": partial(_by_view, "cooperate", FAST),
     "private": partial(_by_view, "private", PRIVATE),

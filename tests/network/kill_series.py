@@ -61,7 +61,7 @@ def expectation(experiment: str) -> tuple[dict[str, Any], Cells, float]:
         # Cells vary by thousands; programs that train one site or three round differently.
         return FAST, {name: {name: done.cells[name]} for name in done.views}, 0.5
     if experiment == "private":
-        settings = {"features": 6, "min_overlap": 10, "most_asked": 50}
+        settings = {"features": 6, "min_overlap": 10, "most_asked": 50, "rounds": 1}
         done = PrivateCompletion(**settings).fit_complete(marked_views())
         settings = {**settings, "views": ["a", "b", "c"]}
         return settings, {name: {name: done.cells[name]} for name in done.views}, 0.5

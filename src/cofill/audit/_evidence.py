@@ -67,6 +67,11 @@ class Evidence:
         """Return a view's rows as networks see them, NaN where a cell is not known."""
         return Scaler.fit(self.views[view]).encode_view(self.views[view])[0]
 
+    def stages(self, view: str) -> list[str]:
+        """Return the stages of a run on shares in which a view's rows had places, in any round."""
+        names = [key.removeprefix(f"{view}/") for key in self.keys if key.startswith(f"{view}/")]
+        return sorted(names, key=lambda name: (not name.startswith("learn"), name))
+
     def places(self, view: str, stage: str) -> tuple[int, Int[np.ndarray, " rows"]] | None:
         """Return how many places a stage has and those of a view's rows, None where not kept."""
         key = self.keys.get(f"{view}/{stage}")

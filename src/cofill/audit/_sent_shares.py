@@ -5,6 +5,7 @@ attacker is given more than any party has: they know whose place is whose, and s
 If masks are missing or used twice, rows follow from words; otherwise nothing does.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -82,12 +83,13 @@ def attack_words(
     There is none where nobody's place is known, or too few people are there.
     """
     leaks: tuple[Leak, ...] = ()
-    for stage in ("learn", "ask"):
+    for stage in evidence.stages(view):  # as "learn", or "learn, round 2"
         placed = evidence.places(view, stage)
         if placed is None:
             continue
         everyone, places = placed
-        parts = [words_by_place(matrices, view, everyone, stage) for matrices in rounds]
+        kind = stage.partition(",")[0]
+        parts = [words_by_place(matrices, view, everyone, kind) for matrices in rounds]
         words = np.concatenate([np.empty((everyone, 0), np.uint64), *parts], axis=1)
         if words.shape[1]:
             of_stage = _attack_rows(_numbers(words), places, view, evidence)
@@ -170,15 +172,19 @@ def _rows(releases: Sequence[Any], evidence: Evidence) -> list[Mapping[str, np.n
 def _sums(releases: Sequence[Any], evidence: Evidence) -> list[Mapping[str, np.ndarray]]:
     """Return what the shares of both computing sites add up to, which both of them see."""
     sums = []
+    earlier: Counter[Any] = Counter()
     for release in releases:
+        shapes = {k: w.shape for k, w in release.words.items()}
         others = [
             other.words
             for other in evidence.releases(release.kind)
             if other.sender != release.sender
             and other.round == release.round
-            and {k: w.shape for k, w in other.words.items()}
-            == {k: w.shape for k, w in release.words.items()}
+            and {k: w.shape for k, w in other.words.items()} == shapes
         ]
+        # Steps come back in later rounds and parts: the third of a kind belongs to the third.
+        same = (release.sender, release.round, tuple(sorted(shapes.items())))
+        others, earlier[same] = others[earlier[same] :], earlier[same] + 1
         # Where the other's log is not at hand, its shares alone: uniform words too.
         total = {k: w + others[0][k] for k, w in release.words.items()} if others else release.words
         sums.append(total)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from cofill.cooperate._private_inputs import LocalModel
+from cofill.cooperate._private_completion import fill_holes
+from cofill.cooperate._private_inputs import EVERYBODY, LocalModel
 from cofill.cooperate._private_plan import Plan
-from cofill.cooperate._private_site import Placement, PrivateSite, only_release
+from cofill.cooperate._private_site import (
+    Placement,
+    PredictedTargets,
+    PrivateSite,
+    only_release,
+)
 from cofill.cooperate._private_survey import common_model
 from cofill.errors import DataError
 from cofill.privacy import BlindedPoints, DealtWords, MaskedRows, PadKey, RowFlags, SlotPlan
@@ -16,6 +23,7 @@ from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import ComputingSite, blind_ids, mask_input, multiply_points
 
 _MOST_PRACTICE = 1_000
+_NONE = np.empty(0)
 
 
 def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
@@ -33,9 +41,51 @@ def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
     return _blind(replace(site, model=model, run=site.run + 1, parts=nowhere), len(site.view))
 
 
-def request(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
-    """Send the ids of the site's rows and of people it asks about out blinded."""
-    return _blind(replace(site, run=site.run + 1, predicted=None), len(site.known_ids))
+def prepare_round(number: int) -> Callable[[PrivateSite, Inbox], tuple[PrivateSite, Outbox]]:
+    """Return the step in which sites fill holes by what others predicted, to learn once more.
+
+    Features and targets stay those of the first round, made from rows without holes now.
+    """
+
+    def act(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+        if any(group[2] != EVERYBODY for groups in site.placed.plan.groups for group in groups):
+            raise DataError(
+                "cells of columns that may not inform everybody would go on in those that were "
+                f"filled from them; site {site.name!r} learns in one round only"
+            )
+        site = _with_holes_filled(site).in_round(number)
+        return _blind(replace(site, run=site.run + 1), len(site.view))
+
+    return act
+
+
+def request(
+    number: int, *, only_rows: bool = False
+) -> Callable[[PrivateSite, Inbox], tuple[PrivateSite, Outbox]]:
+    """Return the step in which ids of rows and of people to ask about go out blinded, by round.
+
+    ``only_rows`` asks about rows with holes and nobody else: learning goes on with them.
+    """
+
+    def act(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
+        site = _with_holes_filled(site) if number else replace(site, fills=_NONE, earlier=())
+        site = replace(site.in_round(number), run=site.run + 1, predicted=None)
+        return _blind(site, len(site.view if only_rows else site.known_ids))
+
+    return act
+
+
+def _with_holes_filled(site: PrivateSite) -> PrivateSite:
+    """Return the site with what was predicted kept, and the holes of its rows filled by that."""
+    predicted = site.predicted
+    if predicted is None:
+        predicted = PredictedTargets(
+            np.empty(0, np.int64), np.empty((0, site.fitted.targets.width))
+        )
+    else:
+        predicted = replace(predicted, at=site.order[predicted.at])
+    fills = fill_holes(site)
+    return replace(site, earlier=(*site.earlier, predicted), predicted=None, fills=fills)
 
 
 def _blind(site: PrivateSite, count: int) -> tuple[PrivateSite, Outbox]:
@@ -158,7 +208,7 @@ class _FixedPoint:
 def _hand_in_rows(site: PrivateSite, *, asking: bool) -> tuple[PrivateSite, Outbox]:
     placed = site.placed
     is_placed = site.places >= 0
-    view, at = site.view.take(is_placed), site.places[is_placed]
+    view, at = site.table.take(is_placed), site.places[is_placed]
     words = site.fitted.inputs(view, at, placed.plan, _FixedPoint, asking=asking)
     first, second = placed.keys
     masked = {

@@ -7,12 +7,13 @@ pads that their receivers and the computing sites share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from cofill.codec import storable
+from cofill.cooperate._private_inputs import EVERYBODY
 from cofill.cooperate._private_learner import Learned, ask, learn
 from cofill.cooperate._private_order import common_order
 from cofill.cooperate._private_plan import Plan
@@ -50,6 +51,19 @@ class Alignment:
     patterns: np.ndarray = field(repr=False)
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class DealtRound:
+    """What the coordinator keeps of a round of learning; `PrivateCoordinator` says what each is."""
+
+    known: Plan | None
+    learned: Learned | None
+    choices: Mapping[str, np.ndarray]
+
+
+_OF_A_ROUND = tuple(f.name for f in fields(DealtRound))
+
+
 @dataclass(frozen=True, eq=False)
 class PrivateCoordinator:
     """The coordinator's party.
@@ -70,6 +84,11 @@ class PrivateCoordinator:
         Which part of the people is asked about.
     frames, frame
         How many frames the words have that were dealt last, and how many of them are out.
+    number_of_round, rounds
+        The round of learning whose plan, masks and choices these are, and what was kept of all
+        rounds that were left for another one.
+    has_rounds
+        Whether there is more than one: some site has rows with holes, and all may inform all.
     """
 
     parties: Mapping[str, str]
@@ -85,6 +104,18 @@ class PrivateCoordinator:
     frames: int = 0
     frame: int = 0
     scalers: Mapping[str, Scaler] = field(default_factory=dict)
+    number_of_round: int = 0
+    rounds: tuple[DealtRound, ...] = ()
+    has_rounds: bool = False
+
+    def in_round(self, number: int) -> PrivateCoordinator:
+        """Return the party with what it keeps of a round, an empty one after the last."""
+        kept = DealtRound(**{name: getattr(self, name) for name in _OF_A_ROUND})
+        at = self.number_of_round
+        rounds = (*self.rounds[:at], kept, *self.rounds[at + 1 :])
+        chosen = rounds[number] if number < len(rounds) else DealtRound(None, None, {})
+        values = {name: getattr(chosen, name) for name in _OF_A_ROUND}
+        return replace(self, rounds=rounds, number_of_round=number, **values)
 
     @property
     def parts(self) -> int:
@@ -108,18 +139,33 @@ _DEALT: dict[bytes, list[dict[str, np.ndarray]]] = {}
 """Frames of dealt words on their way, by key; what is missing is dealt again."""
 
 
-def match_rows(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
-    """Order everybody's people for learning, and deal what the learning needs."""
-    party = replace(party, run=party.run + 1, learned=None, known=None)
-    settings = party.settings
-    alignment = _align(party, inbox, settings.folds, settings.most_people)
-    alignment.plan.require_learnable(settings.min_overlap)
-    party, dealer = _deal(replace(party, alignment=alignment))
-    return _placed(party, alignment, dealer)
+Act = Callable[[PrivateCoordinator, Inbox], tuple[PrivateCoordinator, Outbox]]
 
 
-def match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
-    """Order the people of a request, and deal what the predictions of their first part need."""
+def match_rows(number: int) -> Act:
+    """Return the step in which people are ordered and learning is dealt for, by round."""
+
+    def act(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
+        party = replace(party.in_round(number), run=party.run + 1, learned=None, known=None)
+        settings = party.settings
+        alignment = _align(party, inbox, settings.folds, settings.most_people)
+        alignment.plan.require_learnable(settings.min_overlap)
+        if not number:
+            is_asked = any(asks.any() for asks in alignment.asks.values())
+            audiences = {group[2] for groups in alignment.plan.groups for group in groups}
+            party = replace(party, has_rounds=is_asked and audiences == {EVERYBODY})
+        party, dealer = _deal(replace(party, alignment=alignment))
+        return _placed(party, alignment, dealer)
+
+    return act
+
+
+def match_asked(number: int) -> Act:
+    """Return the step in which people asked about are ordered and the first part is dealt for."""
+    return lambda party, inbox: _match_asked(party.in_round(number), inbox)
+
+
+def _match_asked(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     party = replace(party, run=party.run + 1)
     alignment = _align(party, inbox, 1)
     plan, known = alignment.plan, party.known

@@ -44,6 +44,11 @@ class PrivateCompletion(AbstractCompleter):
         Of the cross-validation by which penalties are chosen.
     min_overlap
         A view tells of another if at least so many people are in both.
+    rounds
+        How often is learned where rows have holes: after each round but the last, sites fill the
+        holes by what they were told, so that the others' next predictions rest on whole rows and
+        on how the columns of several sites go together. It is learned once where no row has a hole,
+        or where `informs` keeps columns from a view.
     most_people
         At most so many people are learned from, drawn by chance from everybody whom some view has:
         time, memory and the size of messages of learning do not grow beyond that.
@@ -97,6 +102,7 @@ class PrivateCompletion(AbstractCompleter):
     features: int = PrivateSettings.features
     folds: int = PrivateSettings.folds
     min_overlap: int = PrivateSettings.min_overlap
+    rounds: int = PrivateSettings.rounds
     most_people: int = PrivateSettings.most_people
     most_asked: int = PrivateSettings.most_asked
     on_unreconstructable: str = "fill"
@@ -174,7 +180,8 @@ class PrivateCompletion(AbstractCompleter):
     def _complete(self, views: MultiView, progress: Progress) -> Completed:
         sites = self._ask(views, progress=progress)
         policy = self.protocol(views).policy
-        return completed_by(views, sites, policy, self.name, own_cell_imputers(sites))
+        imputers = own_cell_imputers(sites, spread=policy.interval is not None)
+        return completed_by(views, sites, policy, self.name, imputers)
 
     def _predict(self, views: MultiView, progress: Progress) -> dict[str, np.ndarray]:
         return dict(self._complete(views, progress).cells)
@@ -189,7 +196,7 @@ class PrivateCompletion(AbstractCompleter):
         later = self._later(views)
         require_draws(n_draws)
         sites, policy = self._ask(later.seen), self.protocol(later.seen).policy
-        generator, imputers = np.random.default_rng(key), own_cell_imputers(sites)
+        generator, imputers = np.random.default_rng(key), own_cell_imputers(sites, spread=True)
         return [
             merged(later, completed_by(later.seen, sites, policy, self.name, imputers, generator))
             for _ in range(n_draws)

@@ -3,10 +3,11 @@
 The ideal: a trusted machine takes all tables and gives each site the cells it asked for about
 people whom others know (of people whom it knows in part, and of some whom it knows, predictions of
 all its columns), with errors in cross-validation for each of its columns, and tells everybody how
-many people which views share. What the real protocol shows beside that:
+many people which views share. Where rows have holes it does so in a few rounds, between which sites
+fill them by what they were given. What the real protocol shows beside that:
 
 - the two computing sites: eigenvalues of covariances of features over all shared people (one set
-  for each regression), and uniform words;
+  for each regression of each round), and uniform words;
 - the coordinator: nothing but the counts, the sizes of features, the choice of penalties and, of
   rows that are asked about, the fold in which they were learned from;
 - everybody else: nothing.
@@ -23,14 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from cofill.cooperate import _private_alignment as alignment
-from cofill.cooperate import _private_compute as compute
 from cofill.cooperate import _private_coordinator as coordinator
-from cofill.cooperate import _private_owner as owner
-from cofill.cooperate import _private_survey as survey
 from cofill.cooperate._policy import CompletionPolicy
 from cofill.cooperate._private_completion import completed_by, feature_r2, own_cell_imputers
-from cofill.cooperate._private_learner import ASK_ROUNDS, LEARN_ROUNDS
+from cofill.cooperate._private_schedule import Schedule
 from cofill.cooperate._private_site import PrivateSettings, PrivateSite
 from cofill.errors import SettingError, StoreError
 from cofill.privacy import RunFigures, digest_of
@@ -42,14 +39,11 @@ from cofill.protocol import (
     Membership,
     SiteResult,
     Step,
-    one_by_one,
 )
 from cofill.settings import typed_settings, types_of
 from cofill.shares import derive
 from cofill.views import MultiView, View
 
-_DEAL_ON, _DEAL_PART = "deal on", "deal for the next part"
-_DEALING = ("match and deal", _DEAL_ON, _DEAL_PART)
 _NOT_IN_STATE = ("name", "view", "settings", "people", "informs", "parties", "computing")
 
 
@@ -70,10 +64,6 @@ def _with_views(members: Membership, names: tuple[str, ...] | None) -> Membershi
         )
     chosen = {s: tuple(v for v in held if v in names) for s, held in members.site_views.items()}
     return Membership(chosen, tuple(v for v in members.shared_views if v in names))
-
-
-def _step(name: str, act: Any, at: Any = "sites", **whose: tuple[str, ...]) -> Step[Any]:
-    return Step(name, one_by_one(act), at, **whose)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,124 +161,37 @@ class PrivateProtocol(AbstractProtocol):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    @cached_property
-    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @property
+    def steps(self) -> tuple[Step[Any], ...]:
         """The steps of learning, then those of asking."""
-        return (*self._learning, *self._asking)
-
-    @property
-    def _ring(self) -> tuple[Step[Any], ...]:
-        """Every list of points passes every other site."""
-        return (
-            *[_step("pass ids on", alignment.pass_on)] * (len(self.members.parties) - 2),
-            _step("hand ids in", alignment.hand_in, receivers=(COORDINATOR,)),
-        )
-
-    @property
-    def _survey(self) -> tuple[Step[Any], ...]:
-        """The sites of each view that several hold agree on columns, scales and features."""
-        split = self._split
-        if not split:
-            return ()
-        to_coordinator = {"actors": split, "receivers": (COORDINATOR,)}
-        to_sites = {"at": "coordinator", "receivers": split}
-        described = {"actors": split, "receivers": (*split, COORDINATOR)}
-        return (
-            _step("describe columns", survey.describe, **described),
-            _step("agree on columns", survey.agree_columns, **to_sites),
-            _step("survey", survey.add_moments, **to_coordinator),
-            _step("agree on scales", survey.agree_scales, **to_sites),
-            _step("survey", survey.add_shapes, **to_coordinator),
-            _step("agree on features", survey.agree_features, **to_sites),
-        )
-
-    @property
-    def _learning(self) -> tuple[Step[Any], ...]:
-        pair, owners = self._computing_pair, tuple(self.members.parties)
-        between = {"actors": pair, "receivers": pair}
-        return (
-            *self._survey,
-            _step("prepare", alignment.prepare),
-            *self._ring,
-            _step("match and deal", coordinator.match_rows, "coordinator"),
-            *self._deal_on,
-            _step("share rows", alignment.share_rows, receivers=pair),
-            _step("learn", compute.start_computing(asking=False), **between),
-            *[_step("learn", compute.compute(asking=False), **between)] * (LEARN_ROUNDS - 1),
-            _step("score", compute.finish_learning, actors=pair, receivers=owners),
-            _step("choose", owner.choose, receivers=(*pair, COORDINATOR)),
-            _step("keep choices", owner.keep_choices, actors=pair, receivers=()),
-            _step("keep choices", coordinator.keep_choices, "coordinator", receivers=()),
-        )
-
-    @property
-    def _deal_on(self) -> tuple[Step[Any], ...]:
-        """As many steps as dealt words may take messages; those not needed are left out."""
-        receivers = self._computing_pair[1:]
-        step = _step(_DEAL_ON, coordinator.deal_on, "coordinator", receivers=receivers)
-        return (step,) * (coordinator.MOST_FRAMES - 1)
-
-    @property
-    def _asking(self) -> tuple[Step[Any], ...]:
-        first = _step("match and deal", coordinator.match_asked, "coordinator")
-        later = _step(_DEAL_PART, coordinator.deal_part, "coordinator")
-        parts = [first, *[later] * (coordinator.MOST_PARTS - 1)]
-        return (
-            _step("ask", alignment.request),
-            *self._ring,
-            *(step for deal in parts for step in (deal, *self._deal_on, *self._predicting)),
-        )
+        return self._schedule.steps
 
     @cached_property
-    def _predicting(self) -> tuple[Step[Any], ...]:
-        """The steps from rows that were dealt for to their people's cells."""
-        pair = self._computing_pair
-        between = {"actors": pair, "receivers": pair}
-        to_coordinator = {"receivers": (COORDINATOR,)}
-        return (
-            _step("share rows", alignment.share_asked, receivers=pair),
-            _step("predict", compute.start_computing(asking=True), **between),
-            *[_step("predict", compute.compute(asking=True), **between)] * (ASK_ROUNDS - 1),
-            _step("hand cells in", compute.finish_asking, actors=pair, **to_coordinator),
-            _step("select", coordinator.select, "coordinator"),
-            _step("complete", owner.receive_cells, receivers=()),
-        )
+    def _schedule(self) -> Schedule:
+        parties, pair = tuple(self.members.parties), self._computing_pair
+        return Schedule(parties, pair, self._split, self.settings.rounds)
 
     def next_step(self, number: int, coordinator: Any) -> int:
-        """Return the step after one of the coordinator's.
-
-        Steps for frames and parts that there are none of are left out.
-        """
-        name = self.steps[number].name
-        if name == _DEAL_PART and coordinator.alignment is None:
-            return len(self.steps)
-        if name in _DEALING and coordinator.frame == coordinator.frames:
-            while self.steps[number + 1].name == _DEAL_ON:
-                number += 1
-        return number + 1
+        """Return the step after one of the coordinator's."""
+        return self._schedule.next_step(number, coordinator)
 
     def is_optional(self, number: int) -> bool:
-        """Return whether a step may be left out: further frames and further parts."""
-        return self.steps[number].name == _DEAL_ON or number >= self._optional
+        """Return whether a step may be left out: further frames, parts and rounds."""
+        return self._schedule.is_optional(number)
 
     def may_be_missed(self, number: int) -> bool:
         """Return whether a site that has not done a step can go on: where it may be left out."""
         return self.is_optional(number)
 
-    @cached_property
-    def _optional(self) -> int:
-        """The first step after the first part of the people."""
-        return [step.name for step in self.steps].index(_DEAL_PART)
-
     @property
     def learning(self) -> range:
-        """Numbers of the steps up to the choice of penalties."""
-        return range(len(self._learning))
+        """Numbers of the steps up to the last choice of penalties."""
+        return range(self.asking.start)
 
     @property
     def asking(self) -> range:
         """Numbers of the steps from asking to completed cells."""
-        return range(len(self._learning), len(self.steps))
+        return range(self._schedule.asking, len(self._schedule.steps))
 
     # --- parties --------------------------------------------------------------------------------
 
@@ -375,8 +278,9 @@ class PrivateProtocol(AbstractProtocol):
         """Return how many places there are and those of the party's rows, learning and asking."""
         if party.placement is None:
             return {}
-        # Its first alignment is for learning, each further one for asking.
-        stage = "learn" if party.run == 1 else "ask"
+        stage = "learn" if party.placement.plan.folds > 1 else "ask"
+        if party.number_of_round:
+            stage += f", round {party.number_of_round + 1}"
         places = np.append(party.placed.plan.slots, party.places)
         return {f"{party.name}/{stage}": places.astype("<i8").tobytes()}
 
@@ -413,7 +317,7 @@ class PrivateProtocol(AbstractProtocol):
             # A second view only makes these people known by their ids.
             views.append(View(f"people of {name}", data.people, np.zeros((len(data.people), 1))))
         parties = {party.name: party}
-        imputers = own_cell_imputers(parties)
+        imputers = own_cell_imputers(parties, spread=self.policy.interval is not None)
         done = completed_by(MultiView(views), parties, self.policy, "private", imputers)
         counts = done.counts(name)
         r2 = feature_r2(party)
