@@ -41,7 +41,6 @@ def write_message_at(
     content: Sequence[memoryview],
     address: MessageAddress,
     identity: Identity,
-    *,
     limit: int,
 ) -> Message:
     """Return a message of a content in buffers: its bytes, or where it is large, the path.

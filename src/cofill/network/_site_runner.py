@@ -9,10 +9,12 @@ step that fails leaves the parties as they were. The coordinator's own party is 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -214,9 +216,11 @@ class SiteRunner:
         order = {name: k for k, name in enumerate([*self.protocol.party_sites, COORDINATOR])}
         arrived: list[tuple[int, int, Release]] = []
         common: list[memoryview] = []
+        with _workers() as pool:
+            opening = {key: pool.submit(self._releases, *key, messages[key]) for key in messages}
         for step, sender in sorted(messages):
             try:
-                content, releases = self._releases(step, sender, messages[step, sender])
+                content, releases = opening.pop((step, sender)).result()
                 common += [content] if sender == COORDINATOR else []
             except DataError as error:
                 if self.name != COORDINATOR or not self.protocol.may_lack_sites(step):
@@ -358,17 +362,19 @@ class SiteRunner:
         """Return a message for every receiver, and all releases as buffers where one gets them."""
         sealed: dict[str, Message] = {}
         whole = None
-        for receiver in self.schedule.receivers(number, self.name):
-            releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
-            if self.name == COORDINATOR and self.schedule.is_star and not releases:
-                continue  # it knows anyway whom it has nothing to say to
-            content = release_buffers(releases)
-            whole = content if len(releases) == len(outbox) else whole
-            address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
-            path = self.state.new_message()
-            sealed[receiver] = write_message_at(
-                path, content, address, self.identity, limit=self.limit
-            )
+        with _workers() as pool:
+            writing = {}
+            for receiver in self.schedule.receivers(number, self.name):
+                releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
+                if self.name == COORDINATOR and self.schedule.is_star and not releases:
+                    continue  # it knows anyway whom it has nothing to say to
+                content = release_buffers(releases)
+                whole = content if len(releases) == len(outbox) else whole
+                address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
+                keys = self.identity, self.limit
+                path = self.state.new_message()
+                writing[receiver] = pool.submit(write_message_at, path, content, address, *keys)
+            sealed |= {receiver: written.result() for receiver, written in writing.items()}
         total, most = sum(map(size_of, sealed.values())), 2 * self.limit
         if self.name != COORDINATOR and total > most:
             raise DataError(
@@ -419,6 +425,11 @@ class SiteRunner:
         names = self.schedule.federation.names
         paths = {name: self.folder.message(number, self.name, name) for name in names}
         return {name: message_at(path) for name, path in paths.items() if path.exists()}
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Return threads to seal and open messages in: most of it is done outside of Python's lock."""
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "cofill-seal")
 
 
 def _price(release: Release | LedgerEntry) -> tuple[Any, ...]:

@@ -141,13 +141,16 @@ class MessageStreams:
                     raise DataError("a message did not arrive; the run can be resumed")
                 if now > max(ask_at, arrival.last + _STALLED_S * (ask_at > 0)):
                     ask_at = now + _STALLED_S
-                    self.cell.send_request(
+                    reply = self.cell.send_request(
                         channel=_CHANNEL,
                         topic=_ASK,
                         target=sender,
                         request=FlareMessage({}, {"name": name}),
                         timeout=_STALLED_S,
                     )
+                    code = reply.get_header(MessageHeaderKey.RETURN_CODE) if reply else None
+                    if code == ReturnCode.INVALID_REQUEST:
+                        raise DataError("a message is no longer ready; the run can be resumed")
                 arrival.done.wait(_LOOK_S)
         finally:
             self._arrivals.pop(name, None)
