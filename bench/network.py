@@ -32,7 +32,7 @@ def views(sites):
 
 
 def allow_bench(federation, as_flare):
-    """Let kits name the bench's own classes beside cofill's; streams as cofill or FLARE has them."""
+    """Let kits name the bench's own classes beside cofill's; streams as either has them."""
     for name in (*federation.federation.names, "coordinator"):
         path = federation.kit(name) / "local" / "resources.json"
         resources = json.loads(path.read_text())

@@ -107,20 +107,19 @@ import importlib.abc, importlib.machinery, os, sys
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "cofill.network._site_runner":
+        if name != "cofill.network._streams" or not any("/sites/c" in w for w in sys.orig_argv):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            act = module.SiteRunner.act
+            offer = module.MessageStreams.offer
 
-            def flood(self, number, messages):
-                answer = act(self, number, messages)
-                return dict.fromkeys(answer, bytes(2**30)) if self.name == "c" else answer
+            def flood(self, messages, receiver):
+                return dict.fromkeys(offer(self, messages, receiver), bytes(2**30))
 
-            module.SiteRunner.act = flood
+            module.MessageStreams.offer = flood
 
         spec.loader.exec_module = exec_module
         return spec

@@ -32,7 +32,7 @@ _MODULES = {
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
 }
 _LARGEST_STREAM = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
-# Bytes in one task, answer or file of FLARE's own, such as results. FLARE copies them several times,
+# Bytes in one task, answer or file of FLARE's own, such as results. FLARE copies them some times,
 # so large messages do not travel in them.
 _LARGEST_BLOB = 64 * 2**20
 _PATIENCE_S = 3.0  # between asking a process to end and killing it
