@@ -159,7 +159,7 @@ def _container(arrays: Mapping[str, np.ndarray], header: str) -> list[memoryview
         dtype = _DTYPE_NAMES[array.dtype]
         listed[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [start, end]}
         # As bytes: an empty array has no view of its own.
-        buffers += [memoryview(array.reshape(-1).view(np.uint8))] if array.nbytes else []
+        buffers += [array.reshape(-1).view(np.uint8).data] if array.nbytes else []
         start = end
     text = json.dumps(listed, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -178,7 +178,7 @@ class CoordinatorController(Controller):
         Its large messages are asked for in a thread of their own: FLARE's is to answer the site.
         """
         result, client_task.result = client_task.result or {}, None
-        client, run, step = client_task.client, self.run, client_task.task.data.get("number")
+        client, run, step = client_task.client, self.run, int(client_task.task.data["number"])
         assert run is not None  # noqa: S101
         if "messages" not in result:
             fault = result.get("fault") or "its answer is malformed"

@@ -168,8 +168,9 @@ class MessageStreams:
         try:
             draft.touch(mode=0o600, exist_ok=False)
             with draft.open("r+b", buffering=0) as file:
+                read: Any = stream.read
                 size = 0
-                while frame := stream.read(_FRAME):
+                while frame := read(_FRAME):
                     size += len(frame)
                     if size > arrival.size:
                         raise StreamError("a message is larger than it was announced")
