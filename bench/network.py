@@ -31,18 +31,23 @@ def views(sites):
     return MultiView.from_arrays({name: np.ones((5, 2)) for name in sites})
 
 
-def allow_bench(federation):
-    """Let kits name the bench's own classes beside cofill's."""
+def allow_bench(federation, as_flare):
+    """Let kits name the bench's own classes beside cofill's; streams as either has them."""
     for name in (*federation.federation.names, "coordinator"):
         path = federation.kit(name) / "local" / "resources.json"
         resources = json.loads(path.read_text())
         resources["class_allow_list"].append("bench.")
         del resources["app_validator"]  # it admits cofill's job only
         path.write_text(json.dumps(resources))
+        path = path.with_name("comm_config.json")
+        options = json.loads(path.read_text())
+        if as_flare:
+            options = {key: value for key, value in options.items() if "streaming" not in key}
+        path.write_text(json.dumps(options))
 
 
 @contextmanager
-def started_federation(environment):
+def started_federation(environment, *, as_flare=False):
     """Give three sites and a coordinator that run, with these variables of the environment."""
     from cofill.network import write_local
 
@@ -51,7 +56,7 @@ def started_federation(environment):
     try:
         with tempfile.TemporaryDirectory() as base:
             federation = write_local(Path(base) / "out", views("abc"))
-            allow_bench(federation)
+            allow_bench(federation, as_flare)
             try:
                 for name in ("coordinator", *federation.federation.names):
                     federation.start(name)
@@ -148,6 +153,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where to write the record")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a smoke run")
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[1, 50], help="sizes")
+    parser.add_argument("--rounds", type=int, default=4, help="how many, the first not counted")
     options = parser.parse_args()
     try:
         import nvflare  # noqa: F401
@@ -162,7 +169,9 @@ def main():
 
     register()
 
-    sizes, rounds, ids = ((1,), 3, 500) if options.quick else ((1, 50), 4, 100_000)
+    sizes, rounds, ids = tuple(options.megabytes), options.rounds, 100_000
+    if options.quick:
+        sizes, rounds, ids = (1,), 3, 500
     settings = {"megabytes": list(sizes), "rounds": rounds, "sites": 3, "ids": ids}
     settings["nvflare"] = version("nvflare")
     recorder = Recorder("bench_network", seeds=[0], settings=settings)
@@ -177,10 +186,11 @@ def main():
         "flare_large_pages": (time_flare, {}),
     }
     for method, (measured, environment) in ways.items():
-        with started_federation(environment) as federation:
+        as_flare = measured is time_flare
+        with started_federation(environment, as_flare=as_flare) as federation:
             for megabytes in sizes:
                 each, relays = measured(federation, megabytes, rounds)
-                size = f"{megabytes} MB"
+                size = f"{megabytes:g} MB"
                 recorder.add(method, "round_s", size, [float(np.median(each))])
                 rate = megabytes / float(np.median(relays))
                 recorder.add(method, "site_to_site_mb_s", size, [rate])

@@ -23,12 +23,21 @@ import numpy as np
 from cofill.errors import StoreError
 from cofill.files import write_atomically
 
-__all__ = ["decode", "encode", "load", "save", "storable"]
+__all__ = ["decode", "encode", "encode_buffers", "load", "save", "storable"]
 
 _HEADER = "cofill"
 _MAX_ARRAYS = 100_000
 _MAX_DEPTH = 40
 _TOO_DEEP = "these bytes are nested too deeply to be a value of cofill"
+_DTYPES = {
+    name: np.dtype(code)
+    for name, code in (
+        *(("BOOL", "?"), ("U8", "u1"), ("I8", "i1"), ("U16", "<u2"), ("I16", "<i2")),
+        *(("U32", "<u4"), ("I32", "<i4"), ("U64", "<u8"), ("I64", "<i8")),
+        *(("F16", "<f2"), ("F32", "<f4"), ("F64", "<f8")),
+    )
+}
+_DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _MAX_INLINE_BYTES = 4096  # longer byte strings become tensors, because hexadecimal doubles them
 
 Class = TypeVar("Class", bound=type)
@@ -76,30 +85,46 @@ def encode(
     >>> decode(encode({"a": (1, np.arange(2))}, format="example"), format="example")
     {'a': (1, array([0, 1]))}
     """
-    from safetensors.numpy import save as to_safetensors
+    buffers = encode_buffers(value, format=format, version=version, types=types, checksum=checksum)
+    return b"".join(buffers)
 
+
+def encode_buffers(
+    value: Any,
+    *,
+    format: str,  # noqa: A002
+    version: int = 1,
+    types: Collection[type] | None = None,
+    checksum: bool = False,
+) -> list[memoryview]:
+    """Return the bytes of `encode` as buffers that follow each other; large arrays are not copied.
+
+    Whoever changes such an array in place changes its buffer.
+    """
     arrays: dict[str, np.ndarray] = {}
     tree = _Encoder(_allowed(types), arrays).down(value)
     header: dict[str, Any] = {"format": format, "version": version, "tree": tree}
     if checksum:
         header["checksum"] = _checksum(tree, arrays)
     text = json.dumps(header, separators=(",", ":"), allow_nan=False)
-    return to_safetensors(arrays, {_HEADER: text})
+    return _container(arrays, text)
 
 
 def decode(
-    content: bytes,
+    content: bytes | memoryview,
     *,
     format: str,  # noqa: A002
     version: int = 1,
     types: Collection[type] | None = None,
 ) -> Any:
-    """Return the value that `encode` wrote; raise a `StoreError` for anything else."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_safetensors
+    """Return the value that `encode` wrote; raise a `StoreError` for anything else.
 
+    Of a content that may be written to, an array that is most of it is a part and no copy.
+    """
     try:
-        header = json.loads(_metadata(content)[_HEADER])
+        view = memoryview(content)
+        listed, start = _listed(view)
+        header = json.loads(listed["__metadata__"][_HEADER])
         if header["format"] != format:
             raise StoreError(f"these bytes hold {str(header['format'])[:40]!r}, not {format!r}")
         if header["version"] != version:
@@ -107,19 +132,65 @@ def decode(
                 f"{format!r} is in version {str(header['version'])[:10]}, and this cofill reads "
                 f"version {version}; use the cofill that wrote it"
             )
-        arrays = from_safetensors(content)
-        if len(arrays) > _MAX_ARRAYS:
-            raise ValueError
+        arrays = _arrays(view, listed, start)
         if "checksum" in header and header["checksum"] != _checksum(header["tree"], arrays):
             raise StoreError(f"{format!r} is damaged: its content does not match its checksum")
         return _Decoder(_allowed(types), arrays).up(header["tree"], 0)
     except StoreError:
         raise
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         fault = type(error).__name__
         raise StoreError(f"these bytes are no value that cofill encoded ({fault})") from None
     except RecursionError:
         raise StoreError(_TOO_DEEP) from None
+
+
+def _container(arrays: Mapping[str, np.ndarray], header: str) -> list[memoryview]:
+    """Return a safetensors container as buffers: sizes and types of the arrays, then each array."""
+    # Wide numbers first, so that each array begins where its type wants it.
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, int(name)))
+    listed: dict[str, Any] = {"__metadata__": {_HEADER: header}}
+    buffers, start = [], 0
+    for name in names:
+        array = np.asarray(arrays[name], arrays[name].dtype.newbyteorder("<"), order="C")
+        if array.dtype not in _DTYPE_NAMES:
+            raise StoreError(f"an array of {array.dtype} may not be encoded here")
+        end = start + array.nbytes
+        dtype = _DTYPE_NAMES[array.dtype]
+        listed[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [start, end]}
+        # As bytes: an empty array has no view of its own.
+        buffers += [array.reshape(-1).view(np.uint8).data] if array.nbytes else []
+        start = end
+    text = json.dumps(listed, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
+
+
+def _arrays(content: memoryview, listed: Mapping[str, Any], start: int) -> dict[str, np.ndarray]:
+    """Return the arrays of a safetensors container, which must fill it without gap or overlap.
+
+    An array that is most of a content that may be written to is a view of it; others are copied, so
+    that whoever keeps a small one does not keep the whole.
+    """
+    data = content[start:]
+    arrays, end = {}, 0
+    entries = {name: entry for name, entry in listed.items() if name != "__metadata__"}
+    if len(entries) > _MAX_ARRAYS:
+        raise ValueError
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
+        first, last = entry["data_offsets"]
+        counts = (*shape, first, last)
+        if not all(type(count) is int and count >= 0 for count in counts) or first != end:
+            raise ValueError
+        if math.prod(shape) * dtype.itemsize != last - first or last > len(data):
+            raise ValueError
+        array = np.frombuffer(data[first:last], dtype).reshape(shape)
+        is_view = not content.readonly and 2 * array.nbytes > len(content)
+        arrays[name], end = array if is_view else array.copy(), last
+    if end != len(data):
+        raise ValueError
+    return arrays
 
 
 def save(
@@ -151,12 +222,12 @@ def _allowed(types: Collection[type] | None) -> dict[str, type]:
     return _STORABLE if types is None else {cls.__name__: cls for cls in types}
 
 
-def _metadata(content: bytes) -> Mapping[str, str]:
-    """Return the metadata of a safetensors container, which its own loader for bytes drops."""
+def _listed(content: memoryview) -> tuple[Mapping[str, Any], int]:
+    """Return what a safetensors container lists, and where its arrays begin."""
     size = int.from_bytes(content[:8], "little")
     if len(content) < 8 + size:
         raise ValueError
-    return json.loads(content[8 : 8 + size])["__metadata__"]
+    return json.loads(bytes(content[8 : 8 + size])), 8 + size
 
 
 def _checksum(tree: Any, arrays: Mapping[str, np.ndarray]) -> str:

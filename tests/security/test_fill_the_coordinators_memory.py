@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +25,7 @@ from cofill.network._processes import party_environment
 
 MEAN = {"epsilon": 0.5, "low": 0.0, "high": 1.0, "view": "u"}
 MEGABYTE = 2**20
+ROOT = Path(__file__).parents[2]
 
 # What FLARE does with a stream whose first frame says how large it is, in a process of a party.
 RECEIVER = """
@@ -104,20 +107,19 @@ import importlib.abc, importlib.machinery, os, sys
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "cofill.network._site_runner":
+        if name != "cofill.network._streams" or not any("/sites/c" in w for w in sys.orig_argv):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            act = module.SiteRunner.act
+            offer = module.MessageStreams.offer
 
-            def flood(self, number, messages):
-                answer = act(self, number, messages)
-                return dict.fromkeys(answer, bytes(2**30)) if self.name == "c" else answer
+            def flood(self, messages, receiver):
+                return dict.fromkeys(offer(self, messages, receiver), bytes(2**30))
 
-            module.SiteRunner.act = flood
+            module.MessageStreams.offer = flood
 
         spec.loader.exec_module = exec_module
         return spec
@@ -152,6 +154,60 @@ def test_a_gigabyte_from_a_site_does_not_fill_the_coordinator(tmp_path, monkeypa
         logs = [path.read_text(errors="ignore") for path in top_logs(tmp_path / "out" / "kits")]
     assert any("exceeds configured limit" in log for log in logs)
     assert held < 2 * 256 * MEGABYTE
+
+
+def peak_memory(federation, name: str, ended: threading.Event, peaks: dict[str, int]) -> None:
+    """Note how much memory each process of a party has held, by what it does, until told to end."""
+    top = psutil.Process(federation.processes[name].pid)
+    while not ended.wait(0.05):
+        for process in top.children(recursive=True):
+            with suppress(psutil.NoSuchProcess, OSError):
+                words = " ".join(process.cmdline())
+                role = "run" if re.search("runner_process|worker_process", words) else "party"
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
+                peaks[f"{name} {role}"] = max(peaks.get(f"{name} {role}", 0), peak)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:nvflare", "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)
+def test_messages_near_the_limit_cost_less_than_twice_the_limit(tmp_path, monkeypatch, capsys):
+    """Three sites send a message each at once; what is counted is the growth over small ones."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench.carrying import register
+    from bench.network import started_federation, time_steps
+
+    register()
+    for folder in (ROOT, ROOT / "bench" / "hook"):
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("COFILL_BENCH", "1")
+    limit = Limits().message_bytes
+    held: list[dict[str, int]] = []
+    with started_federation({}) as federation:
+        for megabytes in (0.001, 0.97 * limit / 1e6):
+            held.append({})
+            ended = threading.Event()
+            watching = [
+                threading.Thread(target=peak_memory, args=(federation, name, ended, held[-1]))
+                for name in ("coordinator", "a")
+            ]
+            for thread in watching:
+                thread.start()
+            try:
+                time_steps(federation, "relay", megabytes, 1)
+            finally:
+                ended.set()
+                for thread in watching:
+                    thread.join()
+    small, large = held
+    grown = {role: (large[role] - small[role]) / limit for role in small}
+    with capsys.disabled():
+        sys.stdout.write(f"memory grown, in limits: {grown}\n")
+    assert set(grown) >= {"coordinator party", "coordinator run", "a run"}
+    assert large["a run"] > limit  # a message of that size was there
+    assert max(grown["coordinator party"], grown["coordinator run"]) < 2
 
 
 def top_logs(kits: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from cofill.errors import CofillError, DataError
 from cofill.files import write_document
@@ -26,6 +27,7 @@ from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
 from cofill.network._order import OUTCOME_FORMAT, schedule_of
 from cofill.network._run_coordinator import RunCoordinator
+from cofill.network._streams import MessageStreams, remove_files
 from cofill.protocol import COORDINATOR
 
 _LOOK_S = 0.02  # between two looks for answers, so that waiting adds little to a short step
@@ -41,6 +43,8 @@ class CoordinatorController(Controller):
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._gone: set[str] = set()
+        self._stopped = False
+        self.streams: MessageStreams | None = None
         end_with_parent()
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -69,6 +73,7 @@ class CoordinatorController(Controller):
             run.end()
             self._tell("finished", "", fl_ctx)
         except _StoppedError as error:
+            self._stopped = True
             run.note("stopped", str(error))
             self._tell("stopped", str(error), fl_ctx)
         except Exception as error:  # noqa: BLE001
@@ -89,7 +94,7 @@ class CoordinatorController(Controller):
         for name in sorted(waiting):
             data = Shareable()
             data["number"] = number
-            data["mail"] = to_wire(run.messages_for(name))
+            data["mail"] = self._offer(run, name, fl_ctx)
             task = Task(TASK, data, timeout=0, result_received_cb=self._received)
             self.send(task, fl_ctx, targets=[name])
             tasks.append(task)
@@ -117,6 +122,15 @@ class CoordinatorController(Controller):
         if len(absent) == asked:
             why = "; ".join(f"site {name!r} {why}" for name, why in absent.items())
             raise DataError(f"{_what(run)}: no site has answered: {why or 'all are lost'}")
+
+    def _offer(self, run: RunCoordinator, name: str, fl_ctx: FLContext) -> dict[str, Any]:
+        """Return what a site's task says of the messages for it."""
+        engine: Any = fl_ctx.get_engine()
+        if self.streams is None:
+            self.streams = MessageStreams(engine.get_cell(), run.folder.incoming)
+        process = _process(engine.get_client_from_name(name), fl_ctx)
+        self.streams.withdraw(process)
+        return self.streams.offer(to_wire(run.messages_for(name)), process)
 
     def _present(self, run: RunCoordinator, fl_ctx: FLContext) -> set[str]:
         """Return the sites that can be asked; note once of each other that it is not there."""
@@ -147,6 +161,8 @@ class CoordinatorController(Controller):
                 run.receive(name, answer["messages"])
             except DataError as error:
                 absent[name] = f"sent what is refused: {error}"
+            finally:
+                remove_files(answer["messages"])
         return absent
 
     def _lost(self, waiting: set[str]) -> dict[str, str]:
@@ -157,14 +173,44 @@ class CoordinatorController(Controller):
         return dict.fromkeys(sorted(gone), "was lost")
 
     def _received(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
-        """Keep a site's answer; FLARE has authenticated its name."""
+        """Keep a site's answer; FLARE has authenticated its name.
+
+        Its large messages are asked for in a thread of their own: FLARE's is to answer the site.
+        """
         result, client_task.result = client_task.result or {}, None
-        fault = result.get("fault") or "its answer is malformed"
-        answer: dict[str, Any] = {"fault": str(fault)[:1000]}
-        if isinstance(result.get("messages"), dict):
-            answer = {"messages": result["messages"]}
+        client, run, step = client_task.client, self.run, int(client_task.task.data["number"])
+        assert run is not None  # noqa: S101
+        if "messages" not in result:
+            fault = result.get("fault") or "its answer is malformed"
+            self._answer(step, client.name, {"fault": str(fault)[:1000]})
+            return
+        names = (step, client.name, _process(client, fl_ctx), result["messages"])
+        threading.Thread(target=self._fetch, args=(run, *names), daemon=True).start()
+
+    def _fetch(self, run: RunCoordinator, step: int, name: str, process: str, wire: Any) -> None:
+        """Keep the messages of a site's answer once all of them are here."""
+        assert self.streams is not None  # noqa: S101
+        answer: dict[str, Any] = {"fault": "its messages have not arrived"}
+        try:
+            messages = self.streams.fetch(
+                wire,
+                process,
+                limit=run.limit,
+                total=run.mail_limit,
+                stopped=lambda: run.next != step or self._stopped,
+            )
+            answer = {"messages": messages}
+        except CofillError as error:
+            answer = {"fault": str(error)}
+        finally:
+            self._answer(step, name, answer)
+
+    def _answer(self, step: int, name: str, answer: dict[str, Any]) -> None:
         with self._lock:
-            self._answers[client_task.client.name] = answer
+            if self.run is not None and step == self.run.next:
+                self._answers[name] = answer
+                return
+        remove_files(answer.get("messages", {}))  # its step is over
 
     def process_result_of_unknown_task(
         self,
@@ -196,6 +242,11 @@ class CoordinatorController(Controller):
     def _fail(self, error: Exception, fl_ctx: FLContext) -> None:
         self._tell("failed", public_fault(error), fl_ctx)
         self.system_panic(f"cofill: {public_fault(error)}", fl_ctx)
+
+
+def _process(client: Client, fl_ctx: FLContext) -> str:
+    """Return FLARE's name of a site's process in this run."""
+    return FQCN.join([client.get_fqcn() or client.name, str(fl_ctx.get_job_id())])
 
 
 def _what(run: RunCoordinator) -> str:

@@ -19,6 +19,7 @@ from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from cofill.errors import DataError, SettingError
 from cofill.network._admission import job_signer
@@ -26,8 +27,10 @@ from cofill.network._config import SiteConfig
 from cofill.network._faults import RefusedOrderError, fault_for_others, note_fault, public_fault
 from cofill.network._job import unpack_order
 from cofill.network._kits import Kit
+from cofill.network._messages import Message
 from cofill.network._order import SITE_CONFIG, RunOrder, schedule_of
 from cofill.network._site_runner import SiteRunner
+from cofill.network._streams import MessageStreams, remove_files
 from cofill.paths import keep_compiled_programs
 from cofill.protocol import PROTOCOLS
 
@@ -41,6 +44,7 @@ class SiteExecutor(Executor):
         super().__init__()
         self.order = unpack_order(order)
         self.runner: SiteRunner | None = None
+        self.streams: MessageStreams | None = None
         # While the coordinator's process starts; a fault shows when the first step is asked for.
         threading.Thread(target=self._load_protocol, daemon=True, name="cofill-load").start()
         end_with_parent()
@@ -65,16 +69,36 @@ class SiteExecutor(Executor):
             number = shareable.get("number")
             if not isinstance(number, int):
                 raise DataError("a step must have a number; refused")
-            messages = self.runner.act(number, from_wire(shareable.get("mail")))
+            coordinator = FQCN.join([FQCN.ROOT_SERVER, str(fl_ctx.get_job_id())])
+            streams, limits = self._streams(fl_ctx), kit.federation.limits
+            mail = streams.fetch(
+                shareable.get("mail"),
+                coordinator,
+                limit=limits.message_bytes,
+                total=limits.mail_bytes,
+                stopped=lambda: abort_signal.triggered,
+            )
+            try:
+                messages = self.runner.act(number, from_wire(mail))
+            finally:
+                remove_files(mail)
+            streams.withdraw(coordinator)
+            reply["messages"] = streams.offer(messages, coordinator)
         except Exception as error:  # noqa: BLE001  nothing may reach FLARE's logs with its values
             why = public_fault(error)
             if kit is not None:
                 note_fault(kit, self.order, error)
             self.logger.error(f"step failed: {why}")
             reply["fault"] = fault_for_others(error)
-            return reply
-        reply["messages"] = dict(messages)
         return reply
+
+    def _streams(self, fl_ctx: FLContext) -> MessageStreams:
+        """Return what carries this site's large messages."""
+        if self.streams is None:
+            engine: Any = fl_ctx.get_engine()
+            assert self.runner is not None  # noqa: S101
+            self.streams = MessageStreams(engine.get_cell(), self.runner.folder.incoming)
+        return self.streams
 
 
 def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
@@ -91,20 +115,20 @@ def _make_runner(kit: Kit, order: RunOrder, submitter: str) -> SiteRunner:
     return SiteRunner(schedule, kit.identity, config, kit.home, submitter)
 
 
-def to_wire(mail: Mapping[tuple[int, str], bytes]) -> dict[str, bytes]:
+def to_wire(mail: Mapping[tuple[int, str], Message]) -> dict[str, Message]:
     """Return messages under keys that FLARE can carry."""
     return {f"{step}/{sender}": message for (step, sender), message in mail.items()}
 
 
-def from_wire(mail: Any) -> dict[tuple[int, str], bytes]:
+def from_wire(mail: Mapping[str, Message]) -> dict[tuple[int, str], Message]:
     """Return what `to_wire` was given; raise a `DataError` for anything else."""
     try:
         messages = {}
         for key, message in mail.items():
             step, _, sender = key.partition("/")
-            messages[int(step), sender] = bytes(message)
+            messages[int(step), sender] = message
         return messages
-    except (AttributeError, ValueError, TypeError):
+    except ValueError:
         raise DataError("a step's mail is malformed; refused") from None
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import hashlib
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cofill.codec import decode, encode, storable
+from cofill.codec import decode, encode_buffers, storable
 from cofill.errors import StoreError
-from cofill.files import draft_of, write_atomically
+from cofill.files import draft_of
 from cofill.protocol import RunFolder
 
 _STATE_FORMAT = "cofill.state"
@@ -44,6 +44,7 @@ class PartyState:
         self.folder = folder
         # By identity: values are never changed in place. They are held, so that none is reused.
         self._written: dict[int, tuple[Any, StoredPart]] = {}
+        self._drafts: list[Path] = []
 
     @property
     def exists(self) -> bool:
@@ -54,11 +55,10 @@ class PartyState:
         """Keep a state, whose ``parties`` may hold large values, in the place of the last one."""
         parts: dict[int, tuple[Any, StoredPart]] = {}
         parties = {name: self._stored(party, parts) for name, party in state["parties"].items()}
-        # Messages: a receiver knows by their signature whether they are still as they were sent.
         sent = self._stored(state["sent"], parts)
-        content = encode({**state, "parties": parties, "sent": sent}, format=_STATE_FORMAT)
+        content = encode_buffers({**state, "parties": parties, "sent": sent}, format=_STATE_FORMAT)
         _write(self.folder.state, content, sync=True)
-        self._written = parts
+        self._written, self._drafts = parts, []
         self._remove_all_but({part.file for _, part in parts.values()})
 
     def _stored(self, value: Any, parts: dict[int, tuple[Any, StoredPart]]) -> Any:
@@ -70,22 +70,33 @@ class PartyState:
     def _part(self, value: Any, parts: dict[int, tuple[Any, StoredPart]]) -> Any:
         if type(value) is tuple:
             return tuple(self._part(item, parts) for item in value)
+        if isinstance(value, Path):
+            # A message: its receiver knows by the signature whether it is still as it was sent.
+            parts[id(value)] = value, StoredPart(value.name)
         if id(value) not in parts and _size(value) >= _LEAST_BYTES:
             parts[id(value)] = self._written.get(id(value)) or (value, self._write_part(value))
         return parts[id(value)][1] if id(value) in parts else value
 
     def _write_part(self, value: Any) -> StoredPart:
-        is_message = isinstance(value, bytes)
-        part = StoredPart(f"{uuid.uuid4().hex}{_MESSAGE if is_message else '.safetensors'}")
+        part = StoredPart(f"{uuid.uuid4().hex}.safetensors")
         self.folder.parts.mkdir(exist_ok=True, mode=0o700)
         # Not forced to disk: after a power cut a run that lacks a part must be started anew, and
         # forcing hundreds of megabytes would take longer than the step.
-        path = self.folder.parts / part.file
-        if is_message:
-            write_atomically(path, value, private=True, sync=False)
-        else:
-            _write(path, encode(value, format=_PART_FORMAT), sync=False)
+        _write(
+            self.folder.parts / part.file, encode_buffers(value, format=_PART_FORMAT), sync=False
+        )
         return part
+
+    def new_message(self) -> Path:
+        """Return where a large message can be written that the next state is to keep."""
+        self._drafts.append(self.folder.parts / f"{uuid.uuid4().hex}{_MESSAGE}")
+        return self._drafts[-1]
+
+    def drop_messages(self) -> None:
+        """Remove messages that were written since the last state."""
+        for path in self._drafts:
+            path.unlink(missing_ok=True)
+        self._drafts = []
 
     def _remove_all_but(self, names: set[str]) -> None:
         if not names:
@@ -104,35 +115,40 @@ class PartyState:
 
     def _loaded(self, value: Any) -> Any:
         if isinstance(value, StoredPart):
+            path = self.folder.parts / value.file
             try:
-                content = (self.folder.parts / value.file).read_bytes()
+                content = path.read_bytes() if path.suffix != _MESSAGE else b""
+                path.stat()
             except OSError:
                 raise StoreError(
                     "a file of what was kept between two steps is lost; start a new run"
                 ) from None
-            if value.file.endswith(_MESSAGE):
-                return content
+            if path.suffix == _MESSAGE:
+                return path
             return decode(_without_digest(content), format=_PART_FORMAT)
         if isinstance(value, dict):
             return {key: self._loaded(item) for key, item in value.items()}
         return tuple(map(self._loaded, value)) if type(value) is tuple else value
 
 
-def _digest(content: bytes | memoryview) -> bytes:
-    return hashlib.sha256(content).digest()  # by the processor's own instructions
+def _digest(content: Sequence[bytes | memoryview]) -> bytes:
+    digest = hashlib.sha256()  # by the processor's own instructions
+    for buffer in content:
+        digest.update(buffer)
+    return digest.digest()
 
 
-def _write(path: Path, content: bytes, *, sync: bool) -> None:
+def _write(path: Path, content: Sequence[memoryview], *, sync: bool) -> None:
     """Write content behind its hash: a disk that changes a bit must not change a share."""
     with draft_of(path, private=True, sync=sync) as draft, draft.open("wb") as file:
         file.write(_digest(content))
-        file.write(content)
+        file.writelines(content)
 
 
-def _without_digest(stored: bytes) -> bytes:
+def _without_digest(stored: bytes) -> memoryview:
     """Return what `_write` was given, or raise a `StoreError` if it was changed."""
-    content = stored[32:]
-    if stored[:32] != _digest(content):
+    content = memoryview(stored)[32:]
+    if stored[:32] != _digest([content]):
         raise StoreError("what was kept between two steps is damaged; start a new run")
     return content
 

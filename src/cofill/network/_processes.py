@@ -32,7 +32,9 @@ _MODULES = {
     "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
 }
 _LARGEST_STREAM = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
-_LEAST_STREAM = 64 * 2**20  # bytes: FLARE's own files, such as results, must pass as well
+# Bytes in one task, answer or file of FLARE's own, such as results. FLARE copies them some times,
+# so large messages do not travel in them.
+_LARGEST_BLOB = 64 * 2**20
 _PATIENCE_S = 3.0  # between asking a process to end and killing it
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
@@ -80,15 +82,14 @@ def _command(kit: Kit) -> list[str]:
 def party_environment(kit: Kit, config: Path | None) -> dict[str, str]:
     """Return the environment of a party's processes, in which FLARE finds its limits.
 
-    A stream says in its first frame how large it is. FLARE refuses it there, before it is received,
-    or where it goes on beyond the limit.
+    A task or an answer says in its first frame how large it is. FLARE refuses it there, before it
+    is received, or where it goes on beyond the limit.
 
-    Memory comes in pages of 2 MiB where the system has them: a message of many megabytes is copied
-    several times on its way, and each copy asks for its pages (`python -m bench network` compares).
+    Memory comes in pages of 2 MiB where the system has them: a message of many megabytes asks for
+    many pages on its way (`python -m bench network` compares).
     """
-    largest = max(kit.federation.limits.mail_bytes, _LEAST_STREAM) + 2**20
     memory = {"MALLOC_ARENA_MAX": "4", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-    environment = {**memory, **os.environ, _LARGEST_STREAM: str(largest)}
+    environment = {**memory, **os.environ, _LARGEST_STREAM: str(_LARGEST_BLOB)}
     if config is None:
         return environment
     places = {SITE_CONFIG: str(config.resolve()), SITE_KIT: str(kit.folder)}

@@ -17,7 +17,7 @@ from typing import Any
 
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.network._identity import Identity
-from cofill.network._messages import read_address, read_message
+from cofill.network._messages import Message, message_at, read_address, read_message
 from cofill.network._order import Schedule
 from cofill.network._site_runner import SiteRunner
 from cofill.privacy import MessageAddress, RunFigures, decode_releases
@@ -105,9 +105,9 @@ class RunCoordinator:
         steps = range(self.schedule.report - 1, -1, -1)
         return next((k for k in steps if COORDINATOR in self.schedule.actors(k)), -1)
 
-    def messages_for(self, receiver: str) -> dict[tuple[int, str], bytes]:
+    def messages_for(self, receiver: str) -> dict[tuple[int, str], Message]:
         """Return the messages that a machine needs for the next step."""
-        messages: dict[tuple[int, str], bytes] = {}
+        messages: dict[tuple[int, str], Message] = {}
         total = 0
         for step, sender in self._wanted(receiver):
             path = self.folder.message(step, sender, receiver)
@@ -122,7 +122,7 @@ class RunCoordinator:
                         f"than {self.mail_limit:,}; raise limits.message_megabytes in "
                         "federation.toml"
                     )
-                messages[step, sender] = path.read_bytes()
+                messages[step, sender] = message_at(path)
             except OSError:
                 raise StoreError(
                     f"the message from {sender!r} to {receiver!r} of step {step} is lost; start a "
@@ -161,7 +161,7 @@ class RunCoordinator:
             raise SettingError(f"step {self.next} has no coordinator")
         self.runner.act(self.next, self.messages_for(COORDINATOR))
 
-    def receive(self, sender: str, messages: Mapping[str, bytes]) -> None:
+    def receive(self, sender: str, messages: Mapping[str, Message]) -> None:
         """Take the messages of a machine that has ended the step; refuse what it does not owe."""
         owed = self.schedule.receivers(self.next, sender)
         if sender not in self.actors or set(messages) != set(owed):
@@ -170,7 +170,7 @@ class RunCoordinator:
                 f"({self.schedule.name(self.next)}), got {len(messages)}; refused"
             )
         for receiver, message in messages.items():
-            if not isinstance(message, bytes):
+            if not isinstance(message, bytes | Path):
                 raise DataError(f"site {sender!r} sent no message but {type(message).__name__}")
             wanted = MessageAddress(self.order.run, self.next, sender, receiver)
             if read_address(message, limit=self.limit) != wanted:
@@ -259,7 +259,7 @@ class RunCoordinator:
                     self.late += (sender,)
                 continue
             address = MessageAddress(self.order.run, self.next, sender, COORDINATOR)
-            content = read_message(path.read_bytes(), address, self.identity, limit=self.limit)
+            content = read_message(path, address, self.identity, limit=self.limit)
             for release in decode_releases(content, sender):
                 home = self.schedule.protocol.party_sites.get(release.sender)
                 if not isinstance(release, RunFigures) or home != sender:

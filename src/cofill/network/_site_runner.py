@@ -9,10 +9,12 @@ step that fails leaves the parties as they were. The coordinator's own party is 
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,13 @@ from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
 from cofill.network._faults import RefusedMessageError, RefusedOrderError
 from cofill.network._identity import Identity
-from cofill.network._messages import read_message, write_message
+from cofill.network._messages import (
+    Message,
+    message_at,
+    read_message,
+    size_of,
+    write_message_at,
+)
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
 from cofill.network._policy_check import judge_order
@@ -35,12 +43,12 @@ from cofill.privacy import (
     MessageAddress,
     Release,
     decode_releases,
-    encode_releases,
+    release_buffers,
 )
 from cofill.protocol import COORDINATOR, LocalData, PartyFolder, check_sender, digest_views
 from cofill.views import Source, write_table
 
-Messages = Mapping[tuple[int, str], bytes]
+Messages = Mapping[tuple[int, str], Message]
 """Sealed messages for a machine, by the step they were sent in and their sender."""
 
 
@@ -70,7 +78,7 @@ class SiteRunner:
             judge_order(schedule, config, self._account(config), self.name, submitter)
         self.parties: dict[str, Any] = {}
         self.local: list[Release] = []
-        self.sent: dict[str, bytes] = {}
+        self.sent: dict[str, Message] = {}
         self.notes: list[str] = []
         self.done = -1
         self._start()
@@ -137,7 +145,7 @@ class SiteRunner:
 
     # --- acting -------------------------------------------------------------------------------
 
-    def act(self, number: int, messages: Messages) -> dict[str, bytes]:
+    def act(self, number: int, messages: Messages) -> dict[str, Message]:
         """Run a step and return a sealed message for everyone who is owed one."""
         if not 0 <= number <= self.schedule.report or self.name not in self.schedule.actors(number):
             raise SettingError(f"step {number} is no step of site {self.name!r}; refused")
@@ -152,8 +160,9 @@ class SiteRunner:
             self._keep(number, sealed)
         except BaseException:
             self.parties, self.local, self.notes = before
+            self.state.drop_messages()
             raise
-        return sealed
+        return self._sent_messages(number)
 
     def _require_earlier_steps(self, number: int) -> None:
         """Raise unless every step that this site must not have missed is done."""
@@ -180,13 +189,14 @@ class SiteRunner:
             common = [release for release in arrived if release.sender == COORDINATOR]
             if self.config is not None and common:
                 # An audit of updates needs the model that each of them changed.
-                self.folder.received.write(number, self.schedule.name(number), common, content)
+                whole = None if content is None else [content]
+                self.folder.received.write(number, self.schedule.name(number), common, whole)
         if self.config is not None:  # the run's coordinator keeps times of its own party
             seconds = time.monotonic() - started
             self.folder.add_time(number, self.schedule.name(number), seconds)
         return outbox
 
-    def _open(self, messages: Messages, number: int) -> tuple[list[Release], bytes | None]:
+    def _open(self, messages: Messages, number: int) -> tuple[list[Release], memoryview | None]:
         """Return the releases that have arrived, in the order of the in-process driver.
 
         Beside them the coordinator's as bytes, where they came in one message.
@@ -205,10 +215,12 @@ class SiteRunner:
             )
         order = {name: k for k, name in enumerate([*self.protocol.party_sites, COORDINATOR])}
         arrived: list[tuple[int, int, Release]] = []
-        common: list[bytes] = []
+        common: list[memoryview] = []
+        with _workers() as pool:
+            opening = {key: pool.submit(self._releases, *key, messages[key]) for key in messages}
         for step, sender in sorted(messages):
             try:
-                content, releases = self._releases(step, sender, messages[step, sender])
+                content, releases = opening.pop((step, sender)).result()
                 common += [content] if sender == COORDINATOR else []
             except DataError as error:
                 if self.name != COORDINATOR or not self.protocol.may_lack_sites(step):
@@ -220,7 +232,9 @@ class SiteRunner:
         arrived.sort(key=lambda item: item[:2])
         return [r for *_, r in arrived], common[0] if len(common) == 1 else None
 
-    def _releases(self, step: int, sender: str, message: bytes) -> tuple[bytes, list[Release]]:
+    def _releases(
+        self, step: int, sender: str, message: Message
+    ) -> tuple[memoryview, list[Release]]:
         """Open a message, and refuse what its sender may not send here."""
         address = MessageAddress(self.schedule.order.run, step, sender, self.name)
         content = read_message(message, address, self.identity, limit=self.limit)
@@ -285,10 +299,12 @@ class SiteRunner:
 
     # --- what leaves --------------------------------------------------------------------------
 
-    def _pass_gate(self, outbox: Sequence[Release], number: int, content: bytes | None) -> None:
+    def _pass_gate(
+        self, outbox: Sequence[Release], number: int, content: Sequence[memoryview] | None
+    ) -> None:
         """Take every release through this site's gate into the ledger on disk, before it leaves.
 
-        ``content`` are the releases as bytes, where they are all for one receiver.
+        ``content`` are the releases as buffers, where they are all for one receiver.
         """
         if not outbox:
             return
@@ -342,18 +358,24 @@ class SiteRunner:
 
     def _seal(
         self, outbox: Sequence[Release], number: int
-    ) -> tuple[dict[str, bytes], bytes | None]:
-        """Return a message for every receiver, and all releases as bytes where one gets them."""
-        sealed, whole = {}, None
-        for receiver in self.schedule.receivers(number, self.name):
-            releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
-            if self.name == COORDINATOR and self.schedule.is_star and not releases:
-                continue  # it knows anyway whom it has nothing to say to
-            content = encode_releases(releases)
-            whole = content if len(releases) == len(outbox) else whole
-            address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
-            sealed[receiver] = write_message(content, address, self.identity, limit=self.limit)
-        total, most = sum(map(len, sealed.values())), 2 * self.limit
+    ) -> tuple[dict[str, Message], list[memoryview] | None]:
+        """Return a message for every receiver, and all releases as buffers where one gets them."""
+        sealed: dict[str, Message] = {}
+        whole = None
+        with _workers() as pool:
+            writing = {}
+            for receiver in self.schedule.receivers(number, self.name):
+                releases = [r for r in outbox if self._site_of(r.receiver) == receiver]
+                if self.name == COORDINATOR and self.schedule.is_star and not releases:
+                    continue  # it knows anyway whom it has nothing to say to
+                content = release_buffers(releases)
+                whole = content if len(releases) == len(outbox) else whole
+                address = MessageAddress(self.schedule.order.run, number, self.name, receiver)
+                keys = self.identity, self.limit
+                path = self.state.new_message()
+                writing[receiver] = pool.submit(write_message_at, path, content, address, *keys)
+            sealed |= {receiver: written.result() for receiver, written in writing.items()}
+        total, most = sum(map(size_of, sealed.values())), 2 * self.limit
         if self.name != COORDINATOR and total > most:
             raise DataError(
                 f"the messages of site {self.name!r} in this step would have {total:,} bytes "
@@ -368,7 +390,7 @@ class SiteRunner:
 
     # --- what stays ---------------------------------------------------------------------------
 
-    def _keep(self, number: int, sealed: Mapping[str, bytes]) -> None:
+    def _keep(self, number: int, sealed: Mapping[str, Message]) -> None:
         """Put messages and parties on disk; the state's rename is the moment the step is done."""
         # What others sent is kept no longer than the run needs it.
         parties = {} if number == self.schedule.report else self.parties
@@ -378,6 +400,7 @@ class SiteRunner:
             sync = not self.schedule.is_star
             for receiver, message in sealed.items():
                 self.folder.write_message(number, self.name, receiver, message, sync=sync)
+            self.state.drop_messages()
             sent = {}
         state = {
             "done": number,
@@ -391,7 +414,7 @@ class SiteRunner:
         self.folder.attempt.unlink(missing_ok=True)
         self.done, self.parties, self.sent = number, parties, sent
 
-    def _sent_messages(self, number: int) -> dict[str, bytes]:
+    def _sent_messages(self, number: int) -> dict[str, Message]:
         if number != self.done:
             raise StoreError(
                 f"site {self.name!r} has gone on to step {self.done} and no longer has what it "
@@ -401,7 +424,12 @@ class SiteRunner:
             return self.sent
         names = self.schedule.federation.names
         paths = {name: self.folder.message(number, self.name, name) for name in names}
-        return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+        return {name: message_at(path) for name, path in paths.items() if path.exists()}
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Return threads to seal and open messages in: most of it is done outside of Python's lock."""
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "cofill-seal")
 
 
 def _price(release: Release | LedgerEntry) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cofill.codec import decode, encode, storable
+from cofill.codec import decode, encode_buffers, storable
 from cofill.errors import DataError, StoreError
 from cofill.privacy._checks import Check, is_text
 from cofill.privacy._events import EVENT_TYPES, Event
@@ -135,16 +135,21 @@ def release_types() -> Mapping[str, type[Release]]:
 
 def encode_releases(releases: list[Release]) -> bytes:
     """Return releases as bytes; raise a `DataError` for one that may not travel."""
+    return b"".join(release_buffers(releases))
+
+
+def release_buffers(releases: list[Release]) -> list[memoryview]:
+    """Return the bytes of `encode_releases` as buffers, in which large arrays are not copied."""
     for release in releases:
         fault = release.fault()
         if fault is not None:
             raise DataError(
                 f"a release from {release.sender!r} to {release.receiver!r} may not leave: {fault}"
             )
-    return encode(releases, format="cofill.releases", types=_wire_types())
+    return encode_buffers(releases, format="cofill.releases", types=_wire_types())
 
 
-def decode_releases(content: bytes, sender: str) -> list[Release]:
+def decode_releases(content: bytes | memoryview, sender: str) -> list[Release]:
     """Return the releases in a message; raise a `DataError` that names the sender."""
     try:
         releases = decode(content, format="cofill.releases", types=_wire_types())

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cofill.errors import StoreError
-from cofill.files import read_document, write_atomically, write_document
-from cofill.privacy._release import Release, decode_releases, encode_releases
+from cofill.files import draft_of, read_document, write_document
+from cofill.privacy._release import Release, decode_releases, release_buffers
 
 _FILE = re.compile(r"(\d{5,})-(.+)\.safetensors")
 _SECRETS = "cofill.secrets"
@@ -47,22 +47,27 @@ class SentLog:
         return self.folder.is_dir()
 
     def write(
-        self, number: int, step: str, releases: Sequence[Release], content: bytes | None = None
+        self,
+        number: int,
+        step: str,
+        releases: Sequence[Release],
+        content: Sequence[memoryview] | None = None,
     ) -> None:
         """Keep what was sent in a step, but for secrets.
 
-        ``content`` is what `encode_releases` made of the same releases, where somebody has it.
+        ``content`` is what `release_buffers` made of the same releases, where somebody has it.
         """
         kept = [release for release in releases if not release.secret]
         if not kept:
             return
         if content is None or len(kept) < len(releases):
-            content = encode_releases(kept)
+            content = release_buffers(kept)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = re.sub(r"[^A-Za-z0-9]+", "-", step)
         path = self.folder / f"{number:05}-{name}.safetensors"
         # Not forced to disk: the ledger is, and a lost copy of what was sent harms no run.
-        write_atomically(path, content, private=True, sync=False)
+        with draft_of(path, private=True, sync=False) as draft, draft.open("wb") as file:
+            file.writelines(content)
         if self.last_rounds is not None and any(hasattr(r, "round") for r in kept):
             # Steps of the same name come back once a round.
             same_name = [path for _, other, path in self._files() if other == name]

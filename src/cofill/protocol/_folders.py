@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cofill.errors import StoreError
-from cofill.files import read_document, write_atomically, write_document, write_json
+from cofill.files import draft_of, read_document, write_atomically, write_document, write_json
 from cofill.privacy import Ledger, SentLog
 from cofill.protocol._protocol import COORDINATOR
 
@@ -39,7 +39,8 @@ class RunFolder:
     ``state`` is what the party has become, with large values in ``parts``, ``note`` where the run
     stands as the coordinator knows it, ``messages`` what is on its way through the coordinator, by
     step, ``times`` how long each step took, a JSON line each, and ``attempt`` which step the party
-    was about to pay for, with how many releases its ledger had before.
+    was about to pay for, with how many releases its ledger had before. Messages that are being
+    received lie in ``incoming``.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class RunFolder:
     parts = _below("parts")
     note = _below("run.json")
     messages = _below("messages")
+    incoming = _below("incoming")
     times = _below("times.jsonl")
     attempt = _below("attempt.json")
 
@@ -62,6 +64,7 @@ class RunFolder:
         self.state.unlink(missing_ok=True)
         self.attempt.unlink(missing_ok=True)
         shutil.rmtree(self.parts, ignore_errors=True)
+        shutil.rmtree(self.incoming, ignore_errors=True)
         for path in self.messages.glob("*/*") if but else ():
             if path not in but:
                 path.unlink(missing_ok=True)
@@ -83,12 +86,21 @@ class RunFolder:
         return self.messages / str(step) / f"{sender}--{receiver}.sealed"
 
     def write_message(
-        self, step: int, sender: str, receiver: str, content: bytes, *, sync: bool
+        self, step: int, sender: str, receiver: str, message: bytes | Path, *, sync: bool
     ) -> None:
-        """Keep a message on its way, for its owner only."""
+        """Keep a message on its way, for its owner only; a private file that holds it stays."""
         path = self.message(step, sender, receiver)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content, private=True, sync=sync)
+        if not isinstance(message, Path):
+            write_atomically(path, message, private=True, sync=sync)
+            return
+        with draft_of(path, private=True, sync=sync) as draft:
+            linked = draft.with_suffix(".link")
+            try:
+                os.link(message, linked)  # on the same disk no byte is written again
+                linked.replace(draft)
+            except OSError:
+                shutil.copyfile(message, draft)
 
     def write_note(self, value: Mapping[str, Any]) -> None:
         """Write where the run stands."""
