@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from cofill.completion._completed import Completed
     from cofill.completion._completer import (
         AbstractCompleter,
-        Progress,
         kept_on_failure,
         merged,
         require_draws,
         require_rows,
-        silent,
     )
     from cofill.completion._evaluate import evaluate
     from cofill.completion._folder import (
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     )
     from cofill.completion._intervals import conformal_radius, with_intervals
     from cofill.completion._job import CompletionJob, run_completion
+    from cofill.completion._progress import Progress, silent
     from cofill.completion._registry import METHODS, load_model, make, methods
     from cofill.completion._result import CompletionResult
     from cofill.completion._rubin import Pooled, rubin

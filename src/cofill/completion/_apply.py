@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter, Progress, silent
+from cofill.completion._completer import AbstractCompleter
 from cofill.completion._folder import RULES, CompletionFolder
 from cofill.completion._job import TOGETHER, require_result, require_sources
+from cofill.completion._progress import Progress, silent
 from cofill.completion._registry import load_model
 from cofill.completion._result import CompletionResult, Target, learned_facts
 from cofill.errors import SettingError

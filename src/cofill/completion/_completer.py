@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.completion._completed import Completed
+from cofill.completion._progress import Progress, silent
 from cofill.completion._saved import save_model
 from cofill.errors import DataError, SettingError
 from cofill.metrics import r2
 from cofill.privacy import SentLog
 from cofill.views import ConformedViews, Feature, Kind, MultiView, TableSchema, conform
-
-Progress = Callable[[str, float], None]
-"""Called with what is being done and the share that is done, from 0 to 1."""
-
 
 Fitted = TypeVar("Fitted", bound="AbstractCompleter")
 
@@ -213,7 +210,3 @@ def require_draws(n_draws: int) -> int:
     if n_draws < 1:
         raise SettingError(f"n_draws must be at least 1, got {n_draws}")
     return n_draws
-
-
-def silent(what: str, share: float) -> None:
-    """Report nothing."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter, Progress
+from cofill.completion._completer import AbstractCompleter
 from cofill.completion._distributions import Agreement
+from cofill.completion._progress import Progress
 from cofill.errors import DataError, SettingError
 from cofill.metrics import (
     Recorder,

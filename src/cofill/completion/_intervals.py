@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter
 from cofill.errors import SettingError
 from cofill.views import Kind, drop_rows
+
+if TYPE_CHECKING:
+    from cofill.completion._completer import AbstractCompleter
 
 
 def with_intervals(

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from cofill.completion._completed import Completed
-from cofill.completion._completer import AbstractCompleter, Progress, silent
+from cofill.completion._completer import AbstractCompleter
 from cofill.completion._evaluate import evaluate
 from cofill.completion._folder import RULES, CompletionFolder
 from cofill.completion._intervals import with_intervals
+from cofill.completion._progress import Progress, silent
 from cofill.completion._registry import METHODS, make
 from cofill.completion._result import CompletionResult, Target, learned_facts
 from cofill.completion._saved import write_model

@@ -1,13 +1,16 @@
-"""Split by row: sites train one model of all modalities together and complete their individuals."""
+"""Split by row: sites train one model of all modalities together and complete their individuals.
+
+The estimators are imported when they are used: a site of a protocol does without scikit-learn.
+"""
+
+from typing import TYPE_CHECKING
 
 from cofill.federate._aggregation import SecureSum
 from cofill.federate._common_model import AbstractCommonModel, Phase
 from cofill.federate._completion_net import CompletionNet
 from cofill.federate._design import LEARNERS, Design, RoundSettings
-from cofill.federate._estimator import FederatedCompletion, fit_sites_many
 from cofill.federate._learner import AbstractLearner, Batch, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
-from cofill.federate._pair_scores import PairScores
 from cofill.federate._parties import RowSite
 from cofill.federate._protocol import FederatedProtocol
 from cofill.federate._robust import RobustMean
@@ -24,6 +27,11 @@ from cofill.federate._strategies import (
 )
 from cofill.federate._summed_table import SummedTable
 from cofill.federate._vigan import VIGAN, Pix2Pix
+from cofill.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cofill.federate._estimator import FederatedCompletion, fit_sites_many
+    from cofill.federate._pair_scores import PairScores
 
 __all__ = [
     "LEARNERS",
@@ -61,3 +69,5 @@ __all__ = [
     "plan_batches",
     "train_sites",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__)
