@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import Any, get_args
@@ -18,6 +19,7 @@ for library in ("OMP", "OPENBLAS"):
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  pytest makes a folder of its own in it
 if os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(MEMORY_FOLDER))
+    tempfile.tempdir = None  # it may have been looked up before
 
 from beartype import beartype  # noqa: E402
 from jaxtyping import AbstractArray, AbstractDtype, jaxtyped  # noqa: E402

@@ -3,12 +3,14 @@
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from cofill import impute
 from cofill.audit import audit_run
 from cofill.cooperate import _private_coordinator
 from cofill.errors import DataError, SettingError, StoreError
@@ -106,7 +108,9 @@ def with_holes(views: MultiView) -> MultiView:
     return MultiView(holed)
 
 
-def test_rounds_of_learning_go_on_after_a_crash_to_the_bits_of_one_process(here):
+def test_rounds_of_learning_go_on_after_a_crash_to_the_bits_of_one_process(here, monkeypatch):
+    # How well holes are filled does not matter here, and takes most of the time.
+    monkeypatch.setattr(impute, "fit_table", partial(impute.fit_table, effort="quick"))
     settings = {"rounds": 2}
     federation = repeatable(private(here, settings=settings, views=with_holes(marked_views())))
     protocol = federation.schedule().protocol

@@ -91,7 +91,8 @@ def test_an_order_with_the_default_settings_fits_the_default_bounds(rows_at):
     federation = rows_at("federate", {})
     assert judged(federation, WITH_SUMS) == ""
     rule = replace(WITH_SUMS, smallest_group=11)
-    assert "batch must be at least 11" in judged(federation, rule, has_images=False)
+    refusal = judged(federation, rule, has_images=False)
+    assert "batch of tables too small or wide for sums must be at least 11" in refusal
 
 
 def test_steps_of_few_images_are_refused_where_a_site_has_images(rows_at):
