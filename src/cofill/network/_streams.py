@@ -71,8 +71,8 @@ class MessageStreams:
         for key in sorted(messages, key=lambda key: size_of(messages[key])):
             message = messages[key]
             carried += size_of(message)
-            if isinstance(message, bytes) and carried <= _CARRIED:
-                wire[key] = message
+            if carried <= _CARRIED:
+                wire[key] = message if isinstance(message, bytes) else message.read_bytes()
                 continue
             name = secrets.token_hex(16)
             self._offers[name] = receiver, message
