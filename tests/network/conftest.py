@@ -33,6 +33,7 @@ CANARY = 7_700_000.0
 """Raw cells are around this; no code, scaled cell or count is near it."""
 
 FAST = {
+    "alignment": "hash",  # as in one process, and quick
     "fusion": {"hidden": [], "folds": 3},
     "encoder_training": {"epochs": 30, "learning_rate": 0.01},
 }

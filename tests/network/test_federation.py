@@ -36,6 +36,7 @@ from .kill_series import expectation, held, resumed, run_trial
 from .test_sums import SUMS
 
 FAST = {
+    "alignment": "hash",  # as in one process, and quick
     "fusion": {"hidden": [], "folds": 3},
     "encoder_training": {"epochs": 30, "learning_rate": 0.01},
 }

@@ -39,6 +39,7 @@ from cofill.views import FilledTable, MultiView
 from .conftest import OPEN, advance, run_in_process
 
 FAST = {
+    "alignment": "hash",  # as in one process, and quick
     "fusion": {"hidden": [], "folds": 3},
     "encoder_training": {"epochs": 30, "learning_rate": 0.01},
 }

@@ -105,8 +105,8 @@ def test_steps_of_few_images_are_refused_where_a_site_has_images(rows_at):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "let others test who is here"),
-        ({"alignment": "psi"}, "defence.width must be a share of the columns of at most 0.5"),
+        ({"alignment": "hash"}, "let others test who is here"),
+        ({}, "defence.width must be a share of the columns of at most 0.5"),
         ({"defence": {"width": 9}}, "defence.width must be a share"),
         ({"encoder_training": {"learning_rate": 1e-12}}, "encoder_training.learning_rate must be"),
         ({"encoder_training": {"epochs": 1}}, "encoder_training.epochs must be at least 5"),
@@ -121,8 +121,9 @@ def test_codes_that_say_too_much_are_refused_where_codes_are_allowed(here, setti
 
 def test_codes_need_the_operators_word(here):
     federation = here()
-    settings = {"alignment": "psi", "defence": {"width": 0.5}}
+    settings = {"defence": {"width": 0.5}}
     federation.order = RunOrder(new_run(), "cooperate", settings)
+    assert not federation.schedule().protocol.demands.shows_keyed_hashes
     assert "'codes' would leave without a guarantee" in judged(federation)
     assert judged(federation, WITH_CODES) == ""
 

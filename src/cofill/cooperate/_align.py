@@ -80,7 +80,7 @@ def _library() -> Any:
     except ImportError:
         raise SettingError(
             "alignment 'psi' needs openmined-psi at every site; install it with: "
-            "pip install 'cofill[psi]'"
+            "pip install 'cofill[psi]', or let sites test each other's ids (--set alignment=hash)"
         ) from None
     return library
 

@@ -58,8 +58,9 @@ class CooperativeProtocol(AbstractProtocol):
         The site of each view (a party is a view), what all sites do alike, and what a site does
         with features that cannot be reconstructed.
     seed, alignment
-        Start of the randomness in training, and ``"hash"`` (blinded ids) or ``"psi"`` (private set
-        intersection first).
+        Start of the randomness in training, and ``"psi"`` (private set intersection, then blinded
+        ids) or ``"hash"`` (blinded ids alone, which let every site test whether a person is at
+        another one: for sites in one process).
     is_local, is_reproducible
         Whether the encoders' first weights follow from the seed, for repeatable results in one
         process, and whether secrets do as well, for tests. Between organisations neither may:
@@ -73,7 +74,7 @@ class CooperativeProtocol(AbstractProtocol):
     settings: CooperativeSettings = CooperativeSettings()
     policy: CompletionPolicy = CompletionPolicy()
     seed: int = 0
-    alignment: str = "hash"
+    alignment: str = "psi"
     is_local: bool = False
     is_reproducible: bool = False
 
