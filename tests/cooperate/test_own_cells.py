@@ -121,6 +121,15 @@ def test_more_folds_than_a_byte_tells_are_refused():
         PrivateProtocol.from_settings({"folds": 61}, members)
 
 
+def test_an_order_cannot_ask_about_the_same_rows_again_and_again():
+    members = Membership({"x": ("a",), "y": ("b",)})
+    with pytest.raises(SettingError, match="rounds must be at most 3, got 1000"):
+        PrivateProtocol.from_settings({"rounds": 1000}, members)
+    # A site's policy can allow fewer: it is told of how many there are.
+    assert PrivateProtocol.from_settings({}, members).demands.rounds == 3
+    assert PrivateProtocol.from_settings({"rounds": 1}, members).demands.rounds == 1
+
+
 # --- rounds ---------------------------------------------------------------------------------------
 
 

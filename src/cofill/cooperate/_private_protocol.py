@@ -209,10 +209,11 @@ class PrivateProtocol(AbstractProtocol):
         groups = {"min_overlap": self.settings.min_overlap}
         plain = ("row-flags", "chosen-penalties")
         if not self._split:
-            return Demands(plain, groups=groups)
+            return Demands(plain, groups=groups, rounds=self.settings.rounds)
         sites = Counter(self.members.parties[party][0] for party in self._split)
         plain = (*plain, "columns", "masked-vector")
-        return Demands(plain, groups=groups, summed_sites=min(sites.values()))
+        least = min(sites.values())
+        return Demands(plain, groups=groups, rounds=self.settings.rounds, summed_sites=least)
 
     @property
     def is_star(self) -> bool:

@@ -20,6 +20,9 @@ from cofill.shares import derive
 from cofill.views import Scaler, View
 
 MOST_FOLDS = 60  # so that a byte holds the number of one beside two flags
+MOST_ROUNDS = (
+    3  # that many were of use on any table; each shows a site once more what others predict
+)
 Named = Mapping[str, np.ndarray]
 Kind = TypeVar("Kind", bound=Release)
 
@@ -89,6 +92,8 @@ class PrivateSettings:
             raise SettingError(f"folds must be at most {MOST_FOLDS}, got {self.folds}")
         require_whole("min_overlap", self.min_overlap, 1)
         require_whole("rounds", self.rounds, 1)
+        if self.rounds > MOST_ROUNDS:
+            raise SettingError(f"rounds must be at most {MOST_ROUNDS}, got {self.rounds}")
 
 
 @storable
