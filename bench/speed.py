@@ -121,7 +121,44 @@ def scale() -> str:
     return markdown(["`cofill complete`", "seconds", "processor seconds", "peak, GiB"], rows)
 
 
+def private_speed() -> str:
+    """Return how long completion on secret shares takes, what it sends, and what others take."""
+    record = read_record("bench_private")
+    people, ids = record.settings["people"], record.settings["ids"]
+    gram = "Gram block " + " × ".join(map(str, record.settings["gram"]))
+
+    def value(key: str, digits: int = 1) -> str:
+        return f"{mean_of('bench_private', key):,.{digits}f}" if key in record.summary else MISSING
+
+    def figures(where: str) -> list[str]:
+        names = ("seconds", "processor_seconds", "peak_gib", "traffic_mb", "largest_message_mb")
+        return [value(f"in process/{name}/{where}") for name in names]
+
+    steps = value("flare/steps_s/wdbc")
+    rows = [
+        ["WDBC, three views, 30 % of the rows missing", *figures("wdbc")],
+        ["the same between processes with mutual TLS: all steps", steps, *[MISSING] * 4],
+        [f"{people:,} people × 3 views × 20 columns", *figures(f"{people} people")],
+        [f"alignment of {ids:,} ids between three sites", *figures(f"alignment of {ids} ids")],
+        *(
+            [f"{gram} on shares: {name}", value(f"{tool}/seconds/{gram}", 3), *[MISSING] * 4]
+            for tool, name in (("cofill", "cofill, with a dealer"), ("mpyc", "mpyc, three parties"),
+                               ("tenseal", "TenSEAL, one side in plain"))
+        ),
+    ]  # fmt: skip
+    header = [
+        "work",
+        "seconds",
+        "processor seconds",
+        "peak, GiB",
+        "sent, MB",
+        "largest message, MB",
+    ]
+    return markdown(header, rows)
+
+
 SPEED_BLOCKS = {
+    "private-speed": private_speed,
     "scale": scale,
     "engine": engine,
     "cooperate-speed": cooperate_speed,

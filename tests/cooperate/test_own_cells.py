@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from tests.cooperate.plain_computer import plain_targets
 
-from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_coordinator
+from cofill.cooperate import (
+    PrivateCompletion,
+    PrivateProtocol,
+    _private_coordinator,
+)
 from cofill.cooperate import _private_alignment as alignment
 from cofill.errors import DataError, SettingError
 from cofill.impute import PooledCompleter
@@ -176,6 +180,27 @@ def test_a_hole_is_filled_for_the_next_round_and_known_cells_are_not_kept(asked)
         np.testing.assert_array_equal(filled[~holes], truth[:, part][~holes])
         away = truth[:, part].std(axis=0) * np.ones_like(filled)
         assert np.mean(((filled - truth[:, part]) / away)[holes] ** 2) < 0.5
+
+
+def test_each_round_learns_from_the_answers_of_all_before_and_holes_are_filled_once(monkeypatch):
+    views, *_ = holed()
+    answers = []
+
+    def fill(site):
+        answers.append((len(site.earlier) + 1, len(site.choices_so_far), site.predicted is None))
+        return np.full(np.isnan(site.view.cells).sum(), float(len(answers)))
+
+    monkeypatch.setattr(alignment, "fill_holes", fill)
+    model = small(features=4, rounds=3).fit(views)
+    fills = {name: [f[0] for f in site.learned_fills] for name, site in model.sites_.items()}
+    # Two sites; in the second and the third round, of one and of two answers.
+    assert answers == [(1, 1, False)] * 2 + [(2, 2, False)] * 2
+    assert fills == {"a": [1, 3], "b": [2, 4]}
+    asked = model._ask(views)
+    assert len(answers) == 4  # the same rows: their holes are filled as they were
+    assert {len(site.earlier) for site in asked.values()} == {2}
+    model._ask(views.take(np.arange(N) < N - 20))
+    assert len(answers) == 8
 
 
 def test_without_holes_or_with_columns_kept_from_a_view_it_is_learned_once(asked):

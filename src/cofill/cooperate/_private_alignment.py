@@ -53,8 +53,10 @@ def prepare_round(number: int) -> Callable[[PrivateSite, Inbox], tuple[PrivateSi
                 "cells of columns that may not inform everybody would go on in those that were "
                 f"filled from them; site {site.name!r} learns in one round only"
             )
-        site = _with_holes_filled(site).in_round(number)
-        return _blind(replace(site, run=site.run + 1), len(site.view))
+        site = _with_holes_filled(site, fill_holes(site))
+        learned_fills = (*site.learned_fills[: number - 1], site.fills)
+        site = replace(site.in_round(number), run=site.run + 1, learned_fills=learned_fills)
+        return _blind(site, len(site.view))
 
     return act
 
@@ -64,19 +66,25 @@ def request(
 ) -> Callable[[PrivateSite, Inbox], tuple[PrivateSite, Outbox]]:
     """Return the step in which ids of rows and of people to ask about go out blinded, by round.
 
-    ``only_rows`` asks about rows with holes and nobody else: learning goes on with them.
+    ``only_rows`` asks about rows with holes and nobody else: learning goes on with them, and their
+    holes are filled as this round of learning found them.
     """
 
     def act(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
-        site = _with_holes_filled(site) if number else replace(site, fills=_NONE, earlier=())
+        if not number:
+            site = replace(site, fills=_NONE, earlier=())
+        elif not only_rows:
+            # Of rows that were learned from, the holes need not be filled by the same cells again.
+            known = site.learned_fills[number - 1 : number]
+            site = _with_holes_filled(site, known[0] if known else fill_holes(site))
         site = replace(site.in_round(number), run=site.run + 1, predicted=None)
         return _blind(site, len(site.view if only_rows else site.known_ids))
 
     return act
 
 
-def _with_holes_filled(site: PrivateSite) -> PrivateSite:
-    """Return the site with what was predicted kept, and the holes of its rows filled by that."""
+def _with_holes_filled(site: PrivateSite, fills: np.ndarray) -> PrivateSite:
+    """Return the site with what was predicted kept, and the holes of its rows filled."""
     predicted = site.predicted
     if predicted is None:
         predicted = PredictedTargets(
@@ -84,7 +92,6 @@ def _with_holes_filled(site: PrivateSite) -> PrivateSite:
         )
     else:
         predicted = replace(predicted, at=site.order[predicted.at])
-    fills = fill_holes(site)
     return replace(site, earlier=(*site.earlier, predicted), predicted=None, fills=fills)
 
 

@@ -171,6 +171,8 @@ class PrivateSite:
         rounds that were left for another one.
     fills
         Cells for the holes inside its rows, one after another, as the rounds before made them.
+    learned_fills
+        These cells in each round of learning but the first, from its own rows as they are.
     earlier
         What rounds before this one predicted in the present request, at positions in `known_ids`.
     """
@@ -203,6 +205,7 @@ class PrivateSite:
     number_of_round: int = 0
     rounds: tuple[SiteRound, ...] = ()
     fills: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    learned_fills: tuple[np.ndarray, ...] = field(default=(), repr=False)
     earlier: tuple[PredictedTargets, ...] = ()
 
     @property
@@ -290,6 +293,9 @@ class PrivateSite:
 
         rounds = tuple(replace(kept, parts=moved(kept.parts)) for kept in self.rounds)
         site = replace(self, view=view, people=people, parts=moved(self.parts), rounds=rounds)
+        same_cells = np.array_equal(view.cells, self.view.cells, equal_nan=True)
+        if not (same_cells and np.array_equal(view.ids, self.view.ids)):
+            site = replace(site, learned_fills=())
         return replace(site, fills=np.empty(0), earlier=())
 
     def in_round(self, number: int) -> PrivateSite:
