@@ -11,10 +11,7 @@ from cofill.network import FederationConfig, SiteConfig, read_people, read_site_
 from cofill.network._config import Member, ViewSource
 from cofill.network._policy import DEFAULT_POLICY, SitePolicy
 from cofill.network._policy_signature import sign_policy
-from cofill.protocol import PROTOCOLS
 from cofill.views import ColumnRules
-
-from .conftest import OPEN
 
 FEDERATION = """
 name = "breast"
@@ -261,12 +258,6 @@ def test_a_wrong_policy_is_named(tmp_path, old, new, words):
     with pytest.raises(SettingError, match=words) as caught:
         SitePolicy.read(path)
     assert str(path) in str(caught.value)
-
-
-def test_a_trial_allows_every_experiment_more_often_than_a_site_does():
-    allowed = OPEN.experiments
-    assert set(allowed) == set(PROTOCOLS.names) == set(SitePolicy().experiments)
-    assert min(rule.runs for rule in allowed.values()) > 10 * SitePolicy().experiments["mean"].runs
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -20,6 +20,7 @@ from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.errors import CofillError, SettingError
 from cofill.federate import FederatedCompletion
 from cofill.nets import FusionSettings, TrainSettings
+from cofill.network import _local
 from cofill.network._identity import Identity
 from cofill.network._kits import Kit, make_kits
 from cofill.network._local import SUBMITTER, VIEWER, LocalFederation, local_federation, run_local
@@ -71,6 +72,11 @@ def below(federation: LocalFederation) -> list[psutil.Process]:
     return [*tops, *(child for top in tops for child in top.children(recursive=True))]
 
 
+# A site allows twenty runs of an experiment, and twenty kills come after a run without one.
+OFTEN = "".join(
+    f"[experiments.{name}]\nruns = 100\n"
+    for name in ("cooperate", "private", "federate", "cluster", "mean")
+)
 SECURE = {**ROUNDS, "secure": True}
 MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"}
 
@@ -85,6 +91,7 @@ def running(tmp_path_factory):
         hooks.install(patch, base / "hook", hooks.SEEDED, RECORDER)
         patch.setenv("COFILL_RECORD", str(record))
         patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        patch.setattr(_local, "TRIAL_POLICY", _local.TRIAL_POLICY + OFTEN)
         with local_federation(base / "out", held()) as federation:
             yield federation, record
             processes = below(federation)

@@ -28,7 +28,7 @@ from cofill.network._policy_signature import sign_policy
 from cofill.network._processes import ProcessError, end_tree, free_port, start_party, wait_for_port
 from cofill.network._session import FederationError, Session, open_session
 from cofill.privacy import release_types
-from cofill.protocol import COORDINATOR, PROTOCOLS, FederationFolder, RunFolder
+from cofill.protocol import COORDINATOR, FederationFolder, RunFolder
 from cofill.views import MultiView, View, by_row, drop_rows, load, to_table, write_sql, write_table
 
 MARK = ".cofill-federation"
@@ -264,10 +264,9 @@ def site_toml(views: Mapping[str, ViewSource], *, people: bool) -> str:
 
 
 def trial_policy() -> str:
-    """Return a policy that allows every experiment, often, and every type of release."""
+    """Return a policy that allows every experiment and every type of release."""
     plain = (f"[without_guarantee.{kind}]\npeople = 1\n" for kind in release_types())
-    often = (f"[experiments.{name}]\nruns = 1000\n" for name in PROTOCOLS.names)
-    return "".join((TRIAL_POLICY, *plain, *often))
+    return TRIAL_POLICY + "".join(plain)
 
 
 def _fresh(out: Path) -> None:
