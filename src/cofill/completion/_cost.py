@@ -50,7 +50,7 @@ COSTS = {
     "pooled quick": Cost(Power(0.29, 0.718, 0.946, 1.4), Power(19.7, 16.7, 1.15, 1.25)),
     "pooled quick large": Cost(Power(1.87, 0.28, 0.0, 2.5), Power(32.8, 0.431, 0.838, 2.5)),
     "cooperative": Cost(Power(13.4, 4.86, 1.41, 0.704), Power(258.0, 4.44, 1.35, 2.03)),
-    "private": Cost(Power(0.0141, 1.93, 0.888, 0.173), Power(7.69, 115.0, 0.423, 0.283)),
+    "private": Cost(Power(0.01, 35.4, 1.08, 1.42), Power(1.0, 364.0, 0.76, 0.86)),
     "federated": Cost(Power(4.73, 0.242, 1.5, 0.497), Power(188.0, 30.1, 0.0, 0.16)),
     "mean": Cost(Power(0.01, 0.001, 1.0, 1.0), Power(0.01, 0.1, 1.0, 1.0)),
     "knn": Cost(Power(0.189, 0.0847, 1.5, 0.2), Power(11.7, 17.4, 1.16, 0.34)),
@@ -69,8 +69,8 @@ LARGE = 100_000
 LARGEST = (40_000, 40)
 """People and columns up to which `pooled` was measured; beyond, the powers are extrapolated.
 
-Networks (`cooperative`, `private`, `federated`, `central`) were measured up to 4,000 people, the
-others up to 15,000.
+Networks (`cooperative`, `federated`, `central`) were measured up to 4,000 people, `private` up to
+1,000 (a table of whole rows takes it about a tenth of that: it learns once), others up to 15,000.
 """
 
 FACTOR = 3.0
