@@ -6,6 +6,7 @@ import struct
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from cofill import codec
@@ -97,3 +98,16 @@ def test_a_damaged_file_is_refused_in_one_sentence_that_names_it(tmp_path, damag
         load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_container_is_one_that_safetensors_reads():
+    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, bool)}
+    arrays |= {"c": np.empty((0, 4)), "d": np.arange(5, dtype=np.uint64)}
+    stored = from_bytes(codec.encode(arrays, format="example"))
+    read = codec.decode(codec.encode(arrays, format="example"), format="example")
+    assert len(stored) == len(arrays)
+    for array in arrays.values():
+        assert any(a.dtype == array.dtype and np.array_equal(a, array) for a in stored.values())
+    for name, array in arrays.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
