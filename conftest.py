@@ -15,7 +15,7 @@ from typing import Any, get_args
 for library in ("OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-# Runs force hundreds of small files to disk, and waiting for a disk was a sixth of the gate's time.
+# Runs force hundreds of small files to disk, and tests would wait for it.
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  pytest makes a folder of its own in it
 if os.access(MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(MEMORY_FOLDER).free > 4 * 2**30:
     os.environ.setdefault("TMPDIR", str(MEMORY_FOLDER))

@@ -70,7 +70,8 @@ LARGEST = (40_000, 40)
 """People and columns up to which `pooled` was measured; beyond, the powers are extrapolated.
 
 Networks (`cooperative`, `federated`, `central`) were measured up to 4,000 people, `private` up to
-1,000 (a table of whole rows takes it about a tenth of that: it learns once), others up to 15,000.
+1,000, by three cases that its powers pass through, beside other work (a table of whole rows takes it
+much less: it learns once), others up to 15,000.
 """
 
 FACTOR = 3.0

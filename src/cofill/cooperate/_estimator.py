@@ -125,7 +125,7 @@ class CooperativeReconstruction(AbstractCompleter):
         del parameters["budget"]  # the federation's, not a setting that sites share
         members = Membership({name: (name,) for name in view_names})
         protocol = CooperativeProtocol.from_settings(parameters, members)
-        # In one process nobody tests ids of others, and an intersection takes 150 µs an id.
+        # In one process nobody tests ids of others, and an intersection takes far longer.
         local = {"is_local": True, "is_reproducible": has_seeded_secrets()}
         return replace(protocol, alignment="hash", **local)
 
