@@ -70,8 +70,8 @@ LARGEST = (40_000, 40)
 """People and columns up to which `pooled` was measured; beyond, the powers are extrapolated.
 
 Networks (`cooperative`, `federated`, `central`) were measured up to 4,000 people, `private` up to
-1,000, by three cases that its powers pass through, beside other work (a table of whole rows takes it
-much less: it learns once), others up to 15,000.
+1,000, by three cases beside other work that its powers pass through (a table of whole rows takes
+it much less: it learns once), others up to 15,000.
 """
 
 FACTOR = 3.0
