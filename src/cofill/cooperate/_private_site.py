@@ -20,8 +20,8 @@ from cofill.shares import derive
 from cofill.views import Scaler, View
 
 MOST_FOLDS = 60  # so that a byte holds the number of one beside two flags
-# Chosen on hidden cells of raisin, wine, health, parkinsons, yacht and blood. Each round shows a site
-# once more what others predict.
+# Chosen on hidden cells of raisin, wine, health, parkinsons, yacht and blood. Each round shows
+# a site once more what others predict.
 MOST_ROUNDS = 3
 Named = Mapping[str, np.ndarray]
 Kind = TypeVar("Kind", bound=Release)
