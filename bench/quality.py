@@ -160,7 +160,7 @@ def groups() -> str:
         [
             label,
             with_spread(data, f"{ours}/{metric}/kmeans"),
-            printed(data, f"{paper}/{metric}/kmeans"),
+            printed(data if paper == "real" else "fed-vigan", f"{paper}/{metric}/kmeans"),
         ]
         for label, (ours, paper, metric) in labels.items()
     ]

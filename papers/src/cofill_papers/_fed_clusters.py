@@ -18,69 +18,79 @@ import numpy as np
 
 from cofill.cluster import DeepClustering, FederatedKMeans, NetworkSettings
 from cofill.completion import Progress
-from cofill.federate import fit_sites_many
+from cofill.federate import FederatedCompletion, fit_sites_many
 from cofill.metrics import ari, clustering_accuracy, mutual_information, nmi, purity
 from cofill.views import MultiView
 from cofill_papers._fed_setup import FedData, estimator_of, held_by
 
-__all__ = ["CLUSTERED", "cluster_method"]
+__all__ = ["CLUSTERED", "cluster_method", "group_completed"]
 
 CLUSTERED: Mapping[str, str] = {
     "real": "every individual with both true modalities",
-    "fed-faithful": "completed by the thesis's system",
-    "central-faithful": "completed by the same model trained in one place",
-    "local-faithful": "the fifth site's individuals, completed by its own model",
     "fed-best": "completed by one network for all patterns, trained at ten sites",
 }
 _DEEP = "fed-best"
 _GROUPS = 10
+_Figures = dict[tuple[str, str], list[float]]
 
 
 def cluster_method(
     method: str, data: FedData, seeds: Sequence[int], report_progress: Progress
 ) -> dict[str, Any]:
     """Complete by a method, group the individuals, and measure the groups."""
-    figures: dict[tuple[str, str], list[float]] = {}
+    figures: _Figures = {}
+    if method == "real":
+        sites_of = [_true_rows(data, held_by("fed", data, seed)) for seed in seeds]
+    else:
+        held = [held_by(method, data, seed) for seed in seeds]
+        estimators = [estimator_of(method, data, seed) for seed in seeds]
+        fit_sites_many(
+            estimators, held, progress=lambda what, share: report_progress(what, share / 2)
+        )
+        sites_of = _completed(estimators, held)
+    for number, sites in enumerate(sites_of if method == _DEEP else []):
+        report_progress("deep clustering", 0.5 + number / len(seeds) / 3)
+        truth, deep = _labels(data, sites), _deep(sites, data, seeds[number])
+        for metric, score in {"acc": clustering_accuracy, "ari": ari, "purity": purity}.items():
+            figures.setdefault((metric, "deep"), []).append(score(truth, deep))
+    report_progress("k-means", 0.84)
+    return {"figures": figures | _kmeans_figures(data, sites_of, seeds, real=method == "real")}
 
-    def add(metric: str, where: str, value: float) -> None:
-        figures.setdefault((metric, where), []).append(value)
 
-    sites_of = _completed(method, data, seeds, lambda what, share: report_progress(what, share / 2))
-    # k-means works on the processor's cores while deep clustering may work on an accelerator.
+def group_completed(
+    data: FedData,
+    estimators: Sequence[FederatedCompletion],
+    held: Sequence[Mapping[str, MultiView]],
+    seeds: Sequence[int],
+) -> dict[tuple[str, str], list[float]]:
+    """Return the figures of K-means over the individuals that fitted models completed."""
+    return _kmeans_figures(data, _completed(estimators, held), seeds, real=False)
+
+
+def _kmeans_figures(
+    data: FedData, sites_of: Sequence[Mapping[str, MultiView]], seeds: Sequence[int], *, real: bool
+) -> _Figures:
+    figures: _Figures = {}
     with ThreadPoolExecutor(max_workers=min(6, os.cpu_count() or 1)) as pool:
-        jobs = list(zip(sites_of, seeds, strict=True))
-        group_jobs = [pool.submit(_kmeans, sites, seed) for sites, seed in jobs]
-        real_jobs = [
-            pool.submit(_kmeans, _true_rows(data, sites), seed)
-            for sites, seed in (jobs if method != "real" else [])
-        ]
-        for number, (sites, seed) in enumerate(jobs if method == _DEEP else []):
-            report_progress("deep clustering", 0.5 + number / len(seeds) / 3)
-            truth, deep = _labels(data, sites), _deep(sites, data, seed)
-            add("acc", "deep", clustering_accuracy(truth, deep))
-            add("ari", "deep", ari(truth, deep))
-            add("purity", "deep", purity(truth, deep))
-        for number, (sites, _) in enumerate(jobs):
-            report_progress("k-means", 0.84 + number / len(seeds) / 6)
-            truth, groups = _labels(data, sites), group_jobs[number].result()
-            add("purity", "kmeans", purity(truth, groups))
-            add("ari", "kmeans", ari(truth, groups))
-            add("acc", "kmeans", clustering_accuracy(truth, groups))
-            if method != "real":
-                add("mi", "kmeans", mutual_information(real_jobs[number].result(), groups))
-                add("nmi", "kmeans", nmi(real_jobs[number].result(), groups))
-    return {"figures": figures}
+        true_sites = [] if real else [_true_rows(data, sites) for sites in sites_of]
+        real_groups = pool.map(_kmeans, true_sites, seeds)
+        groups_of = list(pool.map(_kmeans, sites_of, seeds))
+        for sites, groups in zip(sites_of, groups_of, strict=True):
+            truth = _labels(data, sites)
+            scores = {"purity": purity, "ari": ari, "acc": clustering_accuracy}
+            values = {metric: score(truth, groups) for metric, score in scores.items()}
+            if not real:
+                real_of = next(real_groups)
+                values |= {"mi": mutual_information(real_of, groups), "nmi": nmi(real_of, groups)}
+            for metric, value in values.items():
+                figures.setdefault((metric, "kmeans"), []).append(value)
+    return figures
 
 
 def _completed(
-    method: str, data: FedData, seeds: Sequence[int], report_progress: Progress
+    estimators: Sequence[FederatedCompletion], held: Sequence[Mapping[str, MultiView]]
 ) -> list[dict[str, MultiView]]:
     """Return each seed's sites with everybody complete."""
-    if method == "real":
-        return [_true_rows(data, held_by("fed", data, seed)) for seed in seeds]
-    held = [held_by(method, data, seed) for seed in seeds]
-    estimators = [estimator_of(method, data, seed) for seed in seeds]
-    fit_sites_many(estimators, list(held), progress=report_progress)
     return [
         {site: done.views for site, done in estimator.complete_sites(sites).items()}
         for estimator, sites in zip(estimators, held, strict=True)
