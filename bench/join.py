@@ -3,7 +3,8 @@
     python -m bench.join part1.json part2.json … --out results/NAME.json
 
 The parts have the same seeds and settings and different methods; machine, versions and duration of
-each stay in the record. With ``--anew`` methods of a later part replace those of an earlier one.
+each stay in the record. With ``--anew`` methods of a later part replace those of an earlier one;
+``--without a,b`` leaves out methods of the first part that stand for something else by now.
 Parts with different simulated means are refused: use ``cofill reproduce --add`` instead.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from cofill.errors import CofillError, SettingError
 from cofill.metrics import ResultRecord
-from cofill_papers import joined
+from cofill_papers import joined, without_methods
 
 
 def main() -> int:
@@ -25,9 +26,11 @@ def main() -> int:
     parser.add_argument("parts", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--anew", action="store_true", help="replace methods that occur again")
+    parser.add_argument("--without", default="", help="methods of the first part to leave out")
     options = parser.parse_args()
     try:
-        parts = [ResultRecord.read(part) for part in options.parts]
+        first, *rest = [ResultRecord.read(part) for part in options.parts]
+        parts = [without_methods(first, set(filter(None, options.without.split(",")))), *rest]
         _require_same_means(parts)
         record = reduce(partial(joined, anew=options.anew), parts)
         record.write(options.out)

@@ -101,6 +101,8 @@ def federated() -> str:
     experiment = find_experiment("fed-vigan")
     rows = []
     for method in experiment.methods:
+        if method == "fed-pretraining":  # of parts, which are in the tables by epoch
+            continue
         cells = [f"`{method}`"]
         for metric, digits in (("mse255", 1), ("psnr", 2)):
             key = f"{method}/{metric}/all"
@@ -115,13 +117,19 @@ def federated_details() -> str:
     """Return what the runs behind `federated` took, and VIGAN's generators on their own."""
     record = read_record("fed-vigan")
     seconds = record.extra["seconds"]["fed-best"]["all_seeds"] / len(record.seeds)
-    generators = record.extra["curves"]["fed-faithful"][-1]["generators_all"]
     rows = [
         ["seconds for one repeat of `fed-best` (ten sites, forty rounds) on one H200",
          f"{seconds:.0f}"],
-        ["error of the generators of `fed-faithful` without the autoencoder",
-         f"{generators:,.0f}"],
     ]  # fmt: skip
+    for method in ("fed-faithful", "central-faithful", "local-faithful"):
+        curve = record.extra["curves"].get(method, [])
+        for when, entry in (
+            ("after pre-training", curve[:1]),
+            ("after the last round", curve[-1:]),
+        ):
+            if entry:
+                label = f"error of the generators of `{method}` on their own, {when}"
+                rows.append([label, f"{entry[0]['generators_all']:,.0f}"])
     return markdown(["quantity", "value"], rows)
 
 

@@ -127,16 +127,8 @@ def test_a_run_measures_every_seed_and_keeps_curves_and_images(tiny, tmp_path, m
     error, ratio = (record.per_seed(method, metric) for metric in ("mse255", "psnr"))
     np.testing.assert_allclose(ratio, 10 * np.log10(255**2 / error))
     assert error[0] != error[1]
-    points = record.extra["curves"][method]
-    epochs = [(entry["phase"], entry["epoch"]) for entry in points if "phase" in entry]
-    curve = [entry for entry in points if "phase" not in entry]
+    curve = record.extra["curves"][method]
     assert [entry["round"] for entry in curve] == rounds
-    if method == "fed-faithful":
-        assert epochs == [("autoencoder", 1), ("autoencoder", 5), ("cycle", 1), ("cycle", 2)]
-        # The longest epochs end where the pre-training of the whole run did.
-        assert points[1]["autoencoder"] == pytest.approx(curve[0]["autoencoder"], rel=1e-3)
-        assert points[3]["generators_all"] == pytest.approx(curve[0]["generators_all"], rel=1e-3)
-        assert points[1]["autoencoder"] < points[0]["autoencoder"]
     assert ({"generators_all", "autoencoder"} <= set(curve[0])) == (method == "fed-faithful")
     assert curve[-1]["all"] == pytest.approx(error[0])
     grouped = {key.split("/")[1] for key in record.values if key.endswith("/kmeans")}
@@ -144,6 +136,23 @@ def test_a_run_measures_every_seed_and_keeps_curves_and_images(tiny, tmp_path, m
     drawn = {path.stem for path in tmp_path.glob("*.svg")}
     assert {"fed-vigan_psnr", "fed-vigan_rounds", f"fed-vigan_images_{method}"} <= drawn
     assert ("1773" in (tmp_path / "fed-vigan.md").read_text()) == (method == "fed-faithful")
+
+
+@pytest.mark.full
+def test_pretraining_is_measured_after_each_printed_epoch(tiny):
+    methods = ["fed-pretraining", "fed-faithful"]
+    record = run_experiment("fed-vigan", quick=True, seeds=2, methods=methods)
+    points = record.extra["curves"]["fed-pretraining"]
+    epochs = [(entry["phase"], entry["epoch"]) for entry in points]
+    assert epochs == [("autoencoder", 1), ("autoencoder", 5), ("cycle", 1), ("cycle", 2)]
+    assert points[1]["autoencoder"] < points[0]["autoencoder"]
+    # The longest epochs end where the pre-training of the whole run did.
+    first = record.extra["curves"]["fed-faithful"][0]
+    for point, figure in ((points[1], "autoencoder"), (points[3], "generators_all")):
+        assert point[figure] == pytest.approx(first[figure], rel=1e-3)
+        values = record.per_seed("fed-pretraining", "mse255", figure.partition("_")[0])
+        assert values[0] == pytest.approx(point[figure])
+        assert values[0] != values[1]
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ import pytest
 
 from cofill.errors import SettingError
 from cofill.metrics import ResultRecord
-from cofill_papers import joined
+from cofill_papers import joined, without_methods
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT, ROOT / "src", ROOT / "papers" / "src")
@@ -68,6 +68,17 @@ def test_a_method_that_comes_anew_replaces_the_old_figures():
     whole = joined(old, record("a"), anew=True)
     assert whole.values == {"b/mse/left": [1.0, 2.0], "a/mse/left": [1.0, 2.0]}
     assert [run["methods"] for run in whole.extra["runs"]] == [["b"], ["a"]]
+
+
+def test_a_method_that_is_left_out_leaves_neither_figures_nor_notes():
+    noted = {"curves": {"a": [1]}, "outcomes": {"a/left": "ok", "b/left": "ok"}}
+    both = joined(record("a", extra=noted), record("b"))
+    rest = without_methods(both, {"a"})
+    assert rest.values == {"b/mse/left": [1.0, 2.0]}
+    assert rest.extra["curves"] == {"b": [1]}
+    assert rest.extra["outcomes"] == {"b/left": "ok"}
+    assert [run["methods"] for run in rest.extra["runs"]] == [["b"]]
+    assert "a" not in rest.settings["methods"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cofill_papers._comparison import paired_test, paper_forest
     from cofill_papers._crs import hidden_rows, split_individuals
     from cofill_papers._experiment import run_experiment
-    from cofill_papers._join import joined
+    from cofill_papers._join import joined, without_methods
     from cofill_papers._paper import PAPERS, reproduce_paper
     from cofill_papers._tables import table
     from cofill_papers._write import page
@@ -60,6 +60,7 @@ __all__ = [
     "run_experiment",
     "split_individuals",
     "table",
+    "without_methods",
 ]
 
 # Imported when asked for: the command is loaded with every call of `cofill`.

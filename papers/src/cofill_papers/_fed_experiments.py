@@ -40,6 +40,7 @@ FED_METHODS: Mapping[str, str] = {
     "central-faithful": "the same model trained on all sites' individuals in one place",
     "local-faithful": "the same model trained on the fifth site's individuals alone",
     "fed-pix2pix-faithful": "federated pix2pix on the pairs, as the thesis compares with it",
+    "fed-pretraining": "the thesis's system before its rounds, after each printed epoch",
     "fed-best": "one network for all patterns with skip connections, pairs supervise, ten sites",
     "central-best": "the same network trained in one place",
     "local-best": "the same network trained on the fifth site alone",
@@ -86,7 +87,6 @@ class FedExperiment(AbstractExperiment):
     ) -> None:
         data = data_of(quick)
         jobs = {"fed-noniid": _one_strategy, "fed-vigan-clusters": cluster_method}
-        job = jobs.get(self.name, _one_method)
         results = {}
         for number, name in enumerate(methods):
 
@@ -95,6 +95,8 @@ class FedExperiment(AbstractExperiment):
             ) -> None:
                 progress(f"{method}: {what}", (position + share) / len(methods))
 
+            usual = _pretraining if name == "fed-pretraining" else _one_method
+            job = jobs.get(self.name, usual)
             results[name] = job(name, data, recorder.seeds, report_progress)
         for name, result in results.items():
             for (metric, where), values in result["figures"].items():
@@ -118,7 +120,6 @@ def _one_method(
     if method in _GROUPED:
         report_progress("k-means", 0.9)
         result["figures"] |= group_completed(data, estimators, held, seeds)
-    result["curves"] = _pretraining(method, data, seeds[0]) + result["curves"]
     return result
 
 
@@ -126,34 +127,48 @@ class _PretrainedError(Exception):
     """Ends a training after the pre-training."""
 
 
-def _pretraining(method: str, data: FedData, seed: int) -> list[dict[str, Any]]:
-    """Return errors after the epochs of pre-training that the thesis prints, of one seed.
+def _pretraining(
+    method: str, data: FedData, seeds: Sequence[int], report_progress: Progress
+) -> dict[str, Any]:
+    """Measure after the epochs of pre-training that the thesis prints; all seeds after the last.
 
     Each is a training of its own, as long as asked: phases are trained at the sites without the
     others, from the same weights in the same order, so that it passes where the longest one did.
     """
     curve: list[dict[str, Any]] = []
+    figures: dict[tuple[str, str], list[float]] = {}
     scores = PairScores(data.test)
-    for printed in THESIS_TABLES.values():
-        if printed.phase is None or printed.method != method:
-            continue
-        estimator = estimator_of(method, data, seed)
-        whole = estimator.settings or RoundSettings()
-        most = whole.pretrain[printed.phase]
-        for epochs in (epoch for epoch in printed.errors if epoch <= most):
+    tables = [table for table in THESIS_TABLES.values() if table.phase is not None]
+    for number, table in enumerate(tables):
+        phase, part = str(table.phase), table.figure.partition("_")[0]
+        whole = estimator_of(method, data, seeds[0]).settings or RoundSettings()
+        most = whole.pretrain[phase]
+        for epochs in (epoch for epoch in table.errors if epoch <= most):
+            report_progress(f"{epochs} epochs of {phase}", number / len(tables))
+            settings = replace(whole, pretrain={phase: epochs})
+            shown = seeds if epochs == most else seeds[:1]
+            parts = [replace(estimator_of(method, data, s), settings=settings) for s in shown]
+            measured = _measured_early(parts, [held_by(method, data, s) for s in shown], scores)
+            curve.append({"round": 0, "phase": phase, "epoch": epochs, **measured[0]})
+            if epochs == most:
+                figures["mse255", part] = [errors[table.figure] for errors in measured]
+    return {"figures": figures, "curves": curve}
 
-            def measure(
-                _: int, fitted: FederatedCompletion, phase: str = printed.phase, done: int = epochs
-            ) -> None:
-                errors = scores.errors(fitted, modules=True)
-                curve.append({"round": 0, "phase": phase, "epoch": done, **errors})
-                raise _PretrainedError
 
-            settings = replace(whole, pretrain={printed.phase: epochs})
-            part = replace(estimator, settings=settings)
-            with suppress(_PretrainedError):
-                fit_sites_many([part], [held_by(method, data, seed)], on_round=measure)
-    return curve
+def _measured_early(
+    estimators: list[FederatedCompletion], held: list[Any], scores: PairScores
+) -> list[dict[str, float]]:
+    """Return the errors of each estimator's parts after the pre-training, which ends the fit."""
+    measured: list[dict[str, float]] = []
+
+    def measure(_: int, fitted: FederatedCompletion) -> None:
+        measured.append(scores.errors(fitted, modules=True))
+        if fitted is estimators[-1]:
+            raise _PretrainedError
+
+    with suppress(_PretrainedError):
+        fit_sites_many(estimators, held, on_round=measure)
+    return measured
 
 
 def _one_strategy(

@@ -8,7 +8,7 @@ from typing import Any
 from cofill.errors import SettingError
 from cofill.metrics import ResultRecord
 
-__all__ = ["joined"]
+__all__ = ["joined", "without_methods"]
 
 
 def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> ResultRecord:
@@ -36,7 +36,7 @@ def joined(first: ResultRecord, second: ResultRecord, *, anew: bool = False) -> 
         odd = sorted(k for k in {**shared[0], **shared[1]} if shared[0].get(k) != shared[1].get(k))
         raise SettingError(f"records can be joined when their settings agree, {odd[0]!r} differs")
     if anew:
-        first = _without(first, {key.split("/")[0] for key in second.values})
+        first = without_methods(first, {key.split("/")[0] for key in second.values})
     seeds = list(dict.fromkeys([*first.seeds, *second.seeds]))
     values = {
         key: _joined_series(key, first, second, seeds) for key in {**first.values, **second.values}
@@ -83,13 +83,25 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _without(record: ResultRecord, methods: set[str]) -> ResultRecord:
-    """Return a record without the figures of some methods, and without runs that had only those."""
+def without_methods(record: ResultRecord, methods: set[str]) -> ResultRecord:
+    """Return a record without the figures and notes of some methods.
+
+    Runs that had no other method are left out too.
+    """
+    if not methods:
+        return record
+
+    def others(by_method: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in by_method.items() if k.split("/")[0] not in methods}
+
     runs = [{**run, "methods": sorted({*run["methods"]} - methods)} for run in _runs(record)]
+    extra = {k: others(v) if isinstance(v, dict) else v for k, v in record.extra.items()}
+    planned = record.settings.get("methods")
     return replace(
         record,
-        values={k: v for k, v in record.values.items() if k.split("/")[0] not in methods},
-        extra={**record.extra, "runs": [run for run in runs if run["methods"]]},
+        values=others(record.values),
+        settings={**record.settings, **({"methods": others(planned)} if planned else {})},
+        extra={**extra, "runs": [run for run in runs if run["methods"]]},
     )
 
 
