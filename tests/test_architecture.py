@@ -8,6 +8,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -32,7 +33,12 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+@cache
+def read_trees() -> dict[str, ast.Module]:
+    """Return every module's syntax tree; read when a test needs them, not when it is collected."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -63,7 +69,7 @@ def reaches_inside(importer: str, module: str) -> bool:
 
 
 def test_no_package_imports_private_modules_of_another():
-    trees = TREES | {str(path): ast.parse(path.read_text()) for path in EXAMPLES}
+    trees = read_trees() | {str(path): ast.parse(path.read_text()) for path in EXAMPLES}
     paths = MODULES | {str(path): path for path in EXAMPLES}
     reaching = {
         (str(paths[name].relative_to(ROOT)), module)
@@ -79,7 +85,7 @@ def test_imports_inside_functions_go_down_the_layers():
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     depth = {name.strip(): k for k, layer in enumerate(layers) for name in layer.split("|")}
     upward = []
-    for name, tree in TREES.items():
+    for name, tree in read_trees().items():
         # Texts of registries name what is above on purpose: it is imported when it is asked for.
         code = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
         importer = name.split(".")[1:2] if name.startswith("cofill.") else []
@@ -95,7 +101,7 @@ def test_imports_inside_functions_go_down_the_layers():
 @pytest.mark.parametrize("package", ["cofill", "cofill_papers"])
 def test_modules_do_not_import_each_other_in_a_circle(package):
     graph = {}
-    for name, tree in TREES.items():
+    for name, tree in read_trees().items():
         # Names for type checkers are never imported when the code runs.
         hidden = {
             id(inner)
@@ -120,7 +126,7 @@ def test_modules_do_not_import_each_other_in_a_circle(package):
 def test_every_registry_is_listed_by_the_plugins_command():
     declared = {
         f"{package_of(name)}:{node.targets[0].id}"
-        for name, tree in TREES.items()
+        for name, tree in read_trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
