@@ -3,11 +3,13 @@
     python -m bench epsilon [--processes N]
 
 The credit data (30,000 clients, four views, 30 % of each view's rows hidden) is dealt to twenty
-sites. ``record``: each site trains with DP-SGD, so that whether one client's row was used is hidden
-from everybody. ``site``: updates are clipped and noised so that whether a whole site took part is
-hidden. ε is that of all rounds together at δ = 1e-5, as the site's ledger has it. ``none`` has
-secure sums only. Errors are squared, of hidden numeric cells over the variance of their column; the
-mean of the column has error 1. Clipping norms and rates were not tuned to the data.
+sites. ``default`` is what a run without a guarantee learns, tables from secure sums, and is run for
+the first seed; ``none`` is the network that is trained instead where a guarantee is asked for,
+still without one. ``record``: each site trains with DP-SGD, so that whether one client's row was
+used is hidden from everybody. ``site``: updates are clipped and noised so that whether a whole site
+took part is hidden. ε is that of all rounds together at δ = 1e-5, as the site's ledger has it.
+Errors are squared, of hidden numeric cells over the variance of their column; the column's mean
+has error 1. Clipping norms and rates were not tuned to the data.
 """
 
 from __future__ import annotations
@@ -25,7 +27,12 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 SITES, ROUNDS, BATCH, DELTA = 20, 30, 64, 1e-5
-LEVELS = {"none": (None,), "record": (16.0, 8.0, 4.0, 2.0), "site": (64.0, 16.0)}
+LEVELS = {
+    "default": (None,),
+    "none": (None,),
+    "record": (16.0, 8.0, 4.0, 2.0),
+    "site": (64.0, 16.0),
+}
 
 
 def settings_of(level, epsilon, rows, rounds):
@@ -34,10 +41,13 @@ def settings_of(level, epsilon, rows, rounds):
     from cofill.nets import DPSettings
     from cofill.privacy import SiteNoise, noise_for
 
+    if level == "default":
+        return {}
     if level == "record":
         steps = rounds * -(-rows // BATCH)
         noise = noise_for(epsilon, DELTA, rate=BATCH / rows, steps=steps, rows=rows)
         return {
+            "network": {"width": 32},
             "local": LocalSettings(batch=BATCH, dp=DPSettings(1.0, noise)),
             "settings": RoundSettings(rounds=rounds),
         }
@@ -46,7 +56,11 @@ def settings_of(level, epsilon, rows, rounds):
         rounds_settings = RoundSettings(rounds=rounds, site_noise=noise)
     else:
         rounds_settings = RoundSettings(rounds=rounds)
-    return {"local": LocalSettings(batch=BATCH), "settings": rounds_settings}
+    return {
+        "network": {"width": 32},
+        "local": LocalSettings(batch=BATCH),
+        "settings": rounds_settings,
+    }
 
 
 def run_task(task):
@@ -63,7 +77,6 @@ def run_task(task):
     held = by_row(holes, SITES, key=task["seed"])
     rows = min(part.n_individuals for part in held.values())
     model = FederatedCompletion(
-        network={"width": 32},
         seed=task["seed"],
         **settings_of(task["level"], task["epsilon"], rows, task["rounds"]),
     )
@@ -117,7 +130,7 @@ def main():
         {"level": level, "epsilon": epsilon, "seed": s, "rounds": rounds, "quick": options.quick}
         for level, all_epsilon in LEVELS.items()
         for epsilon in all_epsilon
-        for s in seeds
+        for s in (seeds[:1] if level == "default" else seeds)  # it takes ten minutes
     ]
     with ThreadPoolExecutor(options.processes) as pool:
         outcomes = list(pool.map(start_task, tasks))

@@ -9,12 +9,42 @@ github.com/tydusky/remasker, which is no package.
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import os
 import sys
 import time
 import warnings
+from unittest.mock import MagicMock
 
 import numpy as np
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Empty modules, while it is entered, for absent packages of which nothing is called."""
+
+    def __init__(self, names):
+        self.absent = [name for name in names if importlib.util.find_spec(name) is None]
+
+    def __enter__(self):
+        sys.meta_path.append(self)
+
+    def __exit__(self, *error):
+        # Other libraries ask whether pyarrow is loaded and would take the stand-in for it.
+        sys.meta_path.remove(self)
+        for name in [m for m in sys.modules if m.split(".")[0] in self.absent]:
+            del sys.modules[name]
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in self.absent:
+            return importlib.util.spec_from_loader(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        return MagicMock(name=spec.name, __path__=[])
+
+    def exec_module(self, module):
+        pass
 
 
 def mean(cells, coded, seed):
@@ -137,7 +167,8 @@ def remasker(cells, coded, seed):
     vars(np)["float"] = float  # an alias that NumPy dropped after this code was written
     sys.path.insert(0, os.environ["REMASKER"])
     sys.argv = sys.argv[:1]
-    from remasker_impute import ReMasker
+    with StandIns(["torchvision"]):  # timm names some of it, and ReMasker calls nothing of that
+        from remasker_impute import ReMasker
 
     torch.manual_seed(seed)
     return np.asarray(ReMasker().fit_transform(pd.DataFrame(cells)))

@@ -21,8 +21,6 @@ three sites. They need all that cofill needs, and are compared with `pooled`, wh
 from __future__ import annotations
 
 import argparse
-import importlib.abc
-import importlib.util
 import json
 import multiprocessing
 import os
@@ -35,10 +33,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import numpy as np
-from bench.imputers import METHODS
+from bench.imputers import METHODS, StandIns
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -60,7 +57,7 @@ SPLIT = ("private", "cooperative")
 SITES = 3
 FAST = ("mean", "knn", "iterative", "missforest", "extratrees", "boosted", "iterated_boosting")
 SLOW = {"hyperimpute": "hyperimpute", "miceforest": "miceforest", "remasker": "torch"}
-_STAND_INS = ("jaxtyping", "narwhals", "pyarrow", "safetensors")
+STAND_INS = ("jaxtyping", "narwhals", "pyarrow", "safetensors")
 
 
 def read_table(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -105,31 +102,6 @@ def hide(cells: np.ndarray, mechanism: str, rate: float, seed: int) -> np.ndarra
         if (~hidden[:, k]).sum() < 3:
             hidden[rng.choice(n, 3, replace=False), k] = False
     return hidden
-
-
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Empty modules, while it is entered, for absent packages that the imputer does not call."""
-
-    def __enter__(self):
-        self.absent = [name for name in _STAND_INS if importlib.util.find_spec(name) is None]
-        sys.meta_path.append(self)
-
-    def __exit__(self, *error):
-        # Other libraries ask whether pyarrow is loaded and would take the stand-in for it.
-        sys.meta_path.remove(self)
-        for name in [m for m in sys.modules if m.split(".")[0] in self.absent]:
-            del sys.modules[name]
-
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in self.absent:
-            return importlib.util.spec_from_loader(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return MagicMock(name=spec.name, __path__=[])
-
-    def exec_module(self, module):
-        pass
 
 
 def fill_ours(cells: np.ndarray, coded: np.ndarray, seed: int, effort: str) -> np.ndarray:
@@ -200,7 +172,7 @@ def run_case(key: tuple[str, ...], limit: int) -> dict:
             filled, seconds = fill_elsewhere(method, cells, coded, int(seed), limit)
         else:
             if method in OURS:
-                with StandIns():
+                with StandIns(STAND_INS):
                     import cofill.impute  # noqa: F401  loading it is not counted
             if hasattr(signal, "SIGALRM"):
                 signal.signal(signal.SIGALRM, _out_of_time)
@@ -408,7 +380,7 @@ def compare_split(runs: dict) -> dict[str, dict[str, float]]:
 
 
 def write_record(out: Path, runs: dict, table: dict, options) -> None:
-    with StandIns():
+    with StandIns(STAND_INS):
         from cofill.metrics import Recorder
 
     seeds = list(range(options.seeds))
