@@ -8,7 +8,7 @@
 HyperImpute's protocol: columns scaled to 0…1, holes MCAR, MAR or MNAR (logistic, as in
 R-miss-tastic) at rates from 0.1 to 0.9. cofill and the peers that scikit-learn holds run in
 `--jobs` processes of one thread each, so that seconds are a core's; HyperImpute, miceforest and
-ReMasker run in the Python that PEERS names (an environment with bench/requirements.txt), at the
+ReMasker run in the Python that PEERS names (with bench/requirements-imputers.txt), at the
 rates of `--slow-rates` only, because they take minutes a table. A peer that is not installed is
 skipped and named. Every run is one line of the journal beside the record: a run that was stopped
 (`--minutes` stops it) goes on where it was. numpy, scipy and scikit-learn are enough: what cofill
