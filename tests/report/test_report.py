@@ -82,6 +82,25 @@ def test_a_story_makes_chapters(everything, tmp_path):
     assert "It comes first." in page.html()
 
 
+def test_what_was_not_sent_does_not_count_as_leaked(tmp_path):
+    for name, verdict in (("real", "small"), ("imagined", "near-total")):
+        (tmp_path / name).mkdir()
+        audit = {**AUDIT, "verdict": verdict, "title": name}
+        (tmp_path / name / "audit.json").write_text(json.dumps(audit))
+    chapters = [{"folder": "real"}, {"folder": "imagined", "sent": False}]
+
+    def leak(chapters):
+        story = {"format": "cofill-story", "version": 1, "chapters": chapters}
+        (tmp_path / "story.json").write_text(json.dumps(story))
+        html = report_page(tmp_path).html()
+        return re.search(r"leak about a person.*?<dd>(.*?)</dd>", html)[1], html
+
+    tile, html = leak(chapters)
+    assert tile == "small"
+    assert "had they been sent" in html
+    assert leak([{"folder": "real"}, {"folder": "imagined"}])[0] == "near-total"
+
+
 def test_a_record_that_lacks_something_costs_its_section_only(tmp_path):
     (tmp_path / "audit.json").write_text('{"format": "cofill-audit", "verdict": "small"}')
     outcome = {"run": "r", "experiment": "e", "state": "finished", "metrics": {}}

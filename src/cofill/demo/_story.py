@@ -42,11 +42,12 @@ _ATTACK = CodeAuditSettings(
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: its folder, its title, what happens in it."""
+    """A chapter: its folder, its title, what happens in it, whether its releases were sent."""
 
     folder: str
     title: str
     words: tuple[str, ...]
+    sent: bool = True
 
 
 CHAPTERS = (
@@ -80,6 +81,7 @@ CHAPTERS = (
             "takes the attacker back to what they would guess anyway; noise that is counted for "
             "each pixel alone promises more than it keeps.",
         ),
+        sent=False,
     ),
     Chapter(
         "audit",
@@ -103,6 +105,7 @@ CHAPTERS = (
             "learns of a row (R², 1 is everything) from shares, from the completed cells "
             "themselves, and from codes.",
         ),
+        sent=False,
     ),
 )
 

@@ -47,7 +47,8 @@ def report_page(folder: Path | str, *, title: str = "") -> Page:
     A ``story.json`` in it (``{"format": "cofill-story", "title": …, "subtitle": …, "chapters":
     [{"folder": …, "title": …, "words": [… sentences]}]}``) makes a chapter of each of its folders,
     in its order, with a picture where a chapter has ``bars`` (arguments of `cofill.pages.bars`) and
-    ``caption``; without a story, a section is about all folders.
+    ``caption``; without a story, a section is about all folders. Where a chapter has ``"sent":
+    false``, its audits are of what might have been sent, and do not count in the summary's leak.
     """
     records = find_records(folder)
     shown = [r for r in records.known if r.kind != "story"]

@@ -121,20 +121,27 @@ def _crossed(records: Records) -> Overview:
 
 
 def _leaked(records: Records) -> Overview:
-    audits = [record.content for record in records.of("audit")]
+    audits = records.of("audit")
     if not audits:
         return [], []
+    chapters = [c for r in records.of("story") for c in r.content.get("chapters", ())]
+    imagined = tuple(f"{c['folder']}/" for c in chapters if not c.get("sent", True))
     sentences: list[Part] = []
-    for audit in audits:
+    sent: list[str] = []
+    for record in audits:
+        audit = record.content
         refuted = sum(bool(release["refuted"]) for release in audit["releases"])
         broken = f" {refuted} claimed guarantees were refuted." if refuted else ""
-        audited = (
-            f"Audit ({audit['title']}): {len(audit['releases']):,} releases; the worst verdict"
-        )
-        verdict = verdict_badge(audit["verdict"])
-        sentences.append(paragraph(f"{audited} about a person: ", verdict, broken))
+        count = f"{len(audit['releases']):,} releases"
+        if record.name.startswith(imagined):
+            count += ", had they been sent"
+        else:
+            sent.append(str(audit["verdict"]))
+        audited = f"Audit ({audit['title']}): {count}; the worst verdict about a person: "
+        sentences.append(paragraph(audited, verdict_badge(audit["verdict"]), broken))
+    if not sent:
+        return [], [join(*sentences)]
     scale = list(VERDICT_TONES)
-    verdicts = [str(audit["verdict"]) for audit in audits]
-    worst = max(verdicts, key=lambda v: scale.index(v) if v in scale else len(scale))
+    worst = max(sent, key=lambda v: scale.index(v) if v in scale else len(scale))
     why = "the worst verdict of an attack on what crossed a border"
     return [("leak about a person", worst, why)], [join(*sentences)]
