@@ -154,8 +154,8 @@ def init(
 
 @examples("cofill federation run private --kit kits/people/ada --set features=100")
 def run_experiment(
-    experiment: Annotated[str, Argument(help=EXPERIMENTS)],
     kit: PersonKit,
+    experiment: Annotated[str, Argument(help=EXPERIMENTS)] = "private",
     setting: Settings = None,
     seed: Seed = 0,
     wait: Wait = True,
