@@ -210,14 +210,14 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
             change=np.full(12, value, np.float32),
             rows=rows,
             extras={
-                "shares": np.eye(2, dtype=np.float32)[[0, 0, 0]],  # only the judged ones count
-                "judged_shares": shares,
-                "judged_inconsistency": np.zeros((3, 1)),
+                "shares": np.eye(2)[[0, 0, 0]].ravel(),  # only the judged ones count
+                "judged_shares": shares.ravel(),
+                "judged_inconsistency": np.zeros(3),
                 "judged_doubt": doubt,
             },
         )
 
-    doubt = np.array([[0.5], [0.1], [0.4]])
+    doubt = np.array([0.5, 0.1, 0.4])
     inbox = (update("b", 30, 4.0, doubt), update("a", 10, 0.0, doubt))
     after = _average(coordinator, inbox)[0].state
     np.testing.assert_allclose(after.weights, np.full((1, 4), 3.0))
@@ -227,6 +227,10 @@ def test_averaging_is_weighted_by_rows_and_keeps_the_best():
         _average(coordinator, inbox[1:])
     with pytest.raises(DataError, match="refused"):
         _average(coordinator, (replace(inbox[0], change=np.zeros(5)), inbox[1]))
+    with pytest.raises(
+        DataError, match="the update from 'b' must have 3 numbers of 'judged_doubt'"
+    ):
+        _average(coordinator, (update("b", 30, 4.0, doubt[:2]), inbox[1]))
     with pytest.raises(TrainingError, match="diverged"):
         _average(coordinator, (update("b", 30, np.nan, doubt), inbox[1]))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from cofill.cluster import FederatedKMeans
+from cofill.cluster import DeepClustering, FederatedKMeans, NetworkSettings
 from cofill.codec import encode
 from cofill.errors import DataError, SettingError, StoreError
 from cofill.federate import FederatedCompletion
@@ -514,6 +514,42 @@ def test_groups_need_every_site_until_their_rounds_begin(rows_here):
     first = [step.name for step in protocol.steps].index("add up groups")
     assert not any(protocol.may_lack_sites(number) for number in range(first))
     assert all(protocol.may_lack_sites(number) for number in range(first, len(protocol.steps)))
+
+
+DEEP = {
+    "k": 3,
+    "restarts": 3,
+    "finalists": 2,
+    "rounds": 5,
+    "local_steps": 4,
+    "batch": 16,
+    "seed": 3,
+}
+
+
+@pytest.mark.parametrize("stop", [None, 11, pytest.param(15, marks=pytest.mark.full)])
+def test_deep_groups_are_those_of_one_process(rows_here, stop):
+    held = row_sites(whole=True)
+    federation = rows_here("deep-cluster", {**DEEP, "network": {"hidden": [8]}}, held)
+    office = drive(federation, stop=stop)
+    if stop is not None:
+        office = drive(federation)  # taken up from what is on disk
+    estimator = DeepClustering(**DEEP, network=NetworkSettings(hidden=(8,))).fit(held)
+    # Sites that train alone and as one batch add up in another order.
+    assert office.result["objective"] == pytest.approx(estimator.objective_, rel=1e-4)
+    assert office.result["rounds"] == estimator.n_iter_ == 5
+    for site, groups in estimator.labels_by_site_.items():
+        assert assignments(federation, site)["cluster"] == groups.tolist()
+    kinds = [e.kind for e in Ledger.load(federation.ledger("a"))]
+    assert set(kinds) == {"columns", "group-sums", "update", "figures"}
+
+
+def test_deep_groups_need_a_policy_that_names_updates(rows_here):
+    federation = rows_here("deep-cluster", {"k": 3}, row_sites(whole=True))
+    for name, config in federation.configs.items():
+        federation.configs[name] = replace(config, policy=SitePolicy())
+    with pytest.raises(SettingError, match=r"no \[without_guarantee.update\]"):
+        drive(federation)
 
 
 # --- means ------------------------------------------------------------------------------------

@@ -63,6 +63,10 @@ def test_completion_on_shares_needs_no_word_of_the_operator(here):
             r"'group-sums' would leave without",
         ),
         ("cluster", {"k": 2, "scale": "none", "noise": {**NOISE, "epsilon": 9}}, r"a run; ask"),
+        ("deep-cluster", {"k": 2}, r"'update' would leave without a guarantee"),
+        ("deep-cluster", {"k": 2, "batch": 2}, r"batch must be at least 10"),
+        ("deep-cluster", {"k": 2, "min_group": 9}, r"min_group must be at least 10"),
+        ("deep-cluster", {"k": 2, "learning_rate": 1e-9}, r"learning_rate must be from 1e-05"),
         ("federate", {"secure": False}, r"'update' would leave without a guarantee"),
         ("federate", {"batch": 1}, r"batch must be at least 10"),
         ("federate", {"learning_rate": 1e-12}, r"learning_rate must be from 1e-05 to 0.1"),
@@ -205,7 +209,7 @@ def test_columns_that_the_policy_leaves_out_take_no_part(rows_at):
 @pytest.mark.parametrize("experiment", PROTOCOLS.names)
 def test_an_experiment_that_is_not_in_the_policy_is_refused(rows_at, here, experiment):
     by_view = PROTOCOLS.load(experiment).splits_by_view
-    settings = {"mean": MEAN, "cluster": {"k": 2}}.get(experiment, {})
+    settings = {"mean": MEAN, "cluster": {"k": 2}, "deep-cluster": {"k": 2}}.get(experiment, {})
     federation = here() if by_view else rows_at(experiment, settings)
     federation.order = RunOrder(new_run(), experiment, settings)
     assert "does not allow the experiment" in judged(federation, SitePolicy(experiments={}))

@@ -70,6 +70,17 @@ ORDERS = {
         scale=st.sampled_from(["none", "standard", "robust", "auto"]),
         noise=st.none() | NOISE,
     ),
+    "deep-cluster": table(
+        k=WHOLE,
+        restarts=WHOLE,
+        rounds=WHOLE,
+        local_steps=WHOLE,
+        batch=WHOLE,
+        seed_group=WHOLE,
+        min_group=WHOLE,
+        learning_rate=NUMBERS,
+        start=st.sampled_from(["auto", "kmeans", "random"]),
+    ),
     "federate": table(
         rounds=WHOLE,
         secure=FLAGS | table(threshold=WHOLE, largest=NUMBERS),

@@ -41,7 +41,7 @@ KitOption = Annotated[Path, Option("--kit", help="The kit of this participant.")
 PersonKit = Annotated[Path, Option("--kit", help="The kit of a person who may submit.")]
 RunName = Annotated[str, Argument(help="Name of a run.")]
 Wait = Annotated[bool, Option("--wait/--no-wait", help="Wait for the result.")]
-EXPERIMENTS = "What to run: private, cooperate (by codes), federate, cluster or mean."
+EXPERIMENTS = "What to run: private, cooperate (by codes), federate, cluster, deep-cluster or mean."
 
 
 @examples("cofill coordinator --kit kits/coordinator --watch 8080")

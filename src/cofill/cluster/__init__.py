@@ -13,6 +13,7 @@ from cofill.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cofill.cluster._augment import WarpSettings
+    from cofill.cluster._deep_protocol import DeepClusterProtocol
     from cofill.cluster._deep_settings import DeepSettings
     from cofill.cluster._estimator import DeepClustering, FederatedKMeans
     from cofill.cluster._job import CLUSTERERS, ClusterJob, ClusterResult, run_cluster
@@ -30,6 +31,7 @@ __all__ = [
     "ClusterJob",
     "ClusterProtocol",
     "ClusterResult",
+    "DeepClusterProtocol",
     "DeepClustering",
     "DeepSettings",
     "FederatedKMeans",

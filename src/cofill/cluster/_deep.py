@@ -61,7 +61,8 @@ def _summarise(site: ClusterSite, inbox: Inbox) -> SiteStep:
     """Release a few local centroids with counts where networks start from k-means."""
     if not plan_of(site.settings, site.kinds).warm:
         return site, []
-    wanted = KMeansSettings(k=site.settings.k)
+    settings: DeepSettings = site.settings
+    wanted = KMeansSettings(k=settings.k, seed_group=settings.seed_group)
     sums, counts = summarise_locally(site.rows, wanted, site.rng(_SEEDING))
     return site, [site.release_sums(0, sums, counts)]
 
@@ -103,8 +104,9 @@ def _homes(coordinator: ClusterCoordinator) -> dict[str, np.ndarray]:
 def _model_release(
     site: str, number: int, weights: np.ndarray, **extras: np.ndarray
 ) -> ModelWeights:
+    vectors = {name: part.reshape(-1) for name, part in extras.items()}
     return ModelWeights(
-        sender=COORDINATOR, receiver=site, round=number, weights=weights.reshape(-1), extras=extras
+        sender=COORDINATOR, receiver=site, round=number, weights=weights.reshape(-1), extras=vectors
     )
 
 
@@ -194,13 +196,16 @@ def _train_alike(
 ) -> list[SiteStep]:
     restarts = len(models[0].extras["restarts"])
     weights = np.stack([model.weights.reshape(restarts, -1) for model in models])
-    common = np.stack([model.extras["shares"] for model in models])
+    common = np.stack([model.extras["shares"].reshape(restarts, -1) for model in models])
     memories = tuple(
         _memory(plan, site, model, weights.shape[-1])
         for site, model in zip(sites, models, strict=True)
     )
     keys = jnp.stack([_key(site, number) for site in sites])
-    centers = np.stack([model.extras["centers"] for model in models]) if plan.warm else None
+    centers = None
+    if plan.warm:
+        shape = restarts, plan.settings.k, plan.columns
+        centers = np.stack([model.extras["centers"].reshape(shape) for model in models])
     result = train_round(plan, memories, weights, common, centers, keys, jnp.array(number))
     changes, shares = np.asarray(result.weights) - weights, np.asarray(result.shares)
     judged = {f"judged_{name}": np.asarray(p) for name, p in result.judged._asdict().items()}
@@ -214,7 +219,10 @@ def _train_alike(
             round=number,
             change=changes[at].reshape(-1),
             rows=len(site.rows),
-            extras={"shares": shares[at], **{name: part[at] for name, part in judged.items()}},
+            extras={
+                "shares": shares[at].reshape(-1),
+                **{name: part[at].reshape(-1) for name, part in judged.items()},
+            },
         )
         site = replace(site, memory=(models[at].extras["restarts"], memory))
         results.append((site, [update]))
@@ -225,15 +233,39 @@ def _memory(plan: DeepPlan, site: ClusterSite, model: ModelWeights, size: int) -
     """Return what the site keeps for the restarts that are still in the trial."""
     restarts = model.extras["restarts"]
     if site.memory is None:
-        near = None
-        if plan.shape is None:
-            count = plan.settings.neighbours
-            near = jnp.asarray(neighbours(site.rows, count, site.rng(_NEIGHBOURS)))
-        return start_memory(plan, site.rows, near, len(restarts), size)
+        return _new_memory(plan, site, len(restarts), size)
     before, memory = site.memory
     if len(before) == len(restarts):
         return memory
     return memory.take(np.flatnonzero(np.isin(before, restarts)))
+
+
+def _new_memory(plan: DeepPlan, site: ClusterSite, restarts: int, size: int) -> SiteMemory:
+    near = None
+    if plan.shape is None:
+        count = plan.settings.neighbours
+        near = jnp.asarray(neighbours(site.rows, count, site.rng(_NEIGHBOURS)))
+    return start_memory(plan, site.rows, near, restarts, size)
+
+
+def stored_memory(site: ClusterSite) -> tuple[Any, ...] | None:
+    """Return which restarts a site trains, its shares and Adam's moments, as arrays."""
+    if site.memory is None:
+        return None
+    restarts, memory = site.memory
+    return restarts, memory.shares, tuple(jax.tree.leaves(memory.moments))
+
+
+def restored_memory(site: ClusterSite, stored: tuple[Any, ...] | None) -> Any:
+    """Return a site's memory with what was stored; rows and their neighbours are the site's own."""
+    if stored is None:
+        return None
+    restarts, shares, leaves = stored
+    plan = plan_of(site.settings, site.kinds)
+    size = max(leaf.shape[-1] for leaf in leaves if leaf.ndim > 1)
+    memory = _new_memory(plan, site, len(restarts), size)
+    moments = jax.tree.unflatten(jax.tree.structure(memory.moments), map(jnp.asarray, leaves))
+    return restarts, memory._replace(shares=jnp.asarray(shares), moments=moments)
 
 
 def _key(site: ClusterSite, number: int) -> Any:
@@ -255,11 +287,13 @@ def _average(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     for part, update in zip(parts, updates, strict=True):
         change += part * update.change
     weights = state.weights + change.astype(np.float32).reshape(state.weights.shape)
-    mean: dict[str, np.ndarray] = {
-        name: np.einsum("s,s...->...", parts, np.array([u.extras[name] for u in updates]))
-        for name in ("shares", "judged_shares", "judged_inconsistency", "judged_doubt")
+    plan = plan_of(settings, coordinator.kinds)
+    terms = [_terms(update, plan, len(state.restarts)) for update in updates]
+    mean = {
+        name: np.einsum("s,s...->...", parts, np.array([each[name] for each in terms]))
+        for name in terms[0]
     }
-    loss = _common_objective(plan_of(settings, coordinator.kinds), mean)
+    loss = _common_objective(plan, mean)
     loss = np.where(np.isfinite(weights).all(axis=1), loss, np.inf)
     if not np.isfinite(loss).any():
         raise TrainingError(
@@ -280,6 +314,20 @@ def _average(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:
     return _send_state(coordinator, state)
 
 
+def _terms(update: Update, plan: DeepPlan, restarts: int) -> dict[str, np.ndarray]:
+    """Return a site's shares and its terms of the objective, one row a restart."""
+    groups, heads = sum(plan.heads), len(plan.heads)
+    widths = {"shares": groups, "judged_shares": groups}
+    widths |= {"judged_inconsistency": heads, "judged_doubt": heads}
+    for name, width in widths.items():
+        if np.shape(update.extras.get(name)) != (restarts * width,):
+            raise DataError(
+                f"the update from {update.sender!r} must have {restarts * width} numbers of "
+                f"{name!r}; refused"
+            )
+    return {name: update.extras[name].reshape(restarts, -1) for name in widths}
+
+
 def _common_objective(
     plan: DeepPlan, mean: dict[str, np.ndarray]
 ) -> Float[np.ndarray, " restarts"]:
@@ -298,8 +346,11 @@ def _assign(site: ClusterSite, inbox: Inbox) -> SiteStep:
     plan = plan_of(site.settings, site.kinds)
     sure, _ = probabilities(plan, theta[int(model.extras["best"][0])], site.rows)
     labels, confidence = sure.argmax(axis=1), sure.max(axis=1).astype(np.float64)
-    sums = site.release_sums(model.round, *sum_groups(site.rows, labels, site.settings.k))
-    return replace(site, labels=labels, confidence=confidence, memory=None), [sums]
+    sums, counts = sum_groups(site.rows, labels, site.settings.k)
+    small = counts < site.settings.min_group
+    sums[small], counts[small] = 0.0, 0.0
+    site = replace(site, labels=labels, confidence=confidence, memory=None)
+    return site, [site.release_sums(model.round, sums, counts)]
 
 
 def _close(coordinator: ClusterCoordinator, inbox: Inbox) -> CoordinatorStep:

@@ -12,6 +12,7 @@ from cofill.cluster._augment import WarpSettings
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
 from cofill.cluster._rows import ColumnKinds
+from cofill.codec import storable
 from cofill.errors import SettingError
 from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.privacy import require_one_of
@@ -45,6 +46,9 @@ class DeepSettings:
         Rows that are no images have their nearest neighbours at the site as partners, so many of
         them, up to this part of the way, and then a step in the direction that changes the group
         most, of this length relative to the way so far.
+    seed_group, min_group
+        A centroid of fewer rows leaves no site where networks start from k-means, nor does the sum
+        of a smaller group at the end.
     network, objective, warp
         Widths, weights of the terms, and how far images are warped.
     """
@@ -64,6 +68,8 @@ class DeepSettings:
     neighbours: int = 10
     reach: float | int = 1.0
     adversary: float | int = 0.5
+    seed_group: int = 5
+    min_group: int = 1
     network: NetworkSettings = field(default_factory=NetworkSettings)
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     warp: WarpSettings = field(default_factory=WarpSettings)
@@ -80,6 +86,8 @@ class DeepSettings:
             local_steps=1,
             batch=1,
             neighbours=1,
+            seed_group=1,
+            min_group=1,
             apart=0,
             adversary=0,
         )
@@ -143,6 +151,7 @@ def plan_of(settings: DeepSettings, kinds: ColumnKinds) -> DeepPlan:
     return DeepPlan(settings, objective, *sizes, warm, apart, settings.rounds, settings.local_steps)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class DeepState:
     """The common model of the restarts that are still in the trial, and how well each does.

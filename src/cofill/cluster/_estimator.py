@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.cluster._augment import WarpSettings
-from cofill.cluster._deep import deep_steps
+from cofill.cluster._deep_protocol import DeepClusterProtocol
 from cofill.cluster._deep_settings import DeepSettings, DeepState, plan_of
 from cofill.cluster._kmeans import assign_groups
 from cofill.cluster._kmeans_settings import GroupNoise, KMeansSettings, KMeansState
 from cofill.cluster._network import NetworkSettings
 from cofill.cluster._objective import ObjectiveSettings
-from cofill.cluster._parties import AGREE_ON_SCALING, start_federation
-from cofill.cluster._protocol import Progress, run_kmeans
+from cofill.cluster._protocol import Progress, members_of, run_clustering, run_kmeans
 from cofill.cluster._rounds import probabilities
 from cofill.cluster._rows import (
     ColumnKinds,
@@ -34,7 +33,7 @@ from cofill.cluster._scale import Scaling, choose_scale
 from cofill.cluster._select import choose_k
 from cofill.errors import DataError, SettingError
 from cofill.privacy import Ledger
-from cofill.protocol import Federation, run_steps
+from cofill.protocol import Federation
 
 Fitted = TypeVar("Fitted", bound="AbstractClusterer")
 
@@ -241,7 +240,7 @@ class DeepClustering(AbstractClusterer):
         Number of groups; None chooses one of `ks` by k-means.
     restarts, finalists, trial, apart, rounds, local_steps, batch, learning_rate, over, start, warm
         See `DeepSettings`.
-    neighbours, reach, adversary, network, objective, warp
+    neighbours, reach, adversary, seed_group, min_group, network, objective, warp
         See `DeepSettings`; sensible defaults when left out.
     scale, ks, choose, seed
         See `FederatedKMeans`.
@@ -285,6 +284,8 @@ class DeepClustering(AbstractClusterer):
     neighbours: int = 10
     reach: float | int = 1.0
     adversary: float | int = 0.5
+    seed_group: int = 5
+    min_group: int = 1
     network: NetworkSettings | None = None
     objective: ObjectiveSettings | None = None
     warp: WarpSettings | None = None
@@ -297,9 +298,8 @@ class DeepClustering(AbstractClusterer):
         self, sites: Sites, k: int, scale: str, ledger: Ledger, progress: Progress | None
     ) -> Federation[Any]:
         settings = self._settings(DeepSettings, k)
-        federation = start_federation(sites, settings, scale, self.seed, ledger)
-        run_steps((*AGREE_ON_SCALING, *deep_steps(settings)), [federation], progress=progress)
-        return federation
+        protocol = DeepClusterProtocol(members_of(sites), settings, scale, self.seed)
+        return run_clustering(protocol, sites, ledger, progress=progress)
 
     def _read(self, federation: Federation[Any]) -> None:
         super()._read(federation)

@@ -15,7 +15,6 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Float, Int
 
-from cofill.cluster._kmeans_settings import KMeansSettings
 from cofill.cluster._rows import ColumnKinds, Sites, describe_kinds, read_rows
 from cofill.cluster._scale import Scaling, choose_scale, combine_sums, sum_columns
 from cofill.errors import DataError
@@ -99,14 +98,14 @@ class UnscaledClusterSite:
 
     name: str
     views: Mapping[str, View]
-    settings: KMeansSettings
+    settings: Any
     scale: str
     seed: int
 
     def with_rows(self, views: MultiView) -> ClusterSite:
         """Return the site with the rows of its views, or raise a `DataError` if some lack cells."""
         site = read_rows(views, self.name)
-        scale = choose_scale(self.scale, site.kinds, self.settings.noise)
+        scale = choose_scale(self.scale, site.kinds, getattr(self.settings, "noise", None))
         return ClusterSite(self.name, site.rows, site.kinds, self.settings, scale, self.seed)
 
 
@@ -116,13 +115,13 @@ class UnscaledClusterCoordinator:
 
     sites: tuple[str, ...]
     view_order: tuple[str, ...]
-    settings: KMeansSettings
+    settings: Any
     scale: str
     seed: int
 
     def with_kinds(self, kinds: ColumnKinds) -> ClusterCoordinator:
         """Return the coordinator of columns of these kinds."""
-        scale = choose_scale(self.scale, kinds, self.settings.noise)
+        scale = choose_scale(self.scale, kinds, getattr(self.settings, "noise", None))
         return ClusterCoordinator(self.sites, kinds, self.settings, scale, self.seed)
 
 

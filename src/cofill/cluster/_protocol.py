@@ -10,10 +10,11 @@ misses, and the centres are those of the others' rows.
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +54,112 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterProtocol(AbstractProtocol):
+class AbstractClustering(AbstractProtocol):
+    """What protocols that group the rows of all sites share: parties, their states, results.
+
+    A subclass says which settings it has (`settings_type`) and which steps follow once columns are
+    agreed on and scaled.
+    """
+
+    settings_type: ClassVar[type]
+    members: Membership
+    settings: Any
+    scale: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.require_by_row(self.members)
+        require_scale(self.scale, getattr(self.settings, "noise", None))
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> Self:
+        """Return the protocol for settings of plain types."""
+        cls.require_by_row(members)
+        types = types_of(cls.settings_type) | {"scale": str, "seed": Annotated[int, Ge(0)]}
+        values = typed_settings(cls.name, types, settings)
+        if "k" not in values:
+            raise SettingError(f"{cls.name} needs the number of groups; give --set k=…")
+        scale, seed = values.pop("scale", "auto"), values.pop("seed", 0)
+        return cls(members, cls.settings_type(**values), scale, seed)
+
+    @abstractmethod
+    def group_steps(self) -> tuple[Step[Any], ...]:
+        """Return the steps after scaling."""
+
+    @cached_property  # a driver asks for the steps hundreds of times in every step
+    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Columns, scaling, and the steps of the method."""
+        return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *self.group_steps())
+
+    # --- parties ------------------------------------------------------------------------------
+
+    def start_site(self, data: LocalData) -> dict[str, UnscaledClusterSite]:
+        """Return the site with those of its views that are shared."""
+        views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
+        site = UnscaledClusterSite(data.site, views, self.settings, self.scale, self.seed)
+        return {data.site: site}
+
+    def start_coordinator(self) -> UnscaledClusterCoordinator:
+        """Return a coordinator that knows nobody's columns."""
+        return UnscaledClusterCoordinator(
+            self.members.sites, self.members.shared_views, self.settings, self.scale, self.seed
+        )
+
+    def state_of(self, party: Any) -> dict[str, Any] | None:
+        """Return what a party has learned; None before it has columns."""
+        if isinstance(party, ClusterCoordinator):
+            return {"kinds": party.kinds, "scaling": party.scaling, "state": party.state}
+        if isinstance(party, ClusterSite):
+            kept = ("scaling", "labels", "confidence", "answered")
+            memory = self.stored_memory(party)
+            return {**{name: getattr(party, name) for name in kept}, "memory": memory}
+        return None
+
+    def stored_memory(self, site: ClusterSite) -> Any:
+        """Return what the method keeps at a site between its steps, for `codec.encode`."""
+        return None
+
+    def restored_memory(self, site: ClusterSite, stored: Any) -> Any:
+        """Return the memory of a site from what was stored of it."""
+        return None
+
+    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
+        """Return the party with a state; a site reads and scales its rows once more."""
+        if data is None:
+            coordinator = self.start_coordinator()
+            if state is None:
+                return coordinator
+            return replace(coordinator.with_kinds(state["kinds"]), **state)
+        unscaled = self.start_site(data)[name]
+        if state is None:
+            return unscaled
+        site = replace(unscaled.with_rows(MultiView(list(unscaled.views.values()))), **state)
+        if site.scaling is not None:
+            site = replace(site, rows=site.scaling.apply(site.rows))
+        return replace(site, memory=self.restored_memory(site, state["memory"]))
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self, party: Any, data: LocalData) -> SiteResult:
+        """Return the groups of the site's individuals, and how many these are unless with noise."""
+        if not isinstance(party, ClusterSite) or party.labels is None or party.confidence is None:
+            raise DataError(f"site {party.name!r} has not received the groups")
+        views = MultiView([data.views[name] for name in self.members.shared_views])
+        id_name = next(iter(views.values())).id_name
+        groups = party.labels, party.confidence, self.settings.k, id_name
+        table, facts = describe_groups({party.name: views.ids}, *groups)
+        rows, figures = len(party.labels), None
+        if getattr(self.settings, "noise", None) is None:
+            # Noise does not pay for an exact number of rows.
+            figures = RunFigures(
+                sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
+            )
+        record = json.dumps({**facts, "scale": party.scale}) + "\n"
+        return SiteResult({"assignments": table}, {"clustering.json": record}, figures)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterProtocol(AbstractClustering):
     """Groups of all sites' individuals by k-means; views must be complete.
 
     Parameters
@@ -74,30 +180,12 @@ class ClusterProtocol(AbstractProtocol):
 
     name: ClassVar[str] = "cluster"
     tolerates_absence: ClassVar[bool] = True
-    members: Membership
+    settings_type: ClassVar[type] = KMeansSettings
     settings: KMeansSettings
-    scale: str = "auto"
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        self.require_by_row(self.members)
-        require_scale(self.scale, self.settings.noise)
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], members: Membership) -> ClusterProtocol:
-        """Return the protocol for settings of plain types."""
-        cls.require_by_row(members)
-        types = types_of(KMeansSettings) | {"scale": str, "seed": Annotated[int, Ge(0)]}
-        values = typed_settings(cls.name, types, settings)
-        if "k" not in values:
-            raise SettingError("cluster needs the number of groups; give --set k=…")
-        scale, seed = values.pop("scale", "auto"), values.pop("seed", 0)
-        return cls(members, KMeansSettings(**values), scale, seed)
-
-    @cached_property  # a driver asks for the steps hundreds of times in every step
-    def steps(self) -> tuple[Step[Any], ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Columns, scaling, starting centres, as many rounds as there may be, groups."""
-        return (*AGREE_ON_COLUMNS, *AGREE_ON_SCALING, *kmeans_steps(self.settings))
+    def group_steps(self) -> tuple[Step[Any], ...]:
+        """Return starting centres, as many rounds as there may be, groups."""
+        return kmeans_steps(self.settings)
 
     @property
     def demands(self) -> Demands:
@@ -128,60 +216,6 @@ class ClusterProtocol(AbstractProtocol):
         assign = len(self.steps) - 2
         return assign if stands and number < assign else number + 1
 
-    # --- parties ------------------------------------------------------------------------------
-
-    def start_site(self, data: LocalData) -> dict[str, UnscaledClusterSite]:
-        """Return the site with those of its views that are shared."""
-        views = {v: data.views[v] for v in self.members.shared_views if v in data.views}
-        site = UnscaledClusterSite(data.site, views, self.settings, self.scale, self.seed)
-        return {data.site: site}
-
-    def start_coordinator(self) -> UnscaledClusterCoordinator:
-        """Return a coordinator that knows nobody's columns."""
-        return UnscaledClusterCoordinator(
-            self.members.sites, self.members.shared_views, self.settings, self.scale, self.seed
-        )
-
-    def state_of(self, party: Any) -> dict[str, Any] | None:
-        """Return what a party has learned; None before it has columns."""
-        if isinstance(party, ClusterCoordinator):
-            return {"kinds": party.kinds, "scaling": party.scaling, "state": party.state}
-        if isinstance(party, ClusterSite):
-            kept = ("scaling", "labels", "confidence", "answered")
-            return {name: getattr(party, name) for name in kept}
-        return None
-
-    def restore_party(self, name: str, state: Any, data: LocalData | None) -> Any:
-        """Return the party with a state; a site reads and scales its rows once more."""
-        if data is None:
-            coordinator = self.start_coordinator()
-            if state is None:
-                return coordinator
-            return replace(coordinator.with_kinds(state["kinds"]), **state)
-        unscaled = self.start_site(data)[name]
-        if state is None:
-            return unscaled
-        site = replace(unscaled.with_rows(MultiView(list(unscaled.views.values()))), **state)
-        return site if site.scaling is None else replace(site, rows=site.scaling.apply(site.rows))
-
-    # --- the end ------------------------------------------------------------------------------
-
-    def finish(self, party: Any, data: LocalData) -> SiteResult:
-        """Return the groups of the site's individuals, and how many these are unless with noise."""
-        if not isinstance(party, ClusterSite) or party.labels is None or party.confidence is None:
-            raise DataError(f"site {party.name!r} has not received the groups")
-        views = MultiView([data.views[name] for name in self.members.shared_views])
-        id_name = next(iter(views.values())).id_name
-        groups = party.labels, party.confidence, self.settings.k, id_name
-        table, facts = describe_groups({party.name: views.ids}, *groups)
-        rows, figures = len(party.labels), None
-        if self.settings.noise is None:  # noise does not pay for an exact number of rows
-            figures = RunFigures(
-                sender=party.name, receiver=COORDINATOR, rows=rows, figures={"individuals": rows}
-            )
-        record = json.dumps({**facts, "scale": party.scale}) + "\n"
-        return SiteResult({"assignments": table}, {"clustering.json": record}, figures)
-
     def summarise(self, coordinator: Any) -> dict[str, Any]:
         """Return rounds, sum of squared distances and cost of the best start."""
         state = getattr(coordinator, "state", None)
@@ -209,15 +243,35 @@ def run_kmeans(
 ) -> Federation[ClusterSite]:
     """Return the sites and their coordinator after k-means in this process.
 
-    The rows were compared when they were gathered, so that the protocol starts after the agreement
-    on columns. ``init`` are starting centres in the rows' units.
+    ``init`` are starting centres in the rows' units.
     """
+    protocol = ClusterProtocol(members_of(sites), settings, scale, seed)
+    return run_clustering(protocol, sites, ledger, init=init, progress=progress)
+
+
+def members_of(sites: Sites) -> Membership:
+    """Return who takes part where rows are in this process: each site with one view of rows."""
     view = "rows"
-    members = Membership(dict.fromkeys(sites, (view,)), (view,))
+    return Membership(dict.fromkeys(sites, (view,)), (view,))
+
+
+def run_clustering(
+    protocol: AbstractClustering,
+    sites: Sites,
+    ledger: Ledger,
+    *,
+    init: np.ndarray | None = None,
+    progress: Progress | None = None,
+) -> Federation[ClusterSite]:
+    """Return the sites and their coordinator after a protocol in this process.
+
+    The rows were compared when they were gathered, so that it starts after the agreement on
+    columns. ``init`` is what the coordinator's state is then.
+    """
+    settings, scale, seed = protocol.settings, protocol.scale, protocol.seed
     federation = start_federation(sites, settings, scale, seed, ledger)
     federation.coordinator = replace(federation.coordinator, state=init)
     federation.next_step = len(AGREE_ON_COLUMNS)
-    protocol = ClusterProtocol(members, settings, scale, seed)
     run_protocol(protocol, [federation], progress=progress)
     return federation
 

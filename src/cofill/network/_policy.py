@@ -65,7 +65,7 @@ delta = 1e-5
 # On shares (private), where other sites hold the same view: masked-vector, and participants at most
 # as many as these sites are.
 # With groups (cluster) that have no noise: group-sums. Two rounds that differ in one member tell
-# that member's row, whatever the size of the group.
+# that member's row, whatever the size of the group. With deep-cluster: group-sums and update.
 
 [without_guarantee.columns]           # names of columns, and categories that enough people have
 [without_guarantee.figures]           # counts and scores of a report
@@ -82,6 +82,7 @@ people = 1
 [experiments.mean]
 [experiments.federate]
 [experiments.cluster]
+[experiments.deep-cluster]
 [experiments.cooperate]
 # people = ["ada@clinic.example"]
 # runs = 20

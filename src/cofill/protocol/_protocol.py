@@ -103,6 +103,11 @@ PROTOCOLS.add(
     "split by row: groups of all sites' individuals by k-means",
 )
 PROTOCOLS.add(
+    "deep-cluster",
+    "cofill.cluster:DeepClusterProtocol",
+    "split by row: groups of all sites' individuals by a network that learns without labels",
+)
+PROTOCOLS.add(
     "mean", "cofill.means:MeanProtocol", "each site releases the mean of a view's rows, with noise"
 )
 
