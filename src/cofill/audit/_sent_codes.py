@@ -180,11 +180,10 @@ def audit_blinded_ids(
     """Test all ids that the audit knows of against the tokens that were sent."""
     facts = describe_entries(entries, "who is here or asked for, as keyed hashes of ids")
     sender = entries[0].sender
-    view, secret = evidence.views.get(sender), evidence.keys.get(sender)
-    if view is None or secret is None or not releases:
+    secret = evidence.keys.get(sender)
+    if sender not in evidence.views or secret is None or not releases:
         return AuditedRelease(**facts, reason=evidence.why_not(sender))
-    same_type = [v.ids for v in evidence.views.values() if v.ids.dtype.kind == view.ids.dtype.kind]
-    candidates = np.unique(np.concatenate(same_type))
+    candidates = evidence.candidates(sender)
     tokens = np.unique(np.concatenate([release.tokens for release in releases]))
     if not len(tokens):
         return AuditedRelease(**facts, reason="no id was in it")

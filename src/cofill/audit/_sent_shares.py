@@ -200,9 +200,7 @@ def audit_blinded_points(
     sent = {point for r in releases if r.origin == sender for point in split_points(r.points)}
     if sender not in evidence.views or not sent:
         return AuditedRelease(**facts, reason=evidence.why_not(sender))
-    kind = evidence.views[sender].ids.dtype.kind
-    same_type = [view.ids for view in evidence.views.values() if view.ids.dtype.kind == kind]
-    candidates = np.unique(np.concatenate(same_type))[:_MOST_GUESSES]
+    candidates = evidence.candidates(sender)[:_MOST_GUESSES]
     plain = points_of(candidates)
     guesses = {*split_points(plain), *split_points(multiply_points(plain, b"the attacker's own"))}
     leak = share_leak(

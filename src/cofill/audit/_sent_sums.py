@@ -8,11 +8,10 @@ from jaxtyping import Float
 
 from cofill.attack import membership_leaks, share_leak
 from cofill.audit._auditors import describe_entries, describe_guarantee
-from cofill.audit._evidence import NOT_KEPT, Evidence
+from cofill.audit._evidence import FEWEST, NOT_KEPT, Evidence
 from cofill.audit._release import AuditedRelease
 from cofill.privacy import ColumnSummary, GroupSums, LedgerEntry, NoisyMean
 
-_FEWEST = 20  # people, below which a leak cannot be told from chance
 # Cells that can be read off: who guesses reads none, and nothing is left to chance.
 _CERTAIN: dict[str, Any] = {"scope": "individual", "floor": 0.0, "ceiling": 1.0}
 
@@ -125,7 +124,7 @@ def _members_and_strangers(
     if len(members) != 1 or not strangers:
         return None
     pair = members[0], np.concatenate(strangers)
-    return pair if min(map(len, pair)) >= _FEWEST else None
+    return pair if min(map(len, pair)) >= FEWEST else None
 
 
 def _trace(
