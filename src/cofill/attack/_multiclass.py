@@ -32,7 +32,7 @@ from cofill.nets import require_at_least
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
-_SWEEPS = 20
+_SWEEPS = 20  # over all classes; where ties keep numbers from fitting there is no end
 _WORSE = 1.5  # how much farther from the released means than the first guesses
 
 

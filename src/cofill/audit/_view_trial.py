@@ -32,8 +32,9 @@ from cofill.views import Kind, MultiView
 NO_DEFENCE = "no defence"
 _ENOUGH = 200  # people held out, below which further parts of the people are held out in turn
 _LEAST_PEOPLE = 100  # below which halves of halves tell nothing
+# People: of fewer, receivers cannot say what they need; of more, too many codes leave in full.
 _SMALLEST_PILOT, _LARGEST_PILOT = 20, 100
-_LEAST_ATTACKED = 40
+_LEAST_ATTACKED = 40  # beside the pilot, for an attacker to learn from some and guess others
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -228,6 +228,7 @@ def _gather_voters(rows: _Rows, totals: Sequence[ViewSums]) -> list[Discriminant
             ):
                 scores[view].append(score_groups(*_means_and_spread(total, sums, counts)))
                 if not view:
+                    # A group that one site lacks may be at others: no share is 0.
                     shares.append(counts / max(counts.sum(), 1.0) + 0.01)
     voters = [
         Discriminant(share, *map(tuple, zip(*by_view, strict=True)))
@@ -248,6 +249,7 @@ def _means_and_spread(
     shares = counts / max(counts.sum(), 1.0)
     spread = total.products / n - np.outer(middle, middle)
     spread = spread - _BETWEEN * (between * shares[:, None]).T @ between
+    # One site's means do not fit the products of all: a spread below 0 in a direction is none.
     values, vectors = np.linalg.eigh(spread)
     return means, (vectors * np.maximum(values, 0.0)) @ vectors.T
 
@@ -273,6 +275,7 @@ def _vote(rows: _Rows, voters: Sequence[Discriminant]) -> dict[str, np.ndarray]:
         members[name] = np.hstack([np.eye(k)[g] for g in groups])
         parts[name] = members[name].T @ members[name], members[name].sum(axis=0)
     pairs, counts = exchange.add_up("count pairs of groups", parts)
+    # The embedding of people follows from that of groups, which needs the counts of pairs alone.
     roots = 1 / np.sqrt(np.maximum(counts, 1.0))
     values, vectors = np.linalg.eigh(roots[:, None] * pairs * roots)
     turn = roots[:, None] * vectors[:, np.argsort(-values)[:k]]
