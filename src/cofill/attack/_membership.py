@@ -217,12 +217,7 @@ class Shadows:
 
 
 def train_shadows(
-    rows: Any,
-    network: Any,
-    training: TrainSettings,
-    *,
-    count: int = 32,
-    key: Array,
+    rows: Any, network: Any, training: TrainSettings, *, count: int = 32, key: Array
 ) -> Shadows:
     """Train networks on random halves of the people; everybody is in half of the networks.
 

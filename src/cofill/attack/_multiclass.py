@@ -16,13 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut, weigh_signals
-from cofill.attack._inputs import (
-    Noise,
-    Records,
-    check_columns,
-    check_enough,
-    check_records,
-)
+from cofill.attack._inputs import Noise, Records, check_columns, check_enough, check_records
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN

@@ -53,9 +53,7 @@ class Multinomial:
 
 
 def complete_classes(
-    spread: Spread,
-    means: Mapping[str, Any],
-    priors: Mapping[str, float | int] | None,
+    spread: Spread, means: Mapping[str, Any], priors: Mapping[str, float | int] | None
 ) -> Classes:
     """Return all classes: those released, checked, and the rest where shares leave one.
 

@@ -8,13 +8,7 @@ import numpy as np
 
 from cofill.attack import Leak, infer_attribute, share_leak
 from cofill.audit._auditors import describe_entries, describe_guarantee
-from cofill.audit._codes import (
-    CodeRelease,
-    code_leaks,
-    linear_decoders,
-    linkage_leaks,
-    with_words,
-)
+from cofill.audit._codes import CodeRelease, code_leaks, linear_decoders, linkage_leaks, with_words
 from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease, anonymity
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind

@@ -350,10 +350,7 @@ class Trial:
 
 
 def _growth_ends(
-    done: CompletedRows,
-    plain: CompletedRows,
-    people: np.ndarray,
-    seed: int,
+    done: CompletedRows, plain: CompletedRows, people: np.ndarray, seed: int
 ) -> tuple[float, float]:
     """Return the interval of the growth of the error, people being drawn again."""
 

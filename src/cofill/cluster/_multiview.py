@@ -22,12 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cofill.cluster._discriminant import (
-    ClosenessFeatures,
-    Discriminant,
-    information,
-    settle_groups,
-)
+from cofill.cluster._discriminant import ClosenessFeatures, Discriminant, information, settle_groups
 from cofill.cluster._graphs import (
     embed_graph,
     group_rows,

@@ -46,11 +46,7 @@ _JUDGES, _GENERATORS = ("D1", "D2"), ("G1", "G2")
 class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
-    training: ClassVar[Mapping[str, Any]] = {
-        "batch": 4,
-        "learning_rate": 1e-3,
-        "first_moment": 0.5,
-    }
+    training: ClassVar[Mapping[str, Any]] = {"batch": 4, "learning_rate": 1e-3, "first_moment": 0.5}
 
     shape: Shape
     architecture: str = "small"

@@ -110,8 +110,7 @@ _ReleaseType = Annotated[
     StrictStr, must_be("a type of release", lambda kind: kind in release_types())
 ]
 _Experiment = Annotated[
-    StrictStr,
-    must_be(f"one of {', '.join(PROTOCOLS.names)}", lambda name: name in PROTOCOLS.names),
+    StrictStr, must_be(f"one of {', '.join(PROTOCOLS.names)}", lambda name: name in PROTOCOLS.names)
 ]
 _Texts = Annotated[tuple[StrictStr, ...], must_be("a list of texts")]
 

@@ -25,13 +25,7 @@ from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
 from cofill.network._faults import RefusedMessageError, RefusedOrderError
 from cofill.network._identity import Identity
-from cofill.network._messages import (
-    Message,
-    message_at,
-    read_message,
-    size_of,
-    write_message_at,
-)
+from cofill.network._messages import Message, message_at, read_message, size_of, write_message_at
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
 from cofill.network._policy_check import judge_order

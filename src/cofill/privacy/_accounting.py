@@ -182,13 +182,7 @@ class Guarantee:
         return f"{words}; assumes that {self.assumes}" if self.assumes else words
 
 
-def guarantee(
-    event: Event,
-    delta: float | int,
-    mechanism: str,
-    *,
-    assumes: str = "",
-) -> Guarantee:
+def guarantee(event: Event, delta: float | int, mechanism: str, *, assumes: str = "") -> Guarantee:
     """Return what an event promises at a δ, for its own neighbours and unit.
 
     Examples
