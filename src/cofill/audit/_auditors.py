@@ -26,6 +26,9 @@ AUDITORS = Registry("cofill.auditors", "auditor")
 
 _DELTA = 1e-5  # of releases that state none
 
+CERTAIN: dict[str, Any] = {"scope": "individual", "floor": 0.0, "ceiling": 1.0}
+"""Of leaks that are read off: who guesses reads nothing, and nothing is left to chance."""
+
 
 def describe_entries(entries: Sequence[LedgerEntry], words: str) -> dict[str, Any]:
     """Return the fields that every `AuditedRelease` takes from ledger entries."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cofill.attack import Leak, infer_attribute, share_leak
-from cofill.audit._auditors import describe_entries, describe_guarantee
+from cofill.audit._auditors import CERTAIN, describe_entries, describe_guarantee
 from cofill.audit._codes import CodeRelease, code_leaks, linear_decoders, linkage_leaks, with_words
 from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease, anonymity
@@ -189,10 +189,8 @@ def audit_blinded_ids(
             len(tokens),
             name=f"dictionary of ids, {name}",
             threat=threat,
+            **CERTAIN,
             figure="share of people confirmed to be there",
-            scope="individual",
-            floor=0.0,
-            ceiling=1.0,
             sizes={"people": len(tokens), "candidates": len(candidates)},
         )
         for name, threat, key in (

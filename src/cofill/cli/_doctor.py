@@ -9,39 +9,19 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 from typer import Option
 
+from cofill.cli._finding import Finding, State
 from cofill.cli._options import LISTED, Listing, examples
 from cofill.cli._show import console, say
 from cofill.paths import compiled_folder, data_folder
-
-State = Literal["ok", "note", "problem"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line: what was looked at, its state, the detail, and what to do.
-
-    A ``"problem"`` stops cofill from working; a ``"note"`` stops a part that not everybody needs.
-    """
-
-    what: str
-    state: State
-    detail: str
-    todo: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the line as it is printed by ``--json``."""
-        return {"what": self.what, "state": self.state, "found": self.detail, "todo": self.todo}
-
 
 _PORT = 8002  # of a coordinator unless federation.toml says otherwise
 _LITTLE_GIB = 2.0

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cofill.cli._doctor import Finding
+from cofill.cli._finding import Finding
 from cofill.errors import CofillError
 
 if TYPE_CHECKING:

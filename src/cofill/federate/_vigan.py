@@ -178,7 +178,6 @@ class VIGAN(_Pair):
         return () if phase == "autoencoder" else (_JUDGES, others)
 
     def init(self, key: Array) -> Any:
-        """Return new parameters."""
         generator, judge, _, pair = self._networks
         keys = jax.random.split(key, 5)
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
@@ -257,14 +256,12 @@ class Pix2Pix(_Pair):
         return _JUDGES, _GENERATORS
 
     def init(self, key: Array) -> Any:
-        """Return new parameters."""
         generator, _, judge, _ = self._networks
         keys = jax.random.split(key, 5)
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
         return params | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
 
     def fill(self, params: Any, cells: Array, present: Array) -> Array:
-        """Return whole rows."""
         return self.generated(params, cells, present)
 
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:

@@ -34,7 +34,6 @@ class SqlForm(AbstractSourceForm):
     schemes = ("postgresql", "postgres", "sqlite")
 
     def read(self, target: str, rules: ColumnRules) -> pa.Table:
-        """Return the table or the query's result."""
         return read_sql(target)
 
 
