@@ -26,6 +26,7 @@ from cofill.files import write_atomically
 __all__ = ["decode", "encode", "encode_buffers", "load", "save", "storable"]
 
 _HEADER = "cofill"
+# Bytes may come from a party that means harm: more would take memory before anything is checked.
 _MAX_ARRAYS = 100_000
 _MAX_DEPTH = 40
 _TOO_DEEP = "these bytes are nested too deeply to be a value of cofill"

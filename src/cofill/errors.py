@@ -13,14 +13,7 @@ Every message says which thing is wrong, what was required, what was received an
 never contains a cell or an id: counts, line numbers and column names are enough to find the fault.
 """
 
-__all__ = [
-    "CofillError",
-    "DataError",
-    "InputError",
-    "SettingError",
-    "StoreError",
-    "TrainingError",
-]
+__all__ = ["CofillError", "DataError", "InputError", "SettingError", "StoreError", "TrainingError"]
 
 
 class CofillError(Exception):

@@ -1,5 +1,7 @@
 """Membership, at both ends, and the rates it is judged by."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from cofill.attack import (
-    attack_training,
+    attack_shadows,
     likelihood_ratios,
     membership_leaks,
     train_shadows,
@@ -43,7 +45,8 @@ def test_an_overfit_network_gives_its_members_away(overfit, method):
 
 
 def test_an_untrained_network_gives_nobody_away():
-    leaks = attack_training(NOISE, NETWORK, SHORT, networks=8, attacked=4, key=jax.random.key(1))
+    shadows = train_shadows(NOISE, NETWORK, SHORT, count=8, key=jax.random.key(1))
+    leaks = attack_shadows(shadows, attacked=4)
     for leak in leaks:
         assert not leak.excludes_floor()
     assert leaks[-1].interval[0] <= 0.5 <= leaks[-1].interval[1]
@@ -122,6 +125,13 @@ def test_bad_scores_are_named(member, rates, what):
         membership_leaks(np.ones((1, 8)), member[None], rates=rates)
 
 
+def test_shadows_count_the_steps_of_networks_that_started_again():
+    steep = replace(SHORT, epochs=2, learning_rate=1e21, optimizer="sgd", gradient_clip=1.0)
+    shadows = train_shadows(NOISE, NETWORK, steep, count=2, key=jax.random.key(0))
+    assert shadows.steps > 2
+    assert train_shadows(NOISE, NETWORK, SHORT, count=2, key=jax.random.key(0)).steps == 1
+
+
 def test_bad_shadows_are_named():
     key = jax.random.key(0)
     with pytest.raises(SettingError, match="even"):
@@ -129,6 +139,6 @@ def test_bad_shadows_are_named():
     with pytest.raises(DataError, match="rows must differ"):
         train_shadows(np.ones((10, 30)), NETWORK, SHORT, count=2, key=key)
     with pytest.raises(SettingError, match="attacked"):
-        attack_training(NOISE, NETWORK, SHORT, networks=4, attacked=5, key=key)
+        attack_shadows(train_shadows(NOISE, NETWORK, SHORT, count=4, key=key), attacked=5)
     with pytest.raises(DataError, match="train more shadow networks"):
         likelihood_ratios(np.ones(8), np.ones((4, 8)), np.ones((4, 8), bool))

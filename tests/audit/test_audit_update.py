@@ -1,9 +1,11 @@
 """Audits of updates and networks: without a defence they leak, with ε = 1 they do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cofill.attack import MatchingSettings
+from cofill.attack import MatchingSettings, train_shadows
 from cofill.audit import UpdateAuditSettings, audit_update
 from cofill.errors import DataError, SettingError
 from cofill.nets import TrainSettings
@@ -25,6 +27,18 @@ UPDATES = UpdateAuditSettings(
     membership=False,
     matching=MatchingSettings(starts=1, steps=50),
 )
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_training_claims_what_all_its_attempts_cost(monkeypatch, attempts):
+    def train(*args, **options):
+        shadows = train_shadows(*args, **options)
+        return replace(shadows, steps=attempts * shadows.steps)
+
+    monkeypatch.setattr("cofill.audit._update.train_shadows", train)
+    short = replace(MEMBERS.training, epochs=4)
+    _, private = audit_update(ROWS, settings=replace(MEMBERS, training=short)).releases
+    assert (private.claim.epsilon > 1.5) == (attempts > 1)
 
 
 @pytest.mark.full

@@ -176,11 +176,12 @@ def test_interval_columns_never_take_a_name_in_use(tmp_path):
 def test_intervals_are_fields_of_a_text_file(tmp_path):
     (tmp_path / "t.csv").write_text("id;x\r\n1;1,5\r\n2;\r\n3;2,5\r\n")
     views = read_views({"t": tmp_path / "t.csv"}, id="id")
-    ends = {"t": np.array([[np.nan], [1.25], [np.nan]])}
-    done = Completed.merge(views, {"t": np.full((3, 1), 2.04)}, lower=ends, upper=ends)
+    lower, upper = ({"t": np.array([[np.nan], [end], [np.nan]])} for end in (1.26, 3.14159265))
+    done = Completed.merge(views, {"t": np.full((3, 1), 2.04)}, lower=lower, upper=upper)
     write_table(done.filled("t"), tmp_path / "done.csv")
     text = (tmp_path / "done.csv").read_bytes().decode()
-    assert text == "id;x;x_low;x_high\r\n1;1,5;;\r\n2;2,0;1,25;1,25\r\n3;2,5;;\r\n"
+    # Ends have the column's one decimal, and an interval grows by it rather than to shrink.
+    assert text == "id;x;x_low;x_high\r\n1;1,5;;\r\n2;2,0;1,2;3,2\r\n3;2,5;;\r\n"
 
 
 # --- dates and times ------------------------------------------------------------------------------

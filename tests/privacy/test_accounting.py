@@ -231,12 +231,11 @@ def test_the_overflow_is_paid_with_delta():
 
 def test_training_costs_by_its_own_settings():
     settings = TrainSettings(epochs=4, batch_size=30, dp=DPSettings(1.0, 1.1))
-    event = training_event(settings, 100)
-    assert (event.rate, event.steps, event.noise_multiplier) == (0.3, 16, 1.1)
-    assert training_event(settings, 100, steps=20).steps == 20
-    assert training_event(settings, 10).rate == 1.0
-    assert training_event(TrainSettings(epochs=4), 100) is None
-    assert training_event(TrainSettings(epochs=4, dp=DPSettings(1.0, 0.0)), 100) is None
+    event = training_event(settings, 100, 20)
+    assert (event.rate, event.steps, event.noise_multiplier) == (0.3, 20, 1.1)
+    assert training_event(settings, 10, 4).rate == 1.0
+    assert training_event(TrainSettings(epochs=4), 100, 16) is None
+    assert training_event(TrainSettings(epochs=4, dp=DPSettings(1.0, 0.0)), 100, 16) is None
 
 
 # --- the inverse ------------------------------------------------------------------------------

@@ -305,3 +305,28 @@ def test_repetitions_are_counted_as_the_user_counts():
     ids = np.array([4, SECRET_ID, 6, SECRET_ID])
     with pytest.raises(DataError, match=r"1 ids .* in lines 3 and 5\)"):
         require_unique(ids, "here", first_row=2, row="line")
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=8),
+    st.floats(0, 10),
+    st.sampled_from([0, 1, 4, 15]),
+)
+def test_intervals_with_a_columns_decimals_hold_what_they_held(middles, half, decimals):
+    feature, middle = Feature("dose", decimals=decimals), np.array(middles)
+    low, high = feature.around(middle - half, middle + half)
+    slack = 1e-9 * np.maximum(np.abs(middle), 1)
+    assert (low <= middle - half + slack).all()
+    assert (high >= middle + half - slack).all()
+    assert np.array_equal(feature.rounded(low), low)
+    assert np.array_equal(feature.rounded(high), high)
+    assert (low <= feature.rounded(middle)).all()
+    assert (feature.rounded(middle) <= high).all()
+
+
+def test_ends_of_intervals_that_have_few_decimals_stay_where_they_are():
+    ends = np.array([0.1 + 0.2, 3.0, np.nan])  # 0.30000000000000004
+    for moved in Feature("dose", decimals=1).around(ends, ends):
+        np.testing.assert_array_equal(moved, [0.3, 3.0, np.nan])
+    low, high = Feature("age", dtype="int64").around(np.array([11.4]), np.array([13.6]))
+    assert (low.item(), high.item()) == (11.0, 14.0)

@@ -38,7 +38,7 @@ from cofill.attack._likelihood import Discriminant, Likelihood
 from cofill.attack._linkage import LinkageSettings, link_codes
 from cofill.attack._membership import (
     Shadows,
-    attack_training,
+    attack_shadows,
     likelihood_ratios,
     membership_leaks,
     train_shadows,
@@ -88,7 +88,7 @@ __all__ = [
     "ShareEstimate",
     "Step",
     "as_matrix",
-    "attack_training",
+    "attack_shadows",
     "bootstrap_people",
     "check_same_people",
     "check_varied",

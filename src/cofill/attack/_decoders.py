@@ -13,14 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.errors import DataError, SettingError
-from cofill.nets import (
-    Block,
-    Fusion,
-    FusionProblem,
-    FusionSettings,
-    fit_fusions,
-    require_at_least,
-)
+from cofill.nets import Block, Fusion, FusionProblem, FusionSettings, fit_fusions, require_at_least
 
 PairCount = int | str  # a number, or "all"
 

@@ -29,17 +29,12 @@ class MeanFile:
     @property
     def columns(self) -> list[tuple[str, str | None]]:
         """Columns that the means are of, with the category where it is a share of one."""
-        first = next(iter(self.means.values()))
-        return [
-            (name, category)
-            for name, value in first.items()
-            for category in (value if isinstance(value, dict) else (None,))
-        ]
+        return list(_flat(next(iter(self.means.values()))))
 
     def values(self, kind: str) -> list[float]:
         """Return a mean as numbers, in the order of `columns`."""
-        mean = self.means[kind]
-        return [mean[name] if k is None else mean[name][k] for name, k in self.columns]
+        flat = _flat(self.means[kind])
+        return [flat[column] for column in self.columns]
 
     def shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
         """Return the shares of classes: as stated, else counts over the records of each."""

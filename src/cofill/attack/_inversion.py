@@ -23,7 +23,7 @@ from cofill.metrics import r2_per_feature
 from cofill.nets import Block
 
 _CELLS = 2**24  # distances held at one time
-_MOST_CLASSES = 50
+_MOST_CLASSES = 50  # more different values are numbers or names, and guessed as such
 # Components aligned without pairs; the order of further ones is no guide (chosen on WDBC's views).
 _RANK = 2
 _BLIND = (

@@ -8,7 +8,7 @@ inference about a population, which no noise on the mean can take back.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,26 @@ class MeanAttackJob:
     overwrite: bool = False
 
 
+Attacked: TypeAlias = tuple[dict[str, Any], dict[str, pa.Array]]
+"""What is told of an attack, and the columns of its guesses."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """What was released, and the records that it is attacked with."""
+
+    job: MeanAttackJob
+    released: MeanFile
+    noise: Noise | None
+    table: pa.Table
+    records: np.ndarray
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each class among the records, where the file tells it."""
+        return self.released.shares(dict.fromkeys(self.released.means, len(self.records)))
+
+
 def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
     """Run a job; nothing is written unless all of it went well.
 
@@ -105,17 +125,10 @@ def run_mean_attack(job: MeanAttackJob) -> dict[str, Any]:
     grouping = [] if released.by is None else [released.by]
     _require_columns(job, table, [*used, *grouping])
     records = mean_columns(table, released.columns, job.records)
-    several = "" not in released.means
-    if several and released.by is None:
+    attack = _attack_one
+    if "" not in released.means and released.by is None:
         attack = _attack_overlapping if released.is_overlapping else _attack_classes
-        about, guesses = attack(job, released, noise, table, records)
-    else:
-        target = (
-            _group_target(job, released, table, records)
-            if several
-            else (records, released.values(""), released.shares({"": len(records)}).get(""))
-        )
-        about, guesses = _attack_one(job, target, noise, table, records)
+    about, guesses = attack(_Case(job, released, noise, table, records))
     facts: dict[str, Any] = {
         "method": job.method,
         "records": len(records),
@@ -205,11 +218,10 @@ def sensitivity(
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _group_target(
-    job: MeanAttackJob, released: MeanFile, table: pa.Table, records: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
+def _group_target(case: _Case) -> tuple[np.ndarray, np.ndarray, float]:
     """Return records, mean and share of the joint attack on one class's means in known groups."""
-    groups = text_column(table, released.by or "", job.records)
+    job, released = case.job, case.released
+    groups = text_column(case.table, released.by or "", job.records)
     sizes = {name: int((groups == name).sum()) for name in released.means}
     empty = [name for name, size in sizes.items() if not size]
     if empty:
@@ -220,22 +232,20 @@ def _group_target(
     if not (released.counts or released.priors):
         raise SettingError(f"{job.mean} must hold counts or priors of the class in each group")
     means = {name: released.values(name) for name in released.means}
-    stacked, mean = stack_groups(records, groups, means, released.shares(sizes))
+    stacked, mean = stack_groups(case.records, groups, means, released.shares(sizes))
     return stacked, mean.mean, mean.prior
 
 
-def _attack_one(
-    job: MeanAttackJob,
-    target: tuple[np.ndarray, Any, float | None],
-    noise: Noise | None,
-    table: pa.Table,
-    records: np.ndarray,
-) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+def _attack_one(case: _Case) -> Attacked:
     """Attack one class's mean; floor and ceiling are those of the records as they are."""
-    attacked, mean, share = target
+    job, noise = case.job, case.noise
+    if "" in case.released.means:
+        attacked, mean, share = case.records, case.released.values(""), case.shares.get("")
+    else:
+        attacked, mean, share = _group_target(case)
     prior = job.prior if job.prior is not None else share
     attack = make_mean_attack(job.method, seed=job.seed)
-    truth = None if job.truth is None else _truth(job, table)
+    truth = None if job.truth is None else _truth(job, case.table)
     attack.fit(attacked, mean=mean, prior=prior, noise=noise)
     interval = attack.prior_interval_
     facts: dict[str, Any] = {
@@ -251,7 +261,7 @@ def _attack_one(
         tried = sensitivity(attacked, mean, job.priors, noise=noise, attack=trial, truth=truth)
         facts["sensitivity"] = tried.to_pylist()
     if truth is not None:
-        facts["judged"] = _judge(job, table, records, truth, attack.labels_)
+        facts["judged"] = _judge(case, truth, attack.labels_)
     return facts, {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_)}
 
 
@@ -261,26 +271,22 @@ def _expected(attack: AbstractMeanAttack) -> float | None:
     return None if expected is None else round(expected, 4)
 
 
-def _attack_overlapping(
-    job: MeanAttackJob,
-    released: MeanFile,
-    noise: Noise | None,
-    table: pa.Table,
-    records: np.ndarray,
-) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+def _attack_overlapping(case: _Case) -> Attacked:
     """Attack the means of classes that share people, each by itself."""
+    job, released, shares = case.job, case.released, case.shares
     if job.truth is not None or job.prior is not None or job.priors:
         raise SettingError(
             "--truth, --prior and --priors are for classes of which everybody is in one; "
             f"those of {job.mean} overlap"
         )
-    shares = released.shares(dict.fromkeys(released.means, len(records)))
     guesses: dict[str, pa.Array] = {}
     facts: dict[str, Any] = {"guessed": {}, "priors": {}, "priors_given": bool(shares), "notes": []}
     expected: list[float | None] = []
     for name in released.means:
         attack = make_mean_attack(job.method, seed=job.seed)
-        attack.fit(records, mean=released.values(name), prior=shares.get(name), noise=noise)
+        attack.fit(
+            case.records, mean=released.values(name), prior=shares.get(name), noise=case.noise
+        )
         guesses |= {
             f"guess_{name}": pa.array(attack.labels_),
             f"probability_{name}": pa.array(attack.scores_),
@@ -294,14 +300,9 @@ def _attack_overlapping(
     return facts | {"expected_accuracy": mean, "outcome": "ok"}, guesses
 
 
-def _attack_classes(
-    job: MeanAttackJob,
-    released: MeanFile,
-    noise: Noise | None,
-    table: pa.Table,
-    records: np.ndarray,
-) -> tuple[dict[str, Any], dict[str, pa.Array]]:
+def _attack_classes(case: _Case) -> Attacked:
     """Attack the means of several classes."""
+    job, released, shares = case.job, case.released, case.shares
     attack = make_class_attack(job.method, seed=job.seed)
     if job.prior is not None or job.priors:
         raise SettingError(
@@ -309,8 +310,7 @@ def _attack_classes(
             f"{job.mean} as priors"
         )
     means = {kind: released.values(kind) for kind in released.means}
-    shares = released.shares(dict.fromkeys(released.means, len(records)))
-    attack.fit(records, means=means, priors=shares or None, noise=noise)
+    attack.fit(case.records, means=means, priors=shares or None, noise=case.noise)
     names = attack.classes_.tolist()
     facts: dict[str, Any] = {
         "priors": {name: round(share, 4) for name, share in attack.priors_.items()},
@@ -321,9 +321,7 @@ def _attack_classes(
         "notes": list(attack.notes_),
     }
     if job.truth is not None:
-        facts["judged"] = _judge(
-            job, table, records, _true_classes(job, table, names), attack.labels_
-        )
+        facts["judged"] = _judge(case, _true_classes(job, case.table, names), attack.labels_)
     scores = {f"probability_{name}": pa.array(attack.scores_[:, k]) for k, name in enumerate(names)}
     best = {"guess": pa.array(attack.labels_), "probability": pa.array(attack.scores_.max(axis=1))}
     return facts, best | scores
@@ -364,13 +362,15 @@ def _truth(job: MeanAttackJob, table: pa.Table) -> np.ndarray:
     return truth
 
 
-def _judge(
-    job: MeanAttackJob, table: pa.Table, records: np.ndarray, truth: np.ndarray, guesses: np.ndarray
-) -> dict[str, Any]:
+def _judge(case: _Case, truth: np.ndarray, guesses: np.ndarray) -> dict[str, Any]:
+    job, table = case.job, case.table
     groups: dict[str, np.ndarray] = {"all": np.ones(len(truth), bool)}
     measured = "who contributed to the mean is not known: individual leak and population mix"
     if job.contributed is not None:
         inside = flag_column(table, job.contributed, "1", job.records)
         groups = {"contributors": inside, "others": ~inside}
         measured = "contributors: leak about individuals; others: inference about a population"
-    return {"measured": measured, **judge_guesses(records, truth, guesses, groups, seed=job.seed)}
+    return {
+        "measured": measured,
+        **judge_guesses(case.records, truth, guesses, groups, seed=job.seed),
+    }

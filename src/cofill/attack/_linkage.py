@@ -25,7 +25,7 @@ _THREAT = (
     "same person"
 )
 _FIGURES = ("share linked", "share linked in the best matching", "share among the top 1 %")
-_FEWEST = 10
+_FEWEST = 10  # people to be linked, below which a share of them says nothing
 _SHORT = 6  # rounds after which the best start is chosen
 
 

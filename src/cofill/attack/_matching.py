@@ -28,6 +28,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist, pdist, squareform
 
 _SIGNED = 4  # components whose signs are tried
+# Among these the known pairs choose, each judged by a map that was learned without it.
 _RANKS = (1, 2, 3, 4, 6, 8, 12, 20)
 _SHRINKS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
 _FLATTERED = 0.97  # assigned pairs look more alike than pairs are

@@ -206,19 +206,18 @@ def _fit_normal(
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Everybody's loss under every network, and which networks were trained on whom."""
+    """Everybody's loss under every network, and which networks were trained on whom.
+
+    ``steps`` are the most that any of them has taken, over all attempts.
+    """
 
     losses: Float[np.ndarray, "networks people"]
     inside: Bool[np.ndarray, "networks people"]
+    steps: int
 
 
 def train_shadows(
-    rows: Any,
-    network: Any,
-    training: TrainSettings,
-    *,
-    count: int = 32,
-    key: Array,
+    rows: Any, network: Any, training: TrainSettings, *, count: int = 32, key: Array
 ) -> Shadows:
     """Train networks on random halves of the people; everybody is in half of the networks.
 
@@ -267,33 +266,24 @@ def train_shadows(
     losses = np.stack([_losses(shadow, x) for shadow in trained.networks])
     if not np.isfinite(losses).all():
         raise DataError("losses under shadow networks must be finite; scale the rows first")
-    return Shadows(losses, inside)
+    return Shadows(losses, inside, int(trained.steps.max()))
 
 
-def attack_training(
-    rows: Any,
-    network: Any,
-    training: TrainSettings,
-    *,
-    networks: int = 64,
-    attacked: int = 8,
-    rates: Sequence[float] = (0.001, 0.01),
-    key: Array,
+def attack_shadows(
+    shadows: Shadows, *, attacked: int = 8, rates: Sequence[float] = (0.001, 0.01)
 ) -> tuple[Leak, ...]:
-    """Attack a way of training: some of the shadow networks are attacked by all the others.
+    """Attack some of the shadow networks by all the others.
 
-    This measures what such a network gives away on average over training sets. For one finished
-    network, score its losses by `likelihood_ratios` and those of `train_shadows`, and judge the
-    scores by `membership_leaks`.
+    This measures what a network that is trained so gives away on average over training sets. For
+    one finished network, score its losses by `likelihood_ratios` and those of the shadows, and
+    judge the scores by `membership_leaks`.
 
     Parameters
     ----------
-    rows, network, training, key
-        As in `train_shadows`.
-    networks
-        Trained in all.
+    shadows
+        Networks that were trained as the one in question.
     attacked
-        Of them; more make the figure sharper at low false positive rates.
+        How many of them; more make the figure sharper at low false positive rates.
     rates
         False positive rates.
 
@@ -302,9 +292,9 @@ def attack_training(
     tuple of Leak
         The true positive rate at each rate, and the area under the curve.
     """
+    networks = len(shadows.losses)
     if not 1 <= attacked <= networks:
         raise SettingError(f"attacked must be from 1 to networks ({networks}), got {attacked}")
-    shadows = train_shadows(rows, network, training, count=networks, key=key)
     scores, controls = [], []
     for target in range(attacked):
         losses, inside = (

@@ -16,13 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from cofill.attack._direction import bisect_slope, fit_direction, quantile_cut, weigh_signals
-from cofill.attack._inputs import (
-    Noise,
-    Records,
-    check_columns,
-    check_enough,
-    check_records,
-)
+from cofill.attack._inputs import Noise, Records, check_columns, check_enough, check_records
 from cofill.attack._kernel import choose_smoother, repeat_guesses, sample_records
 from cofill.attack._multinomial import Classes, complete_classes, fit_multinomial
 from cofill.attack._selftraining import CERTAIN
@@ -32,7 +26,7 @@ from cofill.nets import require_at_least
 
 Fitted = TypeVar("Fitted", bound="MultiClass")
 
-_SWEEPS = 20
+_SWEEPS = 20  # over all classes; where ties keep numbers from fitting there is no end
 _WORSE = 1.5  # how much farther from the released means than the first guesses
 
 
@@ -174,13 +168,13 @@ class MultiClass(BaseEstimator):
             first,
             self.rounds,
         )
-        gaps = [Gap(spread, mean) for mean in classes.means]
-        distances = [
-            float(np.mean([gap(rows, guesses == k) for k, gap in enumerate(gaps)]))
+        before, after = (
+            np.mean([gap(spread, m, rows, guesses == k) for k, m in enumerate(classes.means)])
             for guesses in (first, ended)
-        ]
-        before, after = distances
-        if after > max(_WORSE * before, gaps[0].of_truth):
+        )
+        # Even the truth may show this much: the mean of squares that chance makes of size 1.
+        of_truth = 1 + 3 * np.sqrt(2 / spread.basis.shape[1])
+        if after > max(_WORSE * before, of_truth):
             self.notes_.append(
                 "self-training led away from the released means; the likelihood's guesses stand"
             )
@@ -225,24 +219,18 @@ def balance_classes(
     return (judged - offsets).argmax(axis=1), offsets
 
 
-class Gap:
-    """How far guessed members' mean is from the released one, in units of chance.
+def gap(spread: Spread, mean: np.ndarray, records: Records, guess: np.ndarray) -> float:
+    """Return how far guessed members' mean is from the released one, in units of chance.
 
     Along each direction the difference is measured by what noise and the choice of other
-    records of that number would make of it; `of_truth` is what even the truth may show.
+    records of that number would make of it.
     """
-
-    def __init__(self, spread: Spread, mean: np.ndarray) -> None:
-        self.spread, self.observed = spread, spread.along(mean)
-        self.of_truth = 1 + 3 * np.sqrt(2 / len(self.observed))
-
-    def __call__(self, records: Records, guess: np.ndarray) -> float:
-        if not guess.any():
-            return np.inf
-        chosen = records[np.flatnonzero(guess)]
-        mean = np.asarray(chosen.mean(axis=0), dtype=np.float64).ravel()
-        off = self.spread.along(mean) - self.observed
-        return float(np.mean(off**2 / (self.spread.noise + 1 / self.spread.count)))
+    if not guess.any():
+        return np.inf
+    chosen = records[np.flatnonzero(guess)]
+    guessed = np.asarray(chosen.mean(axis=0), dtype=np.float64).ravel()
+    off = spread.along(guessed) - spread.along(mean)
+    return float(np.mean(off**2 / (spread.noise + 1 / spread.count)))
 
 
 def _signs(guess: np.ndarray, kinds: int) -> list[np.ndarray]:

@@ -25,8 +25,8 @@ from cofill.errors import DataError, SettingError
 
 REST = "rest"
 _RIDGE = 1e-8  # per record: keeps separable classes from pulling weights to infinity
-_STIFF = 1e6
-_STEPS = 400
+_STIFF = 1e6  # a ridge at which a weight is nothing; a larger one spoils the search
+_STEPS = 400  # of the quasi-Newton method, at most
 _EXCESS = 0.01  # of the sum of shares over 1 that rounding explains
 _KEPT = 30_000_000  # numbers up to which turned records are in double precision
 
@@ -53,9 +53,7 @@ class Multinomial:
 
 
 def complete_classes(
-    spread: Spread,
-    means: Mapping[str, Any],
-    priors: Mapping[str, float | int] | None,
+    spread: Spread, means: Mapping[str, Any], priors: Mapping[str, float | int] | None
 ) -> Classes:
     """Return all classes: those released, checked, and the rest where shares leave one.
 

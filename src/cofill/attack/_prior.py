@@ -31,7 +31,7 @@ from cofill.attack._inputs import Noise, Records
 from cofill.attack._mixture import fit_mixtures
 from cofill.errors import DataError
 
-_SHARES = 150
+_SHARES = 150  # tried, from the least to the largest that the records allow
 _LEAST = 0.003
 _NOTHING = 1e-6  # position of a mean that is everybody's, in standard deviations
 _DROP = 1.92  # of the log-likelihood at the ends of a 95 % interval

@@ -308,12 +308,7 @@ def _match_errors(
 
 @partial(jax.jit, static_argnums=(0, 4, 5))
 def _search(
-    local: LocalRound,
-    network: Any,
-    changes: Array,
-    starts: Array,
-    steps: int,
-    learning_rate: float,
+    local: LocalRound, network: Any, changes: Array, starts: Array, steps: int, learning_rate: float
 ) -> tuple[Array, Array]:
     """Return the rows found from each start of each trial, and their costs."""
     # Every gradient has length one: how steep the cost is says nothing of how far to go.

@@ -24,7 +24,10 @@ run kept none), and the owner's evidence. It returns leaks, or the reason why no
 AUDITORS = Registry("cofill.auditors", "auditor")
 """Auditors by the kind of release; those that attack come first."""
 
-_DELTA = 1e-5
+_DELTA = 1e-5  # of releases that state none
+
+CERTAIN: dict[str, Any] = {"scope": "individual", "floor": 0.0, "ceiling": 1.0}
+"""Of leaks that are read off: who guesses reads nothing, and nothing is left to chance."""
 
 
 def describe_entries(entries: Sequence[LedgerEntry], words: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from cofill.privacy import Event, GaussianEvent, LaplaceEvent, MeanDefence
 CONFIDENCE = 0.999
 """Of bounds: who says that a guarantee is false should be sure."""
 
-_THRESHOLDS = 100
+_THRESHOLDS = 100  # tried on one half of the trials; the other half judges the best of them
 _NUMBERS = 2**24  # drawn at one time
 _COORDINATES = 2**22  # of released means drawn at one time
 _DRAWS, _MOST = 20_000, 200_000  # fewest and most releases from either neighbour

@@ -67,6 +67,12 @@ class Evidence:
         """Return a view's rows as networks see them, NaN where a cell is not known."""
         return Scaler.fit(self.views[view]).encode_view(self.views[view])[0]
 
+    def candidates(self, view: str) -> np.ndarray:
+        """Return the ids that somebody can think of: those of all views with ids of this type."""
+        kind = self.views[view].ids.dtype.kind
+        same_type = [v.ids for v in self.views.values() if v.ids.dtype.kind == kind]
+        return np.unique(np.concatenate(same_type))
+
     def stages(self, view: str) -> list[str]:
         """Return the stages of a run on shares in which a view's rows had places, in any round."""
         names = [key.removeprefix(f"{view}/") for key in self.keys if key.startswith(f"{view}/")]

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from cofill.views import MultiView, Scaler
 
-_SHRINK = 0.02
+_SHRINK = 0.02  # towards columns that are independent, so that a covariance has an inverse
 _ROWS_A_COLUMN = 10  # with fewer, regressions find what is not there and the bound is none
 _PRICES = np.logspace(2, -4, 61)
 

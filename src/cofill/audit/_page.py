@@ -184,9 +184,7 @@ def _worst(release: Facts) -> Facts | None:
     return max(about, key=lambda leak: leak["advantage"], default=None)
 
 
-def _fewer(
-    judged: list[tuple[Facts, Facts]],
-) -> tuple[list[tuple[Facts, Facts]], dict[str, str]]:
+def _fewer(judged: list[tuple[Facts, Facts]]) -> tuple[list[tuple[Facts, Facts]], dict[str, str]]:
     """Keep, of many releases, each kind's worst; say in words of how many each is the worst."""
     if len(judged) <= _MOST_BARS:
         return judged, {}

@@ -13,6 +13,7 @@ from typing import Any
 
 from cofill.attack import share_leak
 from cofill.audit._audit import Audit
+from cofill.audit._auditors import CERTAIN
 from cofill.audit._codes import CodeAuditSettings
 from cofill.audit._evidence import Evidence, read_evidence, start_row_sites
 from cofill.audit._ledger import audit_ledger
@@ -257,9 +258,7 @@ def _without_ledger(method: str) -> AuditedRelease:
         name="rows are pooled",
         threat=f"whoever runs {method} has all rows in one place",
         figure="share of rows given away",
-        scope="individual",
-        floor=0.0,
-        ceiling=1.0,
+        **CERTAIN,
     )
     return AuditedRelease(**facts, what="all rows", leaks=(replace(leak, interval=(1.0, 1.0)),))
 

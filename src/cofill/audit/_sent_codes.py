@@ -7,14 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from cofill.attack import Leak, infer_attribute, share_leak
-from cofill.audit._auditors import describe_entries, describe_guarantee
-from cofill.audit._codes import (
-    CodeRelease,
-    code_leaks,
-    linear_decoders,
-    linkage_leaks,
-    with_words,
-)
+from cofill.audit._auditors import CERTAIN, describe_entries, describe_guarantee
+from cofill.audit._codes import CodeRelease, code_leaks, linear_decoders, linkage_leaks, with_words
 from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease, anonymity
 from cofill.privacy import BlindedIds, Codes, LedgerEntry, blind
@@ -180,11 +174,10 @@ def audit_blinded_ids(
     """Test all ids that the audit knows of against the tokens that were sent."""
     facts = describe_entries(entries, "who is here or asked for, as keyed hashes of ids")
     sender = entries[0].sender
-    view, secret = evidence.views.get(sender), evidence.keys.get(sender)
-    if view is None or secret is None or not releases:
+    secret = evidence.keys.get(sender)
+    if sender not in evidence.views or secret is None or not releases:
         return AuditedRelease(**facts, reason=evidence.why_not(sender))
-    same_type = [v.ids for v in evidence.views.values() if v.ids.dtype.kind == view.ids.dtype.kind]
-    candidates = np.unique(np.concatenate(same_type))
+    candidates = evidence.candidates(sender)
     tokens = np.unique(np.concatenate([release.tokens for release in releases]))
     if not len(tokens):
         return AuditedRelease(**facts, reason="no id was in it")
@@ -196,10 +189,8 @@ def audit_blinded_ids(
             len(tokens),
             name=f"dictionary of ids, {name}",
             threat=threat,
+            **CERTAIN,
             figure="share of people confirmed to be there",
-            scope="individual",
-            floor=0.0,
-            ceiling=1.0,
             sizes={"people": len(tokens), "candidates": len(candidates)},
         )
         for name, threat, key in (

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt64
 
 from cofill.attack import Leak, infer_attribute, share_leak
-from cofill.audit._auditors import describe_entries
+from cofill.audit._auditors import CERTAIN, describe_entries
 from cofill.audit._codes import code_leaks, linear_decoders, with_words
 from cofill.audit._evidence import FEWEST, Evidence
 from cofill.audit._release import AuditedRelease
@@ -200,9 +200,7 @@ def audit_blinded_points(
     sent = {point for r in releases if r.origin == sender for point in split_points(r.points)}
     if sender not in evidence.views or not sent:
         return AuditedRelease(**facts, reason=evidence.why_not(sender))
-    kind = evidence.views[sender].ids.dtype.kind
-    same_type = [view.ids for view in evidence.views.values() if view.ids.dtype.kind == kind]
-    candidates = np.unique(np.concatenate(same_type))[:_MOST_GUESSES]
+    candidates = evidence.candidates(sender)[:_MOST_GUESSES]
     plain = points_of(candidates)
     guesses = {*split_points(plain), *split_points(multiply_points(plain, b"the attacker's own"))}
     leak = share_leak(
@@ -210,10 +208,8 @@ def audit_blinded_points(
         len(sent),
         name="dictionary of ids",
         threat="a site or the coordinator tests the ids that it can think of, with its own secret",
+        **CERTAIN,
         figure="share of people confirmed to be there",
-        scope="individual",
-        floor=0.0,
-        ceiling=1.0,
         sizes={"people": len(sent), "candidates": len(candidates)},
     )
     return AuditedRelease(**facts, leaks=(leak,), notes=("breaking the curve was not tried",))

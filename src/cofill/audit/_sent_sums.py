@@ -1,20 +1,15 @@
 """Attacks on the sums that a site has sent: summaries of columns, sums of groups, noisy means."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from cofill.attack import membership_leaks, share_leak
-from cofill.audit._auditors import describe_entries, describe_guarantee
-from cofill.audit._evidence import NOT_KEPT, Evidence
+from cofill.audit._auditors import CERTAIN, describe_entries, describe_guarantee
+from cofill.audit._evidence import FEWEST, NOT_KEPT, Evidence
 from cofill.audit._release import AuditedRelease
 from cofill.privacy import ColumnSummary, GroupSums, LedgerEntry, NoisyMean
-
-_FEWEST = 20  # people, below which a leak cannot be told from chance
-# Cells that can be read off: who guesses reads none, and nothing is left to chance.
-_CERTAIN: dict[str, Any] = {"scope": "individual", "floor": 0.0, "ceiling": 1.0}
 
 
 def audit_column_summary(
@@ -38,7 +33,7 @@ def audit_column_summary(
     leak = share_leak(
         int(cells),
         total,
-        **_CERTAIN,
+        **CERTAIN,
         name="reading off the range",
         threat="the coordinator reads a column's smallest and largest value: two people's cells",
         figure="share of cells given away",
@@ -68,7 +63,7 @@ def audit_group_sums(
     leak = share_leak(
         min(alone, people),
         people,
-        **_CERTAIN,
+        **CERTAIN,
         name="groups of one person",
         threat="the coordinator takes the sum of a group of one person, which is that person's row",
         figure="share of rows given away",
@@ -125,7 +120,7 @@ def _members_and_strangers(
     if len(members) != 1 or not strangers:
         return None
     pair = members[0], np.concatenate(strangers)
-    return pair if min(map(len, pair)) >= _FEWEST else None
+    return pair if min(map(len, pair)) >= FEWEST else None
 
 
 def _trace(

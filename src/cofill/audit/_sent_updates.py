@@ -19,7 +19,7 @@ from cofill.federate import AbstractCommonModel
 from cofill.privacy import LedgerEntry, ModelWeights, Update
 
 _STRANGERS = 300  # enough for a false positive rate of 1 % to be three people
-_RATE = 0.01
+_RATE = 0.01  # of people wrongly taken for members, at which members are counted
 _THREAT = (
     "a coordinator who has a person's whole record compares its loss under the common model before "
     "a site's update and after it, over several rounds, and says whether the person is the site's"

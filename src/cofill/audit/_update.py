@@ -13,10 +13,11 @@ from cofill.attack import (
     LocalRound,
     MatchingSettings,
     as_matrix,
-    attack_training,
+    attack_shadows,
     check_varied,
     invert_updates,
     simulate_update,
+    train_shadows,
 )
 from cofill.audit._audit import Audit
 from cofill.audit._bound import bound_of_leak
@@ -197,16 +198,11 @@ def members(
     releases = []
     for private in (False, True):
         training = settings.training if not private else private_training(settings, trained)
-        leaks = attack_training(
-            rows,
-            network,
-            training,
-            networks=settings.networks,
-            attacked=settings.attacked,
-            rates=(0.01,),
-            key=jax.random.key(settings.seed),
-        )
-        event = training_event(training, trained) if private else None
+        key = jax.random.key(settings.seed)
+        shadows = train_shadows(rows, network, training, count=settings.networks, key=key)
+        leaks = attack_shadows(shadows, attacked=settings.attacked, rates=(0.01,))
+        # Of the steps that were taken: a network that started again has cost more than was planned.
+        event = training_event(training, trained, shadows.steps)
         claim = None
         if event is not None:
             cost = epsilon(event, settings.delta, neighbours="add or remove one")

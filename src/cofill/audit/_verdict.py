@@ -17,6 +17,7 @@ Verdict: TypeAlias = Literal[
 SCALE: tuple[Verdict, ...] = get_args(Verdict)
 """From the best to the worst; the first two are no results of an attack."""
 
+# Conventions, and not measured: every report states them beside its verdicts (`SCALE_WORDS`).
 _SMALL, _LARGE = 0.2, 0.8
 
 SCALE_WORDS = (

@@ -32,8 +32,9 @@ from cofill.views import Kind, MultiView
 NO_DEFENCE = "no defence"
 _ENOUGH = 200  # people held out, below which further parts of the people are held out in turn
 _LEAST_PEOPLE = 100  # below which halves of halves tell nothing
+# People: of fewer, receivers cannot say what they need; of more, too many codes leave in full.
 _SMALLEST_PILOT, _LARGEST_PILOT = 20, 100
-_LEAST_ATTACKED = 40
+_LEAST_ATTACKED = 40  # beside the pilot, for an attacker to learn from some and guess others
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -349,10 +350,7 @@ class Trial:
 
 
 def _growth_ends(
-    done: CompletedRows,
-    plain: CompletedRows,
-    people: np.ndarray,
-    seed: int,
+    done: CompletedRows, plain: CompletedRows, people: np.ndarray, seed: int
 ) -> tuple[float, float]:
     """Return the interval of the growth of the error, people being drawn again."""
 

@@ -166,10 +166,7 @@ def _changed(defence: CodeDefence) -> dict[str, Any]:
 
 
 def _advice(
-    advised: str,
-    second: Figures,
-    defences: Mapping[str, CodeDefence],
-    settings: ViewAuditSettings,
+    advised: str, second: Figures, defences: Mapping[str, CodeDefence], settings: ViewAuditSettings
 ) -> str:
     allowed = f"{100 * settings.growth:g} %"
     if advised == NO_DEFENCE:
@@ -195,11 +192,7 @@ def _advice(
 
 
 def _conclusion(
-    weighed: TradeOff,
-    reached: bool,
-    first: Figures,
-    second: Figures,
-    settings: ViewAuditSettings,
+    weighed: TradeOff, reached: bool, first: Figures, second: Figures, settings: ViewAuditSettings
 ) -> str:
     goal = (
         f"A leak below R² {settings.most_leak:g} at a growth of the error below "
@@ -245,10 +238,7 @@ def limits(inferred: float, least: float | None, settings: ViewAuditSettings) ->
 
 
 def curve_of(
-    family: Family,
-    figures: Figures,
-    settings: ViewAuditSettings,
-    notes: tuple[str, ...],
+    family: Family, figures: Figures, settings: ViewAuditSettings, notes: tuple[str, ...]
 ) -> Curve:
     points = [figures[name] for name in family.defences]
     if any(defence.pilot for _, defence in family.defences.values()):

@@ -197,9 +197,7 @@ def update(
         seed=seed,
     )
     _write_audit(
-        lambda _: audit_update(training_rows(rows, id=id_column), settings=settings),
-        out,
-        output,
+        lambda _: audit_update(training_rows(rows, id=id_column), settings=settings), out, output
     )
 
 

@@ -56,8 +56,7 @@ Ignored = Annotated[
     ),
 ]
 Dropped = Annotated[
-    list[str] | None,
-    typer.Option(help="Leave a column out of the result too.", metavar="COLUMN"),
+    list[str] | None, typer.Option(help="Leave a column out of the result too.", metavar="COLUMN")
 ]
 NaValues = Annotated[
     list[str] | None,

@@ -13,9 +13,9 @@ from cofill.errors import DataError, SettingError
 from cofill.views import Key
 
 _LEAST = 3  # individuals in a bin that is drawn: one or two could be told from their neighbours
-_BINS, _CELL = 32, 7
+_BINS, _CELL = 32, 7  # on a side, and pixels of one
 _SIDE = _BINS * _CELL
-_GAP, _TOP, _LEFT = 28, 84, 40
+_GAP, _TOP, _LEFT = 28, 84, 40  # pixels between and around the groups' pictures
 _PER_ROW = 4
 _INK, _FAINT = "#1d2733", "#6b7785"
 _HUES = ((31, 95, 153), (214, 112, 16))

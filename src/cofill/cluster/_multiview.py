@@ -22,12 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cofill.cluster._discriminant import (
-    ClosenessFeatures,
-    Discriminant,
-    information,
-    settle_groups,
-)
+from cofill.cluster._discriminant import ClosenessFeatures, Discriminant, information, settle_groups
 from cofill.cluster._graphs import (
     embed_graph,
     group_rows,
@@ -40,7 +35,7 @@ from cofill.nets import require_at_least, require_in
 from cofill.views import MultiView, Scaler
 
 _MOST = 6.0  # standard deviations of a cell; further out it says no more
-_RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+_RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0)  # among which held-out rows choose
 _FOLDS = 5
 _LEAST_PAIRS = 10  # individuals in both views, for one to be predicted from the other
 
@@ -153,7 +148,9 @@ def propose_groups(
             for view, rows in enumerate(views.rows)
         )
         completed = neighbour_graph(side_by_side, everybody, count)
+        # Which graph is best differs between data: groupings of all of them may vote.
         for graph in (by_view, completed, by_view + completed):
+            # More eigenvectors than groups: the first k often merge two groups and split a third.
             embedding = embed_graph(graph, max(sizes))
             proposals += [group_rows(unit_rows(embedding[:, :size]), k, seed) for size in sizes]
     return proposals

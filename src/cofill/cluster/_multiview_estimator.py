@@ -72,18 +72,7 @@ class MultiViewClustering(AbstractClusterer):
     def fit(
         self, sites: Any, y: Any = None, *, progress: Progress | None = None
     ) -> MultiViewClustering:
-        """Find groups; `y` is not looked at.
-
-        Parameters
-        ----------
-        sites
-            A `MultiView` (individuals may lack views), a `View`, or rows of one view as an array;
-            or ``{site name: views}``.
-        y
-            Ignored; scikit-learn's pipelines pass it.
-        progress
-            Called with the name of a step and the share that is done.
-        """
+        """Find groups, as `AbstractClusterer.fit` does; individuals may lack views."""
         if self.k is None:
             raise SettingError("k must be the number of groups, got none; give --k")
         settings = ViewSettings(self.neighbours, self.dimensions, self.voters, self.rounds)

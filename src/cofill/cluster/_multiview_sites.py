@@ -34,7 +34,7 @@ from cofill.cluster._protocol import run_kmeans
 from cofill.cluster._rows import gather_rows
 from cofill.errors import DataError
 from cofill.privacy import Gate, GroupSums, Ledger, ModelWeights
-from cofill.protocol import COORDINATOR, usable_scale
+from cofill.protocol import COORDINATOR, pool_moments, usable_scale
 from cofill.views import Kind, MultiView, Scaler
 
 _NEIGHBOURS = (8, 15)  # a site has fewer people than all together
@@ -96,10 +96,6 @@ class _Rows:
         """The numbers of the views."""
         return range(len(next(iter(self.sites.values())).rows))
 
-    def known_of(self, name: str, view: int) -> np.ndarray:
-        """Return the features of those whom a site knows in a view."""
-        return self.close[name][view][self.sites[name].known[:, view]]
-
     def probabilities(self, name: str, voter: Discriminant) -> np.ndarray:
         """Return the probabilities of groups of a site's people."""
         return voter.probabilities(self.close[name], self.sites[name].known)
@@ -118,7 +114,8 @@ def find_groups_at_sites(
         for name, site in scaled.items()
     }
     rows = _Rows(exchange, scaled, close, k, settings, seed)
-    voters = _choose_voters(rows, _gather_voters(rows, _add_up_products(rows)))
+    one_group = {name: np.ones((len(site.known), 1)) for name, site in scaled.items()}
+    voters = _choose_voters(rows, _gather_voters(rows, _add_up(rows, one_group)))
     members, discriminant = _settle(rows, _vote(rows, voters))
     return members, scalers, GroupModel(features, discriminant)
 
@@ -146,11 +143,7 @@ def _agree_on_scalers(exchange: _Exchange, sites: Mapping[str, MultiView]) -> li
             figures = np.concatenate([counts, sums, np.nansum(away * away, axis=0)])
             parts[site] = figures[None].astype(np.float64), np.array([float(len(cells))])
         figures = np.array([r.sums[0] for r in exchange.gather("measure", parts)])
-        counts, sums, squares = np.split(figures, 3, axis=1)
-        total = np.maximum(counts.sum(axis=0), 1)
-        center = sums.sum(axis=0) / total
-        means = sums / np.maximum(counts, 1)
-        variance = (squares + counts * (means - center) ** 2).sum(axis=0) / total
+        center, variance = pool_moments(*np.split(figures, 3, axis=1))
         scale = usable_scale(center, np.sqrt(variance))
         numeric = np.array([f.kind is Kind.NUMERIC for f in first[name].features])
         center, scale = np.where(numeric, center, 0.0), np.where(numeric, scale, 1.0)
@@ -179,18 +172,23 @@ def _agree_on_features(
     return tuple(features)
 
 
-def _add_up_products(rows: _Rows) -> list[ViewSums]:
-    """Return sums and products of features over everybody, as of one group."""
-    totals = []
+def _add_up(
+    rows: _Rows, members: Mapping[str, np.ndarray], chosen: Mapping[str, np.ndarray] | None = None
+) -> list[ViewSums]:
+    """Return the sums of every view over some individuals, all of them unless they are named."""
+    views = []
     for view in rows.views:
-        parts, size = {}, 0
-        for name in rows.sites:
-            known = rows.known_of(name, view)
-            figures = np.concatenate([known.sum(axis=0), (known.T @ known).ravel()])
-            parts[name], size = (figures[None], np.array([float(len(known))])), known.shape[1]
-        figures, count = rows.exchange.add_up("add up products of features", parts)
-        totals.append(ViewSums(figures[:, :size], count, figures[0, size:].reshape(size, size)))
-    return totals
+        groups, products = {}, {}
+        for name, site in rows.sites.items():
+            at = site.known[:, view] if chosen is None else site.known[:, view] & chosen[name]
+            sums = ViewSums.of(rows.close[name][view][at], members[name][at])
+            groups[name] = sums.sums, sums.counts
+            products[name] = sums.products.reshape(1, -1), np.array([float(at.sum())])
+        sums, counts = rows.exchange.add_up("add up groups", groups)
+        flat, _ = rows.exchange.add_up("add up products", products)
+        size = sums.shape[1]
+        views.append(ViewSums(sums, counts, flat.reshape(size, size)))
+    return views
 
 
 # --- proposals and the vote ---------------------------------------------------------------------
@@ -210,15 +208,15 @@ def _gather_voters(rows: _Rows, totals: Sequence[ViewSums]) -> list[Discriminant
         raise DataError(
             f"no site has {_LEAST_A_GROUP * k} individuals, enough to propose {k} groups"
         )
-    slopes: list[list[np.ndarray]] = [[] for _ in totals]
-    offsets: list[list[np.ndarray]] = [[] for _ in totals]
+    scores: list[list[tuple[np.ndarray, np.ndarray]]] = []  # slopes and offsets, by view
     shares: list[np.ndarray] = []
     for view, total in enumerate(totals):
+        scores.append([])
         parts = {}
         for name, proposals in groupings.items():
             known = rows.sites[name].known[:, view]
             members = np.hstack([np.eye(k)[groups[known]] for groups in proposals])
-            sums, counts = members.T @ rows.known_of(name, view), members.sum(axis=0)
+            sums, counts = members.T @ rows.close[name][view][known], members.sum(axis=0)
             few = counts < _LEAST_TOLD
             sums[few], counts[few] = 0.0, 0.0
             parts[name] = sums, counts
@@ -228,14 +226,13 @@ def _gather_voters(rows: _Rows, totals: Sequence[ViewSums]) -> list[Discriminant
                 np.split(release.counts, len(release.counts) // k),
                 strict=True,
             ):
-                slope, offset = score_groups(*_means_and_spread(total, sums, counts))
-                slopes[view].append(slope)
-                offsets[view].append(offset)
+                scores[view].append(score_groups(*_means_and_spread(total, sums, counts)))
                 if not view:
+                    # A group that one site lacks may be at others: no share is 0.
                     shares.append(counts / max(counts.sum(), 1.0) + 0.01)
     voters = [
-        Discriminant(share, tuple(s[at] for s in slopes), tuple(o[at] for o in offsets))
-        for at, share in enumerate(shares)
+        Discriminant(share, *map(tuple, zip(*by_view, strict=True)))
+        for share, *by_view in zip(shares, *scores, strict=True)
     ]
     rows.exchange.hand_out("hand out proposals", *(s for v in voters for s in v.slopes))
     return voters
@@ -252,6 +249,7 @@ def _means_and_spread(
     shares = counts / max(counts.sum(), 1.0)
     spread = total.products / n - np.outer(middle, middle)
     spread = spread - _BETWEEN * (between * shares[:, None]).T @ between
+    # One site's means do not fit the products of all: a spread below 0 in a direction is none.
     values, vectors = np.linalg.eigh(spread)
     return means, (vectors * np.maximum(values, 0.0)) @ vectors.T
 
@@ -277,6 +275,7 @@ def _vote(rows: _Rows, voters: Sequence[Discriminant]) -> dict[str, np.ndarray]:
         members[name] = np.hstack([np.eye(k)[g] for g in groups])
         parts[name] = members[name].T @ members[name], members[name].sum(axis=0)
     pairs, counts = exchange.add_up("count pairs of groups", parts)
+    # The embedding of people follows from that of groups, which needs the counts of pairs alone.
     roots = 1 / np.sqrt(np.maximum(counts, 1.0))
     values, vectors = np.linalg.eigh(roots[:, None] * pairs * roots)
     turn = roots[:, None] * vectors[:, np.argsort(-values)[:k]]
@@ -299,8 +298,13 @@ def _settle(
         % _FOLDS
         for name, site in rows.sites.items()
     }
+
+    def add_up_folds(members: Mapping[str, np.ndarray]) -> list[list[ViewSums]]:
+        parts = ({name: at == part for name, at in fold.items()} for part in range(_FOLDS))
+        return [_add_up(rows, members, chosen) for chosen in parts]
+
+    by_fold = add_up_folds(members)
     for _ in range(rows.settings.rounds):
-        by_fold = [_sum_fold(rows, members, fold, part) for part in range(_FOLDS)]
         judged = {name: np.zeros_like(shares) for name, shares in members.items()}
         for part in range(_FOLDS):
             others = _combine([sums for at, sums in enumerate(by_fold) if at != part])
@@ -309,28 +313,8 @@ def _settle(
                 test = fold[name] == part
                 features = [f[test] for f in rows.close[name]]
                 judged[name][test] = others.probabilities(features, site.known[test])
-        members = judged
-    by_fold = [_sum_fold(rows, members, fold, part) for part in range(_FOLDS)]
+        members, by_fold = judged, add_up_folds(judged)
     return members, _combine(by_fold)
-
-
-def _sum_fold(
-    rows: _Rows, members: Mapping[str, np.ndarray], fold: Mapping[str, np.ndarray], part: int
-) -> list[ViewSums]:
-    """Return the sums of every view over those of one fold."""
-    views = []
-    for view in rows.views:
-        groups, products = {}, {}
-        for name, site in rows.sites.items():
-            chosen = (fold[name] == part) & site.known[:, view]
-            sums = ViewSums.of(rows.close[name][view][chosen], members[name][chosen])
-            groups[name] = sums.sums, sums.counts
-            products[name] = sums.products.reshape(1, -1), np.array([float(chosen.sum())])
-        sums, counts = rows.exchange.add_up("add up groups", groups)
-        flat, _ = rows.exchange.add_up("add up products", products)
-        size = sums.shape[1]
-        views.append(ViewSums(sums, counts, flat.reshape(size, size)))
-    return views
 
 
 def _combine(folds: Sequence[Sequence[ViewSums]]) -> Discriminant:

@@ -143,7 +143,7 @@ class Completed:
 
         Rows stand as in the source, new people after them by id; ``order="id"`` sorts all by id.
         The ends of an interval are in columns ``<feature>_low`` and ``<feature>_high``, with a
-        number behind where the table has such a column already.
+        number behind where the table has such a column already; they have the column's decimals.
         """
         view = self._view(name)
         beside: dict[str, np.ndarray] = {}
@@ -152,7 +152,7 @@ class Completed:
             columns = set(view.source.columns if view.source else view.feature_names)
             columns |= {view.id_name}
             for k, feature in enumerate(view.features):
-                ends = self.lower[name][at, k], self.upper[name][at, k]
+                ends = feature.around(self.lower[name][at, k], self.upper[name][at, k])
                 if not all(np.isnan(end).all() for end in ends):
                     names = _free_names(feature.name, columns)
                     columns |= set(names)

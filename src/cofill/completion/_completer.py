@@ -183,12 +183,7 @@ def merged(later: ConformedViews, done: Completed) -> Completed:
     if later.seen is later.views:
         return replace(done, notes=notes)
     return Completed.merge(
-        later.views,
-        done.cells,
-        method=done.method,
-        lower=done.lower,
-        upper=done.upper,
-        notes=notes,
+        later.views, done.cells, method=done.method, lower=done.lower, upper=done.upper, notes=notes
     )
 
 

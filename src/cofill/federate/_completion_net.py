@@ -155,11 +155,9 @@ class CompletionNet(AbstractLearner):
         return 0.0 if self.shape.image is None else 0.05
 
     def init(self, key: Array) -> Any:
-        """Return new parameters."""
         return self._net.init(key)
 
     def fill(self, params: Any, cells: Array, present: Array) -> Array:
-        """Return whole rows."""
         output = self._raw(params, cells, present)
         return jnp.clip(output, 0.0, 1.0) if self.shape.bounded else output
 

@@ -100,7 +100,6 @@ class AbstractLearner(AbstractCommonModel):
         return np.concatenate(parts)
 
     def figures(self, phase: Phase) -> tuple[str, ...]:
-        """Return the names of the figures that training of a phase reports."""
         return _figure_names(self, phase)
 
     def start(self, seed: int = 0) -> Float[np.ndarray, " P"]:
@@ -140,7 +139,6 @@ class AbstractLearner(AbstractCommonModel):
     def log_losses(
         self, models: Sequence[Float[np.ndarray, " _"]], cells: Float[np.ndarray, "people size"]
     ) -> Float[np.ndarray, "models people"]:
-        """Return everybody's loss under each model, as a logarithm unless some is not above 0."""
         each: list[Any] = [_each_loss(self, jnp.asarray(w), jnp.asarray(cells)) for w in models]
         losses = np.asarray(each, np.float64)
         return np.log(losses) if losses.min() > 0 else losses  # a game's losses can be negative

@@ -192,7 +192,6 @@ class SurveyCoordinator(AbstractCoordinator):
 
     @property
     def sum_number(self) -> int:
-        """The first sum of all."""
         return SURVEY_NUMBER
 
     @property
@@ -204,11 +203,9 @@ class SurveyCoordinator(AbstractCoordinator):
 
     @property
     def sum_length(self) -> int:
-        """Words that a site sends."""
         return self.survey.code(len(self.names)).length
 
     def sum_code(self, sites: int) -> SumCode:
-        """Return the encoding of a sum of so many sites."""
         return self.survey.code(sites)
 
 
@@ -348,16 +345,13 @@ class Coordinator(AbstractCoordinator):
 
     @property
     def sum_noise(self) -> SiteNoise | None:
-        """The noise that is on the sum."""
         return self.design.settings.site_noise
 
     @property
     def sum_length(self) -> int:
-        """Numbers that a site sends."""
         return self.packing.length
 
     def sum_code(self, sites: int) -> SumCode:
-        """Return the encoding of a sum of so many sites."""
         return self.learner.secure_sum(self.design.settings.secure_sum).code(sites)
 
     def idle_sites(self, inbox: Iterable[Release]) -> set[str]:

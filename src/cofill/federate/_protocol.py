@@ -45,16 +45,8 @@ _ROUNDS = (
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
 _REMADE = (
-    "name",
-    "names",
-    "view_order",
-    "views",
-    "design",
-    "rows",
-    "held_out",
-    "learner",
-    "member",
-    "secret",
+    *("name", "names", "view_order", "views", "design", "rows", "held_out", "learner"),
+    *("member", "secret"),
 )
 _MEMBER_REMADE = ("name", "coordinator", "identity", "known", "entropy", "run", "least")
 

@@ -30,13 +30,7 @@ from cofill.federate._parties import (
 )
 from cofill.federate._rows import Shape, encode_rows
 from cofill.federate._secure import SUMMING, join_survey, open_sum
-from cofill.privacy import (
-    Columns,
-    ColumnScales,
-    ColumnSummary,
-    ImpossibleSumError,
-    NumbersAndFlags,
-)
+from cofill.privacy import Columns, ColumnScales, ColumnSummary, ImpossibleSumError, NumbersAndFlags
 from cofill.protocol import (
     COORDINATOR,
     DESCRIBE_COLUMNS,

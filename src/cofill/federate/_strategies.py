@@ -129,7 +129,6 @@ class FedAdam(AbstractStrategy):
         require_in(self, "[0, 1)", "first", "second")
 
     def init(self, weights: Vector) -> State:
-        """Return moments before the first round."""
         return {"m": np.zeros_like(weights), "v": np.full_like(weights, self.tau**2)}
 
     def apply(self, state: State, weights: Vector, mean: Means, share: float) -> Applied:

@@ -46,11 +46,7 @@ _JUDGES, _GENERATORS = ("D1", "D2"), ("G1", "G2")
 class _Pair(AbstractLearner, ABC):
     """Two modalities of one size, with generators between them: what both models share."""
 
-    training: ClassVar[Mapping[str, Any]] = {
-        "batch": 4,
-        "learning_rate": 1e-3,
-        "first_moment": 0.5,
-    }
+    training: ClassVar[Mapping[str, Any]] = {"batch": 4, "learning_rate": 1e-3, "first_moment": 0.5}
 
     shape: Shape
     architecture: str = "small"
@@ -182,7 +178,6 @@ class VIGAN(_Pair):
         return () if phase == "autoencoder" else (_JUDGES, others)
 
     def init(self, key: Array) -> Any:
-        """Return new parameters."""
         generator, judge, _, pair = self._networks
         keys = jax.random.split(key, 5)
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
@@ -261,14 +256,12 @@ class Pix2Pix(_Pair):
         return _JUDGES, _GENERATORS
 
     def init(self, key: Array) -> Any:
-        """Return new parameters."""
         generator, _, judge, _ = self._networks
         keys = jax.random.split(key, 5)
         params = {f"G{k}": generator.init(keys[k]) for k in (1, 2)}
         return params | {f"D{k}": judge.init(keys[k + 2]) for k in (1, 2)}
 
     def fill(self, params: Any, cells: Array, present: Array) -> Array:
-        """Return whole rows."""
         return self.generated(params, cells, present)
 
     def loss(self, phase: str, params: Any, batches: Mapping[str, Batch], key: Array) -> Loss:

@@ -174,7 +174,6 @@ class MeanProtocol(AbstractProtocol):
         return MeanCoordinator(self.min_sites, self.defence)
 
     def state_of(self, party: MeanSite | MeanCoordinator) -> Any:
-        """Return the released means."""
         if isinstance(party, MeanCoordinator):
             return (party.means, party.notes)
         return (party.view.name, party.released)

@@ -99,6 +99,7 @@ def advance(trainer: Trainer, state: State, steps: Int[Array, ""] | int) -> tupl
         gradient, memory, figures = _gradient(trainer, state, batch)
         new = descend(trainer.optimizer, state, gradient, batch.rate)._replace(memory=memory)
         if trainer.active is not None:
+            # Computed and then undone: networks of a stack run one program, and cannot skip a step.
             stopped = state._replace(memory=memory)
             new = jax.tree.map(partial(jnp.where, trainer.active(number, memory)), new, stopped)
         return new, figures
@@ -114,6 +115,7 @@ def start_training(optimizer: Optimizer, weights: PyTree, memory: PyTree = ()) -
 def descend(optimizer: Optimizer, state: State, gradient: PyTree, rate: Any) -> State:
     """Return the state after one move against the gradient."""
     move, moments = optimizer.update(gradient, state.moments, state.weights)
+    # The rate is applied here, so that networks with other rates share the optimiser's program.
     weights = jax.tree.map(lambda old, change: old - rate * change, state.weights, move)
     return State(weights, moments, state.memory)
 
@@ -194,6 +196,7 @@ def make_optimizer(
         chain.append(optax.scale_by_adam(b1=first_moment, b2=second_moment))
     elif momentum:
         chain.append(optax.trace(decay=momentum))
+    # Behind Adam, whose moments would scale the decay of each weight by its gradients.
     if decoupled_decay is not None:
         chain.append(optax.add_decayed_weights(decoupled_decay))
     return optax.chain(*chain) if chain else optax.identity()

@@ -31,9 +31,7 @@ def sample_capacity(rows: int, rate: float) -> int:
     >>> sample_capacity(1000, 0.032), sample_capacity(1000, 1.0)
     (78, 1000)
     """
-    from scipy.stats import (
-        binom,
-    )  # here, because importing it takes longer than all of this package
+    from scipy.stats import binom  # importing it takes longer than all of this package
 
     return int(min(rows, math.ceil(binom.isf(_OVERFLOW, rows, rate)))) if rate < 1 else rows
 

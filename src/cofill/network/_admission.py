@@ -42,7 +42,6 @@ class SiteAdmission(JobAdmission):
     """
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
-        """Return why a job is refused, empty where it is not."""
         refused, info = super().validate(app_folder)
         if refused:
             return refused, info

@@ -231,16 +231,9 @@ class ViewSource:
 
     def rules(self, id_type: str | None) -> ColumnRules:
         """Return what `cofill complete` makes of its options: the same rules, checked the same."""
-        return ColumnRules(
-            kinds=dict(self.kinds),
-            ignore=self.ignore,
-            id_type=id_type,
-            na_values=self.na_values,
-            decimal=self.decimal,
-            thousands=self.thousands,
-            delimiter=self.delimiter,
-            encoding=self.encoding,
-        )
+        marks = ("decimal", "thousands", "delimiter", "encoding")
+        stated = {name: getattr(self, name) for name in ("ignore", "na_values", *marks)}
+        return ColumnRules(kinds=dict(self.kinds), id_type=id_type, **stated)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -26,13 +27,11 @@ def must_be(phrase: str, check: Callable[[Any], Any] | None = None) -> WrapValid
     """Return a validator whose fault says what a value must be, whichever check failed."""
 
     def validate(value: Any, check_type: Callable[[Any], Any]) -> Any:
-        try:
+        with suppress(ValidationError):
             checked = check_type(value)
-        except ValidationError:
-            raise PydanticCustomError("must", phrase.replace("{", "{{")) from None  # pyright: ignore[reportArgumentType]
-        if check is not None and not check(checked):
-            raise PydanticCustomError("must", phrase.replace("{", "{{"))  # pyright: ignore[reportArgumentType]
-        return checked
+            if check is None or check(checked):
+                return checked
+        raise PydanticCustomError("must", phrase.replace("{", "{{"))  # pyright: ignore[reportArgumentType]
 
     return WrapValidator(validate)
 
@@ -43,12 +42,10 @@ def whole(least: int, most: int) -> Any:
     return Annotated[int, Field(strict=True, ge=least, le=most), must_be(number)]
 
 
-def _is_text_or_none(text: str | None) -> bool:
-    return text != ""
-
-
 Text = Annotated[StrictStr, must_be("a text that is not empty", len)]
-OptionalText = Annotated[StrictStr | None, must_be("a text that is not empty", _is_text_or_none)]
+OptionalText = Annotated[
+    StrictStr | None, must_be("a text that is not empty", lambda text: text != "")
+]
 
 
 def one_of(choices: Any) -> Any:

@@ -97,14 +97,6 @@ people = 1
 """
 
 
-def _is_release_type(kind: str) -> bool:
-    return kind in release_types()
-
-
-def _is_experiment(name: str) -> bool:
-    return name in PROTOCOLS.names
-
-
 def _is_range(ends: tuple[float, ...]) -> bool:
     return len(ends) == 2 and 0 < ends[0] <= ends[1]
 
@@ -115,8 +107,12 @@ def _number(least: float, most: float) -> Any:
 
 
 _Flag = Annotated[StrictBool, must_be("true or false")]
-_ReleaseType = Annotated[StrictStr, must_be("a type of release", _is_release_type)]
-_Experiment = Annotated[StrictStr, must_be(f"one of {', '.join(PROTOCOLS.names)}", _is_experiment)]
+_ReleaseType = Annotated[
+    StrictStr, must_be("a type of release", lambda kind: kind in release_types())
+]
+_Experiment = Annotated[
+    StrictStr, must_be(f"one of {', '.join(PROTOCOLS.names)}", lambda name: name in PROTOCOLS.names)
+]
 _Texts = Annotated[tuple[StrictStr, ...], must_be("a list of texts")]
 
 

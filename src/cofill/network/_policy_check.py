@@ -59,25 +59,16 @@ def refusals(policy: SitePolicy, request: Request) -> tuple[str, ...]:
 
 def _about_order(
     policy: SitePolicy, order: RunOrder, submitter: str, notes: Sequence[LedgerNote], now: datetime
-) -> tuple[str, ...]:
-    """Return what the policy says to an experiment that somebody orders, whatever its settings."""
+) -> Iterator[str]:
+    """Yield what the policy says to an experiment that somebody orders, whatever its settings."""
     rule = policy.experiments.get(order.experiment)
     if rule is None:
         allowed = ", ".join(policy.experiments) or "none"
-        return (
+        yield (
             f"the site's policy does not allow the experiment {order.experiment!r} (it allows "
-            f"{allowed})",
+            f"{allowed})"
         )
-    return tuple(_about_people(rule, order, submitter, notes, now))
-
-
-def _about_people(
-    rule: ExperimentRule,
-    order: RunOrder,
-    submitter: str,
-    notes: Sequence[LedgerNote],
-    now: datetime,
-) -> Iterator[str]:
+        return
     if rule.people and submitter not in rule.people:
         who = repr(submitter) if submitter else "somebody who has not signed"
         yield f"{order.experiment!r} may be ordered by people whom the policy names, not by {who}"
@@ -166,7 +157,7 @@ def admit_order(
     """
     with account.open() as (ledger, _):
         now = datetime.now(UTC)
-        refused = _about_order(policy, order, submitter, ledger.notes, now)
+        refused = tuple(_about_order(policy, order, submitter, ledger.notes, now))
         if refused:
             ledger.write(_decision(REFUSED, now, order, submitter, policy, refused))
     if refused:

@@ -36,7 +36,7 @@ _LARGEST_STREAM = "NVFLARE_STREAMING_MAX_BLOB_SIZE"
 # so large messages do not travel in them.
 _LARGEST_BLOB = 64 * 2**20
 _PATIENCE_S = 3.0  # between asking a process to end and killing it
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # options of Linux's prctl
 
 
 class ProcessError(CofillError, RuntimeError):

@@ -25,13 +25,7 @@ from cofill.network._account import SiteAccount
 from cofill.network._config import SiteConfig
 from cofill.network._faults import RefusedMessageError, RefusedOrderError
 from cofill.network._identity import Identity
-from cofill.network._messages import (
-    Message,
-    message_at,
-    read_message,
-    size_of,
-    write_message_at,
-)
+from cofill.network._messages import Message, message_at, read_message, size_of, write_message_at
 from cofill.network._order import Schedule
 from cofill.network._party_state import PartyState
 from cofill.network._policy_check import judge_order
@@ -109,6 +103,7 @@ class SiteRunner:
             )
             plain, rules = self.protocol.demands.plain, self.config.policy.spending.allowances
             if "columns" in plain:
+                # Before any step: the first of them tells the others of columns and categories.
                 shared, agreed = self.protocol.members.shared_views, federation.categories
                 described = {n: v for n, v in self.data.views.items() if n in shared}
                 require_common_categories(described, rules["columns"].people, agreed)
@@ -155,6 +150,7 @@ class SiteRunner:
         before = dict(self.parties), list(self.local), list(self.notes)
         try:
             outbox = self._run(number, messages)
+            # Sealed first: what is too large to be sent must not be paid for.
             sealed, content = self._seal(outbox, number)
             self._pass_gate(outbox, number, content)
             self._keep(number, sealed)
@@ -229,6 +225,7 @@ class SiteRunner:
                 continue
             arrived += [(step, order[release.sender], release) for release in releases]
         arrived += [(self.done, order[release.sender], release) for release in self.local]
+        # Sums of floats depend on their order, and results not on whose message comes first.
         arrived.sort(key=lambda item: item[:2])
         return [r for *_, r in arrived], common[0] if len(common) == 1 else None
 

@@ -10,16 +10,7 @@ import numpy as np
 
 from cofill.errors import DataError
 from cofill.network._config import FederationConfig, SiteConfig
-from cofill.views import (
-    Kind,
-    MultiView,
-    Source,
-    TableSchema,
-    View,
-    conform,
-    read_ids,
-    read_view,
-)
+from cofill.views import Kind, MultiView, Source, TableSchema, View, conform, read_ids, read_view
 
 
 def read_site_views(

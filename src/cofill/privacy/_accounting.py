@@ -117,6 +117,7 @@ def noise_for(
     require_delta(delta, zero=False)
     require_whole("steps", steps, 1)
     if rate == 1:
+        # k releases with noise σ tell as much as one with noise σ / √k.
         return math.sqrt(steps) * _exact_noise(epsilon, delta)
     overflow = overflow_of(rows, rate, steps)
     if overflow >= delta:
@@ -181,13 +182,7 @@ class Guarantee:
         return f"{words}; assumes that {self.assumes}" if self.assumes else words
 
 
-def guarantee(
-    event: Event,
-    delta: float | int,
-    mechanism: str,
-    *,
-    assumes: str = "",
-) -> Guarantee:
+def guarantee(event: Event, delta: float | int, mechanism: str, *, assumes: str = "") -> Guarantee:
     """Return what an event promises at a δ, for its own neighbours and unit.
 
     Examples
@@ -244,6 +239,7 @@ def _convert(part: Any, neighbours: Neighbours, unit: Unit) -> Event:
             "neighbours must be 'replace one' for an event about replacing a record, got "
             "'add or remove one'; with a public number of records nothing hides that one is there"
         )
+    # A replaced record is one that goes and one that comes: it moves a sum twice as far.
     return replace(part, noise_multiplier=part.noise_multiplier / 2, neighbours=neighbours)
 
 
@@ -286,6 +282,7 @@ def _single_gaussian(parts: tuple[Any, ...], neighbours: Neighbours) -> float | 
     for part in parts:
         if isinstance(part, LaplaceEvent) or getattr(part, "rate", 1) != 1:
             return None
+        # Other events were converted before; samples keep what one added row can change.
         sampled = isinstance(part, SampledGaussianEvent)
         doubled = 2 if sampled and neighbours == "replace one" else 1
         inverse.append(part.times * (doubled / part.noise_multiplier) ** 2)
@@ -348,6 +345,7 @@ def _compose_losses(parts: tuple[Any, ...], neighbours: Neighbours, grid: float)
 
 def _loss_range(part: Any) -> float:
     """Return roughly the spread of the privacy losses of a mechanism's composition."""
+    # Twenty deviations to either side: what lies beyond is far less than any δ.
     times = part.times
     if isinstance(part, LaplaceEvent):
         return 2 * min(times, 20 * math.sqrt(times)) / part.noise_multiplier

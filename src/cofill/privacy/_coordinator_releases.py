@@ -276,7 +276,6 @@ class Survivors(_OfRound):
 
     @property
     def n_bytes(self) -> int:
-        """Size of the names."""
         return sum(len(name.encode()) for name in self.names)
 
 
@@ -290,5 +289,4 @@ class RevealedShares(_OfRound):
 
     @property
     def n_bytes(self) -> int:
-        """Size of the shares."""
         return _SHARE_BYTES * (len(self.own_masks) + len(self.mask_keys))

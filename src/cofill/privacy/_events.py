@@ -247,18 +247,16 @@ def sgd_event(
     return SampledGaussianEvent(noise_multiplier, rate=rate, steps=steps, overflow=overflow)
 
 
-def training_event(
-    settings: Any, rows: int, *, steps: int | None = None
-) -> SampledGaussianEvent | None:
+def training_event(settings: Any, rows: int, steps: int) -> SampledGaussianEvent | None:
     """Return what training with `nets.TrainSettings` costs the rows it saw; None without noise.
 
-    ``steps`` are those of all attempts, as ``Trained.steps`` counts them; None for one attempt.
+    ``steps`` are those of all attempts, as ``Trained.steps`` counts them, and not those planned.
 
     Examples
     --------
     >>> from cofill.nets import DPSettings, TrainSettings
     >>> settings = TrainSettings(epochs=10, batch_size=32, dp=DPSettings(1.0, 1.1))
-    >>> event = training_event(settings, 1000)
+    >>> event = training_event(settings, 1000, 320)
     >>> event.rate, event.steps
     (0.032, 320)
     """
@@ -266,9 +264,7 @@ def training_event(
         return None
     require_whole("rows", rows, 1)
     batch = min(settings.batch_size or rows, rows)
-    planned: int = settings.epochs * math.ceil(rows / batch)
-    taken = planned if steps is None else steps
-    return sgd_event(settings.dp.noise_multiplier, rate=batch / rows, steps=taken, rows=rows)
+    return sgd_event(settings.dp.noise_multiplier, rate=batch / rows, steps=steps, rows=rows)
 
 
 def overflow_of(rows: int | None, rate: float | int, steps: int) -> float:

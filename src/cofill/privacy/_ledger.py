@@ -59,10 +59,6 @@ class LedgerEntry:
         facts = MappingProxyType(value["facts"])
         return LedgerEntry(**{**value, "facts": facts, "event": event})
 
-    def link(self, before: str) -> str:
-        """Return the hash of the hash before it and of its own content."""
-        return _link(before, self.to_json())
-
 
 @dataclass(frozen=True)
 class LedgerNote:
@@ -92,10 +88,6 @@ class LedgerNote:
         """Return the note that `to_json` wrote."""
         values = {**value, "why": tuple(value["why"])}
         return LedgerNote(what=values.pop("note"), **values)
-
-    def link(self, before: str) -> str:
-        """Return the hash of the hash before it and of its own content."""
-        return _link(before, self.to_json())
 
 
 @dataclass
@@ -148,7 +140,7 @@ class Ledger:
 
     def write(self, entry: LedgerEntry | LedgerNote) -> None:
         """Add an entry, linked to the last one."""
-        self._lines.append(replace(entry, chain=entry.link(self.head)))
+        self._lines.append(replace(entry, chain=_link(self.head, entry)))
 
     def verify(self, head: str | None = None) -> int | None:
         """Return the number (from 1) of the first entry that is not as it was written, or None.
@@ -158,7 +150,7 @@ class Ledger:
         """
         before = _START
         for number, entry in enumerate(self._lines, start=1):
-            if entry.link(before) != entry.chain:
+            if _link(before, entry) != entry.chain:
                 return number
             before = entry.chain
         return None if head is None or head == before else len(self._lines) + 1
@@ -229,9 +221,9 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _link(before: str, content: Mapping[str, Any]) -> str:
+def _link(before: str, entry: LedgerEntry | LedgerNote) -> str:
     """Return the hash of the hash before a line and of its own content."""
-    linked = {name: value for name, value in content.items() if name != "chain"}
+    linked = {name: value for name, value in entry.to_json().items() if name != "chain"}
     return hashlib.blake2b((before + _line(linked)).encode(), digest_size=32).hexdigest()
 
 

@@ -24,7 +24,7 @@ from cofill.errors import DataError
 Buffer = bytes | bytearray | memoryview
 
 _NONCE = 12  # bytes, as GCM has them
-_TAG = 16
+_TAG = 16  # by which GCM knows whether a byte was changed
 _SIGNATURE = 64  # of Ed25519
 _PIECE = 2**18  # bytes: it stays in the processor's cache between encryption, hash and file
 

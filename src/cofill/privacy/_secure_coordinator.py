@@ -36,6 +36,7 @@ def make_rosters(
     if not ordered:
         raise DataError("a secure sum must have keys of 3 sites or more, got none")
     if threshold is None:
+        # Two stories of who stayed need so many sites each: a third of all would have to lie.
         threshold = min(2 * len(ordered) // 3 + 1, len(ordered))
     number = ordered[0].round
     roster = Roster(sender=sender, receiver="", round=number, keys=ordered, threshold=threshold)
@@ -103,6 +104,7 @@ def unmask_sum(
     mask_keys = {keys.sender: keys.mask_key for keys in roster.keys}
     for message in sealed:
         name = message.sender
+        # One secret of each site and never both, with which its own vector would be bare.
         if name in stayed:
             seed = _open_secret(name, roster, {r.sender: r.own_masks for r in revealed})
             _require_fit(name, commit(seed), message.commitment)

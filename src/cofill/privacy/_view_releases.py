@@ -126,7 +126,6 @@ class Columns(Release):
 
     @property
     def n_bytes(self) -> int:
-        """Size of the names and categories."""
         words = (word for f in self._all() for word in (f.name, *f.categories))
         return sum(len(str(word).encode()) for word in words)
 

@@ -90,6 +90,7 @@ _NAMES = {FILE, "run.json", "ledger.jsonl", "kit.json"}
 _SKIPPED = {"messages", "sent", "startup", "local", "transfer", "storage", "results"}
 # Files are read while they are written, and by a version that may not have written them.
 _BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, CofillError)
+# Folders below a run, entries on the page, lines of progress: a page asks for them every second.
 _DEEPEST, _SHOWN, _LINES = 6, 20, 2000
 _MOST_CHARACTERS = 300
 

@@ -108,6 +108,32 @@ class Feature:
             rounded = np.round(values, self.decimals)
         return np.where(np.isfinite(rounded), rounded, values) + 0.0  # 1e300 has no decimals
 
+    def around(
+        self, low: Float[np.ndarray, "*shape"], high: Float[np.ndarray, "*shape"]
+    ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+        """Return the ends of intervals with the column's decimals.
+
+        Ends move outwards, so that an interval holds no less and its share of hits stays true.
+
+        Examples
+        --------
+        >>> low, high = Feature("dose", decimals=1).around(np.array([1.23]), np.array([1.61]))
+        >>> low.tolist(), high.tolist()
+        ([1.2], [1.7])
+        """
+        decimals = 0 if self.is_integer else self.decimals
+        if self.kind is not Kind.NUMERIC or decimals is None:
+            return low, high
+        unit, ends = 10.0**decimals, []
+        for values, outwards in ((low, np.floor), (high, np.ceil)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                moved = np.asarray(outwards(values * unit) / unit)
+            # What 1e300 becomes is not finite, and what 0.1 + 0.2 becomes is its neighbour.
+            nearest = np.asarray(self.rounded(values))
+            moved = np.where(np.isclose(nearest, values, rtol=1e-12, atol=0), nearest, moved)
+            ends.append(np.where(np.isfinite(moved), moved, values) + 0.0)
+        return ends[0], ends[1]
+
     def code_fault(self, cells: Float[np.ndarray, " n"]) -> str | None:
         """Return what is wrong with coded cells that are no positions in `categories`, or None."""
         if self.kind is Kind.NUMERIC:

@@ -68,7 +68,6 @@ class ParquetForm(AbstractSourceForm):
     words = "Parquet"
 
     def read(self, target: str, rules: ColumnRules) -> pa.Table:
-        """Return the file's table."""
         try:
             return self._load(target)
         except (pa.ArrowException, OSError) as error:
@@ -85,7 +84,6 @@ class ParquetForm(AbstractSourceForm):
         return pq.read_table(target)
 
     def write(self, table: pa.Table, path: Path) -> None:
-        """Write the file."""
         import pyarrow.parquet as pq
 
         pq.write_table(table, path)
@@ -103,7 +101,6 @@ class FeatherForm(ParquetForm):
         return feather.read_table(target, memory_map=False)
 
     def write(self, table: pa.Table, path: Path) -> None:
-        """Write the file."""
         from pyarrow import feather
 
         feather.write_feather(table, str(path))

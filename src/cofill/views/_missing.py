@@ -268,11 +268,7 @@ def _own_values(view: View, rng: np.random.Generator) -> np.ndarray:
 
 
 def _choose(
-    views: MultiView,
-    wanted: Mapping[str, int],
-    ranks: Mapping[str, np.ndarray],
-    *,
-    keep_one: bool,
+    views: MultiView, wanted: Mapping[str, int], ranks: Mapping[str, np.ndarray], *, keep_one: bool
 ) -> dict[str, np.ndarray]:
     """Hide the highest ranks of each view, so that every individual keeps a view if `keep_one`.
 

@@ -34,7 +34,6 @@ class SqlForm(AbstractSourceForm):
     schemes = ("postgresql", "postgres", "sqlite")
 
     def read(self, target: str, rules: ColumnRules) -> pa.Table:
-        """Return the table or the query's result."""
         return read_sql(target)
 
 
@@ -286,30 +285,21 @@ def _writable(table: pa.Table, where: str, is_plain: bool) -> pa.Table:
 
 def _sql_type(kind: pa.DataType) -> Any:
     """Return the column type of a new table."""
-    from sqlalchemy import (
-        BigInteger,
-        Boolean,
-        Date,
-        DateTime,
-        Double,
-        Interval,
-        Numeric,
-        Text,
-        Time,
-    )
+    import sqlalchemy as sql
 
     if pa.types.is_decimal(kind):
-        return Numeric(kind.precision, kind.scale)
+        return sql.Numeric(kind.precision, kind.scale)
     if pa.types.is_timestamp(kind):
-        return DateTime(timezone=kind.tz is not None)
+        return sql.DateTime(timezone=kind.tz is not None)
     if pa.types.is_date(kind):
-        return Date()
+        return sql.Date()
     if pa.types.is_time(kind):
-        return Time()
+        return sql.Time()
     if pa.types.is_duration(kind):
-        return Interval()
-    types = {pa.int64(): BigInteger, pa.float64(): Double, pa.bool_(): Boolean, pa.string(): Text}
-    return types[kind]()
+        return sql.Interval()
+    if pa.types.is_boolean(kind):
+        return sql.Boolean()
+    return {pa.int64(): sql.BigInteger, pa.float64(): sql.Double, pa.string(): sql.Text}[kind]()
 
 
 def _new_table(

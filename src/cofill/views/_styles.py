@@ -55,7 +55,6 @@ class TruthStyle(TextStyle):
     """``true`` and ``false`` in any spelling."""
 
     def read(self, texts: pa.Array) -> pa.Array:
-        """Return truth values."""
         return pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), "true")
 
     def write(self, feature: Feature, cells: np.ndarray) -> list[str]:
@@ -168,7 +167,6 @@ class TimeStyle(TextStyle):
         )
 
     def write(self, feature: Feature, cells: np.ndarray) -> list[str]:
-        """Return times in the column's format."""
         if feature.kind is not Kind.NUMERIC:
             return super().write(feature, cells)
         per_second = {"s": 1, "ms": 10**3, "us": 10**6}
