@@ -319,13 +319,16 @@ def _terms(update: Update, plan: DeepPlan, restarts: int) -> dict[str, np.ndarra
     groups, heads = sum(plan.heads), len(plan.heads)
     widths = {"shares": groups, "judged_shares": groups}
     widths |= {"judged_inconsistency": heads, "judged_doubt": heads}
+    terms = {}
     for name, width in widths.items():
-        if np.shape(update.extras.get(name)) != (restarts * width,):
+        numbers = update.extras.get(name)
+        if numbers is None or numbers.shape != (restarts * width,):
             raise DataError(
                 f"the update from {update.sender!r} must have {restarts * width} numbers of "
                 f"{name!r}; refused"
             )
-    return {name: update.extras[name].reshape(restarts, -1) for name in widths}
+        terms[name] = numbers.reshape(restarts, width)
+    return terms
 
 
 def _common_objective(
