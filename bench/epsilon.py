@@ -1,15 +1,16 @@
 """Measure what ε costs where rows are split between sites: error of completion at several ε.
 
-    python -m bench epsilon [--processes N]
+    python -m bench epsilon [--levels default,sums,record] [--seeds 3] [--processes N]
 
 The credit data (30,000 clients, four views, 30 % of each view's rows hidden) is dealt to twenty
-sites. ``default`` is what a run without a guarantee learns, tables from secure sums, and is run for
-the first seed; ``none`` is the network that is trained instead where a guarantee is asked for,
-still without one. ``record``: each site trains with DP-SGD, so that whether one client's row was
-used is hidden from everybody. ``site``: updates are clipped and noised so that whether a whole site
-took part is hidden. ε is that of all rounds together at δ = 1e-5, as the site's ledger has it.
-Errors are squared, of hidden numeric cells over the variance of their column; the column's mean
-has error 1. Clipping norms and rates were not tuned to the data.
+sites. ``default`` is what a run without a guarantee learns, tables from secure sums, and is run
+for the first seed. ``sums``: one round of sums with noise (`NoisyTable`), which hides whose row a
+site has. ``none`` is a network without a guarantee, ``record`` the same where each site trains
+with DP-SGD, so that whether one client's row was used is hidden from everybody. ``site``: updates
+are clipped and noised so that whether a whole site took part is hidden. ε is that of all rounds
+together at δ = 1e-5, as the site's ledger has it. Errors are squared, of hidden numeric cells over
+the variance of their column; the column's mean has error 1. Clipping norms and rates were not
+tuned to the data.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 SITES, ROUNDS, BATCH, DELTA = 20, 30, 64, 1e-5
 LEVELS = {
     "default": (None,),
+    "sums": (8.0, 4.0, 2.0, 1.0, 0.5),
     "none": (None,),
     "record": (16.0, 8.0, 4.0, 2.0),
     "site": (64.0, 16.0),
@@ -43,6 +45,8 @@ def settings_of(level, epsilon, rows, rounds):
 
     if level == "default":
         return {}
+    if level == "sums":
+        return {"epsilon": epsilon, "delta": DELTA}
     if level == "record":
         steps = rounds * -(-rows // BATCH)
         noise = noise_for(epsilon, DELTA, rate=BATCH / rows, steps=steps, rows=rows)
@@ -109,6 +113,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where to write the record")
     parser.add_argument("--quick", action="store_true", help="one seed of few clients and rounds")
+    parser.add_argument("--levels", default=",".join(LEVELS), help="which, separated by commas")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1, help="at a time")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -120,7 +126,7 @@ def main():
         return 0
     from cofill.metrics import Recorder
 
-    seeds, rounds = ([0], 3) if options.quick else ([0, 1, 2], ROUNDS)
+    seeds, rounds = ([0], 3) if options.quick else (list(range(options.seeds)), ROUNDS)
     recorder = Recorder(
         "bench_epsilon",
         seeds=seeds,
@@ -128,8 +134,8 @@ def main():
     )
     tasks = [
         {"level": level, "epsilon": epsilon, "seed": s, "rounds": rounds, "quick": options.quick}
-        for level, all_epsilon in LEVELS.items()
-        for epsilon in all_epsilon
+        for level in options.levels.split(",")
+        for epsilon in LEVELS[level]
         for s in (seeds[:1] if level == "default" else seeds)  # it takes ten minutes
     ]
     with ThreadPoolExecutor(options.processes) as pool:

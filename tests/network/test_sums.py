@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cofill.federate import FederatedCompletion
-from cofill.privacy import Ledger
+from cofill.privacy import Gate, Ledger
 from cofill.protocol import COORDINATOR
 
 from .conftest import row_sites
@@ -34,3 +34,15 @@ def test_sums_make_the_very_model_that_one_process_makes(rows_here, summed, stop
     kinds = {e.kind for e in Ledger.load(federation.ledger("a"))}
     assert "masked-vector" in kinds
     assert "update" not in kinds
+
+
+@pytest.mark.parametrize("stop", [12, 16])
+def test_a_site_pays_once_for_the_noisy_sums_of_a_run_that_is_taken_up(rows_here, stop):
+    federation = rows_here("federate", {"epsilon": 2.0, "secure": True}, row_sites(n=180))
+    assert drive(federation, stop=stop).next == stop
+    office = drive(federation)
+    assert office.runner.parties[COORDINATOR].learner.name == "noisy sums"
+    ledger = Ledger.load(federation.ledger("a"))
+    paid = [entry for entry in ledger if entry.event is not None]
+    assert [entry.kind for entry in paid] == ["masked-vector"]
+    assert Gate(ledger).spent_by_site()["a"] == pytest.approx(2.0, rel=1e-3)

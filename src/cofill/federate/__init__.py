@@ -11,6 +11,7 @@ from cofill.federate._completion_net import CompletionNet
 from cofill.federate._design import LEARNERS, Design, RoundSettings
 from cofill.federate._learner import AbstractLearner, Batch, initial_weights, make_unravel
 from cofill.federate._local import LocalSettings, LocalWork, plan_batches, train_sites
+from cofill.federate._noisy_table import NoisyTable
 from cofill.federate._parties import RowSite
 from cofill.federate._protocol import FederatedProtocol
 from cofill.federate._robust import RobustMean
@@ -51,6 +52,7 @@ __all__ = [
     "FederatedProtocol",
     "LocalSettings",
     "LocalWork",
+    "NoisyTable",
     "PairScores",
     "Phase",
     "Pix2Pix",

@@ -1,7 +1,8 @@
 """The interface of whatever sites learn together, as rounds, saving and audits see it.
 
 A common model travels as one vector. In a round every site adds a vector to a sum: the change that
-training made (`AbstractLearner`), or sums over its rows (`SummedTable`).
+training made (`AbstractLearner`), or sums over its rows
+(`SummedTable`, `NoisyTable`).
 """
 
 from __future__ import annotations
@@ -112,6 +113,10 @@ class AbstractCommonModel(ABC):
     def add_up(self, site: Any, model: Any) -> tuple[Any, LocalUpdate | None]:
         """Return a site that nothing was trained at, and what it adds; None if it adds nothing."""
         return site, None
+
+    def learn_from_own(self, site: Any, weights: Float[np.ndarray, " P"]) -> Any:
+        """Return a site that takes the final model, with what its own people tell besides."""
+        return site
 
     def error(self, weights: Float[np.ndarray, " P"], rows: Rows) -> float:
         """Return the mean squared error of rows that are held out, NaN where none are."""

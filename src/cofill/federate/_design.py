@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from cofill.errors import SettingError
+from cofill.errors import DataError, SettingError
 from cofill.federate._aggregation import Packing, SecureSum
 from cofill.federate._common_model import AbstractCommonModel, Phase
 from cofill.federate._learner import AbstractLearner
 from cofill.federate._local import LocalSettings
+from cofill.federate._noisy_table import NoisyTable
 from cofill.federate._robust import RobustMean
 from cofill.federate._rows import Shape
 from cofill.federate._strategies import AbstractStrategy, FedAvg, make_strategy
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN
 from cofill.federate._summed_table import WIDEST, SummedTable
-from cofill.nets import require_at_least, require_in
+from cofill.nets import require_above_zero, require_at_least, require_in
 from cofill.privacy import SiteNoise
 from cofill.registry import Registry
 from cofill.settings import typed_settings
@@ -64,6 +65,9 @@ class RoundSettings:
         its mask, the release carries the event, and sites' budgets are kept by the gate. Without,
         the coordinator adds the noise: it is trusted with the plain updates, which therefore carry
         no guarantee in the ledger. Sites count alike, whatever their rows, and send no figures.
+    epsilon, delta
+        What a site's sums may tell of one of its rows. Tables are then learned in one round from
+        sums with noise (`NoisyTable`); a network asks for DP-SGD, in `LocalSettings`.
     robust
         Settings of a `RobustMean`: a median, a trimmed mean or bounds in place of the mean, where
         some sites may be hostile. A median or trimmed mean needs ``secure=False``.
@@ -81,6 +85,8 @@ class RoundSettings:
     )
     secure: bool | SecureSum = True
     site_noise: SiteNoise | None = None
+    epsilon: float | int | None = None
+    delta: float | int = 1e-5
     robust: RobustMean | None = None
     bounds: Mapping[str, tuple[float | int, float | int]] = field(default_factory=dict, hash=False)
 
@@ -88,6 +94,8 @@ class RoundSettings:
         require_at_least(self, rounds=1, min_sites=1)
         require_in(self, "(0, 1]", "participation")
         require_in(self, "[0, 1)", "dropout")
+        require_in(self, "(0, 1)", "delta")
+        require_above_zero(self, "epsilon")
         if any(epochs < 0 for epochs in self.pretrain.values()):
             raise SettingError(f"pretrain must hold epochs of at least 0, got {self.pretrain}")
         if self.robust is not None:
@@ -214,6 +222,14 @@ class Design:
     def make_learner(self, shape: Shape) -> AbstractCommonModel:
         """Return the model for rows of a shape."""
         is_table = shape.image is None and shape.size <= WIDEST
+        if self.settings.epsilon is not None:
+            if not is_table:
+                data = "images" if shape.image else f"{shape.size} encoded columns"
+                raise DataError(
+                    f"epsilon is for tables of at most {WIDEST} encoded columns, and these are "
+                    f"{data}; leave it out and set noise on a network's training (local, dp)"
+                )
+            return NoisyTable(shape, self.settings.epsilon, self.settings.delta)
         if self.from_sums and is_table and shape.people >= PEOPLE_PER_COLUMN * shape.size:
             return SummedTable(shape, self.seed)
         learner = self.model(shape, **self.network)  # pyright: ignore[reportCallIssue]
@@ -281,6 +297,14 @@ def make_design(
     is_plain = settings.site_noise is None and settings.robust is None
     is_plain &= settings.participation == 1 and rule == FedAvg()
     from_sums = model == "best" and is_plain and not (asked or network or local)
+    if settings.epsilon is not None:
+        if not from_sums:
+            raise SettingError(
+                "epsilon is kept by noise on sums, of which there is one round and nothing is "
+                "trained: leave model, strategy, participation, site_noise, robust, network and "
+                "all settings of training as they are, or set noise on training (local, dp)"
+            )
+        settings = replace(settings, rounds=1)
     knows_efforts = any(known.name == "effort" for known in fields(kind))
     network = {**({"effort": effort} if knows_efforts else {}), **(network or {})}
     for_tables, for_images = suit(kind.training), suit(kind.image_training(sites))

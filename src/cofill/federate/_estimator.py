@@ -59,6 +59,9 @@ class FederatedCompletion(AbstractCompleter):
         Whether only sums over the sites are opened, which takes three sites or more; see
         `RoundSettings`. One site alone has nobody to hide from. For research in one process
         ``False`` saves the time of the masks: the model is the same but for rounding.
+    epsilon, delta
+        For tables: what a site's sums may tell of one of its rows. They are then learned in one
+        round, from sums with noise (`NoisyTable`). None for sums without noise.
     epochs, batch, learning_rate
         Of a site between two rounds; None for what suits the model.
     strategy
@@ -112,6 +115,8 @@ class FederatedCompletion(AbstractCompleter):
     effort: str | None = None
     rounds: int | None = None
     secure: bool = True
+    epsilon: float | int | None = None
+    delta: float | int = 1e-5
     epochs: int = 1
     batch: int | None = None
     learning_rate: float | int | None = None
@@ -162,7 +167,9 @@ class FederatedCompletion(AbstractCompleter):
         effort = default_effort() if self.effort is None else self.effort
         require_effort(effort)
         rounds = ROUNDS[effort] if self.rounds is None else self.rounds
-        settings = self.settings or RoundSettings(rounds=rounds, secure=self.secure)
+        settings = self.settings or RoundSettings(
+            rounds=rounds, secure=self.secure, epsilon=self.epsilon, delta=self.delta
+        )
         if sites == 1:
             settings = replace(settings, secure=False)
         training = {name: getattr(self, name) for name in ("batch", "learning_rate")}

@@ -259,10 +259,14 @@ class RowSite:
         The seed and the round are common knowledge, and whoever sends a round twice would get the
         same noise twice, to subtract it: samples and noise of DP-SGD do not follow from them.
         """
-        private = []
         if self.design.local.dp is not None:
-            private = [secrets.randbits(128) if self.secret is None else self.secret]
-        return [self.design.seed, zlib.crc32(self.name.encode()), *purpose, *private]
+            return self.secret_stream(*purpose)
+        return [self.design.seed, zlib.crc32(self.name.encode()), *purpose]
+
+    def secret_stream(self, *purpose: int) -> list[int]:
+        """Return the seed of a random stream that nobody else can repeat."""
+        secret = secrets.randbits(128) if self.secret is None else self.secret
+        return [self.design.seed, zlib.crc32(self.name.encode()), *purpose, secret]
 
     def encode(self, views: MultiView) -> Rows:
         """Return individuals' rows as the common model sees them."""

@@ -22,7 +22,7 @@ from cofill.federate._parties import Coordinator, RowSite, SurveyCoordinator, Un
 from cofill.federate._rounds import HANDING_OUT, round_steps
 from cofill.federate._scales import encode_site, scaling_steps
 from cofill.federate._secure import SUMMING
-from cofill.privacy import Member, RunFigures
+from cofill.privacy import GaussianEvent, Member, RunFigures, noise_for
 from cofill.protocol import (
     COORDINATOR,
     AbstractProtocol,
@@ -40,7 +40,7 @@ METHOD = "federated"  # name of the completion method in results
 _TRAINING = ("epochs", "batch", "learning_rate")
 _ROUNDS = (
     *("rounds", "participation", "min_sites", "pretrain", "secure", "site_noise", "robust"),
-    "bounds",
+    *("bounds", "epsilon", "delta"),
 )
 
 # What a party gets again when it is restored: settings, rows and what follows from them.
@@ -130,6 +130,9 @@ class FederatedProtocol(AbstractProtocol):
             "learning_rates": dict(zip(named, rates, strict=True)),
         }
         plain = ("columns", "column-summary")
+        if settings.epsilon is not None:
+            event = GaussianEvent(noise_for(settings.epsilon, settings.delta))
+            return Demands(plain, events=(event,), rounds=1)
         is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
         if is_noisy or (settings.site_noise is not None and settings.secure):
             return Demands(plain, **common)

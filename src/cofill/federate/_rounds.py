@@ -255,7 +255,9 @@ def _hand_out(coordinator: Coordinator, inbox: Inbox) -> tuple[Coordinator, Outb
 
 def _take_model(site: RowSite, inbox: Inbox) -> tuple[RowSite, Outbox]:
     model = first_of_type(inbox, ModelWeights)
-    return (site if model is None else replace(site, weights=model.weights)), []
+    if model is None:
+        return site, []
+    return replace(site.learner.learn_from_own(site, model.weights), weights=model.weights), []
 
 
 HANDING_OUT: tuple[Step[Any], ...] = (

@@ -31,11 +31,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from cofill.completion import Progress, silent
 from cofill.errors import DataError
-from cofill.federate._aggregation import LocalUpdate, SecureSum
-from cofill.federate._common_model import AbstractCommonModel, Vectors
-from cofill.federate._rows import Rows, Shape, encode_rows
+from cofill.federate._abstract_table import AbstractTable
+from cofill.federate._aggregation import LocalUpdate
+from cofill.federate._common_model import Vectors
+from cofill.federate._rows import Rows
 from cofill.federate._summed_features import PEOPLE_PER_COLUMN, FeatureRegression, Features
 from cofill.federate._table_state import (
     DONE,
@@ -51,7 +51,6 @@ from cofill.impute import (
     STRENGTHS,
     TELLING,
     Correction,
-    Encoding,
     FilledPractice,
     Moments,
     Seen,
@@ -60,7 +59,6 @@ from cofill.impute import (
     practise_on_learned,
 )
 from cofill.protocol import FEWEST_ROWS
-from cofill.views import MultiView, Scaler
 
 _NAMES = ("shares", "gaussians", "strengths", "features", "weights", "done")
 _CHOOSING_STEPS = 10  # of EM before a prior is chosen
@@ -76,7 +74,7 @@ WIDEST = 100
 
 
 @dataclass(frozen=True)
-class SummedTable(AbstractCommonModel):
+class SummedTable(AbstractTable):
     """The common model of tables of a shape.
 
     Parameters
@@ -88,6 +86,7 @@ class SummedTable(AbstractCommonModel):
 
     Examples
     --------
+    >>> from cofill.federate import Rows, Shape
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(90, 1)).astype(np.float32)
     >>> cells = np.hstack([x, -x])
@@ -102,9 +101,6 @@ class SummedTable(AbstractCommonModel):
     """
 
     name: ClassVar[str] = "sums"
-    adds_by_rows: ClassVar[bool] = False
-    largest_change: ClassVar[float] = 1e9  # a million people, thirty deviations off
-    shape: Shape
     seed: int = 0
 
     @cached_property
@@ -113,21 +109,12 @@ class SummedTable(AbstractCommonModel):
         return self.shape.widths
 
     @cached_property
-    def encoding(self) -> Encoding:
-        """Where each feature lies in a row."""
-        return Encoding.of_widths(self.widths)
-
-    @cached_property
     def _triangle(self) -> tuple[np.ndarray, np.ndarray]:
         return np.triu_indices(self.shape.size)
 
     def features_of(self, state: TableState) -> Features:
         """Return the random features of a state, in which people have been counted."""
         return Features(self.widths, tuple(map(int, state.counts)), self.seed)
-
-    def secure_sum(self, chosen: SecureSum) -> SecureSum:
-        """Return settings of a secure sum of products of cells, larger than changes of weights."""
-        return replace(chosen, largest=max(chosen.largest, self.largest_change))
 
     # --- the coordinator ----------------------------------------------------------------------
 
@@ -371,20 +358,6 @@ class SummedTable(AbstractCommonModel):
 
     # --- completion ---------------------------------------------------------------------------
 
-    def complete_views(
-        self,
-        scalers: Mapping[str, Scaler],
-        weights: Float[np.ndarray, " state"],
-        views: MultiView,
-        correction: Correction | None = None,
-        progress: Progress = silent,
-    ) -> dict[str, Float[np.ndarray, "n features"]]:
-        """Return all cells of individuals per view, in the user's units, missing ones filled."""
-        encoded = self.learned_cells(encode_rows(views, scalers, self.shape)).astype(np.float64)
-        filled = self.fill(weights, encoded, correction)
-        slices = self.shape.slices
-        return {name: scalers[name].decode(filled[:, slices[name]], clip=True) for name in slices}
-
     def _corrections(self, state: TableState) -> Mapping[int, Any]:
         """Return, by column, what adds the regression's correction to what is seen of rows."""
         features, start, corrections = self.features_of(state), 0, {}
@@ -425,10 +398,6 @@ class SummedTable(AbstractCommonModel):
         return np.where(np.isnan(encoded), filled * state.spread + state.centre, encoded)
 
     # --- audits -------------------------------------------------------------------------------
-
-    def learned_cells(self, rows: Rows) -> Float[np.ndarray, "people size"]:
-        """Return all rows, with NaN for unknown cells."""
-        return np.where(rows.known, rows.cells, np.nan)
 
     def after_update(
         self, weights: Float[np.ndarray, " state"], change: Float[np.ndarray, " length"]

@@ -129,6 +129,11 @@ class ErrorSums:
         """The sums one after another."""
         return self.grams, self.sides, self.squares, self.cells
 
+    def drawn_together(self) -> ErrorSums:
+        """Return these sums in units of the best, drawn towards those of all columns together."""
+        sums = self.in_units_of_best()
+        return sums.plus(sums.common(), _COMMON)
+
     def weights(self) -> Float[np.ndarray, "d candidates"]:
         """Return each column's best nonnegative weights of sum one at most."""
         return np.stack([_simplex(g, b) for g, b in zip(self.grams, self.sides, strict=True)])
@@ -138,8 +143,7 @@ def blend_weights(
     held_out: Sequence[HeldOut | None], count: int
 ) -> Float[np.ndarray, "d candidates"]:
     """Return nonnegative weights of sum one at most, drawn towards those best for all columns."""
-    sums = ErrorSums.of(held_out, count).in_units_of_best()
-    return sums.plus(sums.common(), _COMMON).weights()
+    return ErrorSums.of(held_out, count).drawn_together().weights()
 
 
 def _simplex(gram: np.ndarray, side: np.ndarray) -> np.ndarray:
