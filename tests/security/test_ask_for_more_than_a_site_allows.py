@@ -68,6 +68,7 @@ def test_completion_on_shares_needs_no_word_of_the_operator(here):
         ("deep-cluster", {"k": 2, "min_group": 9}, r"min_group must be at least 10"),
         ("deep-cluster", {"k": 2, "learning_rate": 1e-9}, r"learning_rate must be from 1e-05"),
         ("federate", {"secure": False}, r"'update' would leave without a guarantee"),
+        ("federate", {"epsilon": 1.5}, r"the run costs ε = 1.5 .* allows 1 a run"),
         ("federate", {"batch": 1}, r"batch must be at least 10"),
         ("federate", {"learning_rate": 1e-12}, r"learning_rate must be from 1e-05 to 0.1"),
         ("federate", {"secure": True}, r"'masked-vector' would leave without a guarantee"),
@@ -235,3 +236,17 @@ def test_a_whole_run_on_shares_passes_the_default_policy(here):
     run_in_process(office, places)
     assert all(figures["reconstructed_rows"] > 0 for figures in office.metrics.values())
     assert set(office.metrics) == set("abc")
+
+
+@pytest.mark.parametrize(("secure", "survey"), [(False, "column-summary"), (True, "masked-vector")])
+def test_noisy_sums_of_tables_need_the_operators_word_for_scales_alone(rows_at, secure, survey):
+    federation = rows_at("federate", {"epsilon": 0.5, "secure": secure})
+    assert f"'{survey}' would leave without a guarantee" in judged(federation)
+    policy = SitePolicy(without_guarantee={kind: PlainRule() for kind in ("columns", survey)})
+    assert judged(federation, policy) == ""
+    places = {n: federation.place(n, policy=policy) for n in federation.federation.names}
+    office = federation.office()
+    run_in_process(office, places)
+    assert office.next > office.schedule.report
+    ledger = Ledger.load(federation.ledger("a"))
+    assert [entry.epsilon for entry in ledger if entry.event] == [pytest.approx(0.5, rel=1e-3)]

@@ -129,19 +129,20 @@ class FederatedProtocol(AbstractProtocol):
             "rounds": settings.rounds,
             "learning_rates": dict(zip(named, rates, strict=True)),
         }
-        plain = ("columns", "column-summary")
+        # Under masks also the survey of columns is a sum, which carries no guarantee.
+        summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else None
+        survey = ("columns", "masked-vector" if settings.secure else "column-summary")
         if settings.epsilon is not None:
             event = GaussianEvent(noise_for(settings.epsilon, settings.delta))
-            return Demands(plain, events=(event,), rounds=1)
+            return Demands(survey, events=(event,), summed_sites=summed)
         is_noisy = local.dp is not None and local.dp.noise_multiplier > 0
         if is_noisy or (settings.site_noise is not None and settings.secure):
-            return Demands(plain, **common)
-        summed = settings.fewest_summed(len(self.members.sites)) if settings.secure else 1
-        update = "masked-vector" if settings.secure else "update"
+            return Demands(survey, summed_sites=summed, **common)
         table, images = (each.batch for each in self.design.locals)
         common["groups"] = {f"batch{of_tables}": table}
         common["image_groups"] = {"batch of images": images}
-        return Demands((*plain, update), summed_sites=summed, **common)
+        plain = survey if settings.secure else (*survey, "update")
+        return Demands(plain, summed_sites=summed or 1, **common)
 
     def may_lack_sites(self, number: int) -> bool:
         """Return whether a step belongs to the rounds, comes after them, or is one of a sum."""
