@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[1]
 SITES, ROUNDS, BATCH, DELTA = 20, 30, 64, 1e-5
 LEVELS = {
     "default": (None,),
-    "sums": (8.0, 4.0, 2.0, 1.0, 0.5),
+    "sums": (8.0, 2.0, 0.5),
     "none": (None,),
-    "record": (16.0, 8.0, 4.0, 2.0),
+    "record": (8.0, 2.0),
     "site": (64.0, 16.0),
 }
 

@@ -360,3 +360,17 @@ def test_where_a_model_cannot_be_saved(tmp_path, capsys, options, words):
     assert run([*arguments, *save, *options]) == 2
     assert words in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lab.parquet", "ward.csv"]
+
+
+@pytest.mark.parametrize("first", ["€1,500.00", "1500.00"])
+def test_numbers_with_a_unit_are_filled_with_it_also_where_others_stand_without(tmp_path, first):
+    known = "".join(f'p{k},{20 + k},"€{1000 + 10 * k:,.2f}"\n' for k in range(40))
+    (tmp_path / "fit.csv").write_text("id,age,pay\n" + known)
+    (tmp_path / "later.csv").write_text(f'id,age,pay\nq1,44,"{first}"\nq2,30,\n')
+    options = ["--id=id", "--quiet", "--method=mean", f"--save={tmp_path / 'model'}"]
+    view, out = f"--view=t={tmp_path / 'fit.csv'}", f"--out={tmp_path / 'done'}"
+    assert run(["complete", view, out, *options]) == 0
+    view, out = f"--view=t={tmp_path / 'later.csv'}", f"--out={tmp_path / 'new'}"
+    assert run(["apply", str(tmp_path / "model"), view, out, "--quiet"]) == 0
+    rows = (tmp_path / "new" / "t.csv").read_text().splitlines()[1:]
+    assert rows == [f'q1,44,"{first}"', 'q2,30,"€1,195.00"']

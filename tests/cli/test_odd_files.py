@@ -142,11 +142,38 @@ def test_dates_in_two_formats_are_told(complete):
     assert cells(written, "day")[:2] == [day(0), day(1)]
 
 
-def test_numbers_with_units_are_told(complete):
-    content = "id,share,price,x\n" + lines(lambda k: f"{k},{k}%,€ {k % 9}.50,{hole(k, k)}")
+def test_numbers_with_several_units_are_told(complete):
+    units = ["mg", "g", "kg"]
+    content = "id,mass,price,x\n" + lines(
+        lambda k: f"{k},{k} {units[k % 3]},{'€$'[k % 2]}{k}.50,{hole(k, k)}"
+    )
     _, printed, _ = complete(content)
-    for column in ("share", "price"):
-        assert f"column {column!r} holds numbers with signs, units or spaces" in printed
+    for column in ("mass", "price"):
+        assert f"column {column!r} holds numbers with signs, several units or spaces" in printed
+
+
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [
+        ("€{:,.2f}", "the unit '€', a decimal point and thousands comma"),
+        ("{:.1f} %", "the unit '%', a decimal point"),
+        ("$ {:.0f}", "the unit '$', a decimal point"),
+    ],
+)
+def test_numbers_with_one_unit_are_filled_with_it(complete, form, read):
+    def cell(k):
+        return '"' + form.format(1000 + 37 * k % 990) + '"'
+
+    content = "id,x,amount\n" + lines(lambda k: f"{k},{1000 + 37 * k % 990},{hole(k, cell(k))}", 60)
+    _, printed, written = complete(content)
+    assert f"column 'amount': numbers were read with {read}" in printed
+    before, after = form.split("{")[0], form.split("}")[1]
+    for k, text in enumerate(cells(written, "amount")):
+        assert text.startswith(before)
+        assert text.endswith(after)
+        amount = float(text.removeprefix(before).removesuffix(after).replace(",", ""))
+        assert 1000 <= amount < 1990
+        assert text == cell(k).strip('"') or not hole(k, "known")
 
 
 def test_truth_in_several_spellings_is_told(complete):

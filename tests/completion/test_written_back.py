@@ -464,6 +464,8 @@ KINDS = {
     "sentinel": st.sampled_from(["-999", "1", "2", "3"]),
     "double": st.floats(-1e6, 1e6).map(repr),
     "money": st.integers(-(10**6), 10**6).map(lambda k: f"{k / 100:.2f}"),
+    "price": st.integers(0, 10**8).map(lambda k: f"€{k / 100:,.2f}"),
+    "share": st.integers(-1000, 1000).map(lambda k: f"{k / 10:.1f} %"),
     "truth": st.sampled_from(["TRUE", "FALSE"]),
     "answer": st.sampled_from(["Yes", "no", "Ärger", "数"]),
     "day": st.dates(date(1900, 1, 1), date(2100, 1, 1)).map(str),

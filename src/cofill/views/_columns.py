@@ -36,6 +36,7 @@ from cofill.views._styles import (
     is_truth,
     number_style,
     time_styles,
+    unit_style,
 )
 
 _MOST_CATEGORIES = 100  # each is a column of every network
@@ -155,6 +156,13 @@ class ColumnReader:
                 marks += f" and thousands {_name(number.thousands)}" * bool(number.thousands)
                 notes.append(f"{self.where}: numbers were read with {marks}")
             return number
+        if declared in (None, Kind.NUMERIC) and unit_style(sample, rules.decimal, rules.thousands):
+            amount = unit_style(known, rules.decimal, rules.thousands)
+            if amount is not None:
+                marks = f"the unit {amount.unit!r}, a decimal {_name(amount.decimal)}"
+                marks += f" and thousands {_name(amount.thousands)}" * bool(amount.thousands)
+                notes.append(f"{self.where}: numbers were read with {marks}")
+                return amount
         if declared in (None, Kind.NUMERIC) and (times := time_styles(known)):
             if len({style.template.replace("%d", "%m") for style in times}) < len(times):
                 notes.append(
@@ -171,8 +179,8 @@ class ColumnReader:
             return TextStyle()
         if declared is None and has_units(known):
             notes.append(
-                f"{self.where} holds numbers with signs, units or spaces and is read as text; "
-                "write plain numbers, or name the thousands mark (--thousands ' ')"
+                f"{self.where} holds numbers with signs, several units or spaces and is read as "
+                "text; write plain numbers, or name the thousands mark (--thousands ' ')"
             )
             return TextStyle()
         if is_truth(known):

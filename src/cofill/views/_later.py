@@ -187,6 +187,8 @@ class LaterColumn:
             return self._categories(known)
         if self.feature.is_temporal:
             return self._times(known)
+        if isinstance(self.style, NumberStyle):
+            known = self.style.without_unit(known)
         style, notes = self._number_style(known.drop_null())
         numbers = is_number(known, style.decimal, style.thousands)
         marks = {"decimal": style.decimal, "thousands": style.thousands or None}

@@ -10,7 +10,7 @@ filled cells the way the column's own are: decimals, thousands, padding, the ord
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ _DATE = r"^\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[
 _GROUPED = r"[+-]?(0|[1-9][0-9]*)([.,' ][0-9]+)*"  # a phone number starts with a zero
 _UNITS = r"%|€|\$|£|¥|EUR|USD|CHF|GBP|kg|g|mg|cm|mm|m|km|ml|l|h|min|s"
 _DRESSED = rf"^\s*((€|\$|£|¥)\s*)?{_GROUPED}\s*({_UNITS})?\s*$"
+_WITH_UNIT = re.compile(rf"\s*((?:€|\$|£|¥)\s*)?([+-]?[0-9][0-9.,' ]*?)(\s*(?:{_UNITS}))?\s*")
 
 
 @storable
@@ -77,6 +78,8 @@ class NumberStyle(TextStyle):
         Whether all have that many, so that ``1.50`` is not written as ``1.5``.
     width
         Digits of numbers that are padded with zeros, else 0.
+    before, after
+        The unit around each number, with its spaces: ``€`` or `` kg``.
     """
 
     decimal: str = "."
@@ -84,10 +87,25 @@ class NumberStyle(TextStyle):
     decimals: int | None = 0
     is_fixed: bool = False
     width: int = 0
+    before: str = ""
+    after: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What stands around each number, without its spaces."""
+        return (self.before + self.after).strip()
+
+    def without_unit(self, texts: Any) -> Any:
+        """Return texts without the unit, where they have it."""
+        if not self.unit:
+            return texts
+        bare = pc.utf8_trim_whitespace(texts)
+        bare = pc.replace_substring_regex(bare, f"^{re.escape(self.before)}", "")
+        return pc.replace_substring_regex(bare, f"{re.escape(self.after)}$", "")
 
     def read(self, texts: pa.Array) -> pa.Array:
         """Return ``int64`` where all are whole and small enough, else ``double``."""
-        plain = plain_numbers(texts, self.decimal, self.thousands)
+        plain = plain_numbers(self.without_unit(texts), self.decimal, self.thousands)
         if self.decimals == 0:
             try:
                 return plain.cast(pa.int64())
@@ -113,7 +131,7 @@ class NumberStyle(TextStyle):
         if (self.decimal, self.thousands) not in ((".", ""), (".", ",")):
             marks = str.maketrans({".": self.decimal, ",": self.thousands})
             texts = [t.translate(marks) for t in texts]
-        return texts
+        return [f"{self.before}{t}{self.after}" for t in texts] if self.unit else texts
 
 
 @storable
@@ -235,6 +253,20 @@ def number_style(known: pa.Array, decimal: str | None, thousands: str | None) ->
     return None
 
 
+def unit_style(known: pa.Array, decimal: str | None, thousands: str | None) -> NumberStyle | None:
+    """Return how numbers are written that all have the same unit, or None."""
+    first = _WITH_UNIT.fullmatch(known[0].as_py())
+    if first is None or not (first[1] or first[3]):
+        return None
+    dressed = NumberStyle(before=first[1] or "", after=first[3] or "")
+    bare, trimmed = dressed.without_unit(known), pc.utf8_trim_whitespace(known)
+    shorter = pc.subtract(pc.utf8_length(trimmed), pc.utf8_length(bare))
+    if not pc.all(pc.equal(shorter, len(dressed.before + dressed.after))).as_py():
+        return None
+    style = number_style(bare, decimal, thousands)
+    return style and replace(style, before=dressed.before, after=dressed.after)
+
+
 def is_ambiguous(known: pa.Array) -> bool:
     """Whether commas may be decimal or thousands marks: all texts look like ``1,234``."""
     return bool(
@@ -274,7 +306,10 @@ def is_dates(known: pa.Array) -> bool:
 
 
 def has_units(known: pa.Array) -> bool:
-    """Whether every text is a number that may have a unit, a sign or spaces, and most have."""
+    """Whether every text is a number that may have a unit, a sign or spaces, and most have.
+
+    Where all have the same one, `unit_style` reads them.
+    """
     if not pc.all(pc.match_substring_regex(known, _DRESSED)).as_py():
         return False
     plain = pc.match_substring_regex(known, r"^\s*[+-]?[0-9.,]+\s*$")
