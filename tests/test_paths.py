@@ -106,3 +106,21 @@ def test_jax_reads_what_it_was_told(tmp_path):
         [sys.executable, "-c", script], env=clean, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [str(tmp_path / "jax"), "0.0", "-1"]
+
+
+def test_a_program_that_was_half_written_is_compiled_anew_without_a_word(tmp_path):
+    script = (
+        "from cofill.paths import keep_compiled_programs as keep; keep();"
+        "import jax; print(jax.jit(lambda x: x + 1)(1))"
+    )
+    names = (CACHE, TIME, SIZE)
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    clean |= {"COFILL_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", script]
+    subprocess.run(command, env=clean, capture_output=True, check=True)
+    entries = list((tmp_path / "jax").glob("*-cache"))
+    assert entries
+    for entry in entries:  # as a process leaves them that is killed while it writes
+        entry.write_bytes(entry.read_bytes()[:100])
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("2\n", "")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 __all__ = ["compiled_folder", "data_folder", "keep_compiled_programs", "keys_folder"]
@@ -29,8 +30,11 @@ def keep_compiled_programs() -> None:
     """Have JAX keep what it compiles, so that a second run need not compile again.
 
     Commands and tests call this; importing cofill never does. Works before and after JAX is
-    imported, does not import it, and leaves a cache folder that the user has chosen alone.
+    imported, does not import it, and leaves a cache folder that the user has chosen alone. JAX
+    compiles anew what another process is just writing, or was killed while it wrote; it need not
+    warn of that.
     """
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
     settings = {
         "jax_compilation_cache_dir": str(compiled_folder()),
         # Small networks compile in a second; a second each time is what this is to save.

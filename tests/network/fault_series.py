@@ -32,6 +32,7 @@ import pytest
 
 import cofill.files
 from cofill.errors import CofillError
+from cofill.federate import RowSite
 from cofill.metrics import Recorder
 from cofill.network._order import RunOrder, new_run
 from cofill.privacy import Ledger
@@ -61,17 +62,22 @@ def _by_view(experiment: str, settings: dict[str, Any], base: Path) -> Here:
 
 
 def _by_row(experiment: str, settings: dict[str, Any], base: Path) -> Here:
-    held = row_sites(60, whole=experiment == "cluster")
+    held = row_sites(60, whole=experiment in ("cluster", "deep-cluster"))
     return federation_by_row(base, experiment, settings, held)
 
 
+DEEP = {"k": 2, "rounds": 3, "restarts": 1, "seed": 1, "network": {"hidden": [8]}}
 PRIVATE = {"features": 3, "min_overlap": 10, "most_asked": 50, "rounds": 1}
 MAKERS: dict[str, Callable[[Path], Here]] = {
     "cooperate": partial(_by_view, "cooperate", FAST),
+    "cooperate-psi": partial(_by_view, "cooperate", {**FAST, "alignment": "psi"}),
     "private": partial(_by_view, "private", PRIVATE),
     "federate": partial(_by_row, "federate", {**ROUNDS, "rounds": 2}),
     "federate-secure": partial(_by_row, "federate", {**ROUNDS, "rounds": 2, "secure": True}),
+    "federate-sums": partial(_by_row, "federate", {"rounds": 3, "secure": True, "seed": 5}),
+    "federate-epsilon": partial(_by_row, "federate", {"epsilon": 2.0, "secure": True, "seed": 5}),
     "cluster": partial(_by_row, "cluster", {"k": 2, "rounds": 6, "restarts": 1, "seed": 1}),
+    "deep-cluster": partial(_by_row, "deep-cluster", DEEP),
     "mean": partial(_by_row, "mean", MEAN),
 }
 
@@ -282,6 +288,7 @@ def run_series(experiment: str, fault: str | None, seed: int) -> tuple[End, Seri
         patch.setattr(
             "cofill.privacy._mechanisms.noise_generator", lambda rng: np.random.default_rng(7)
         )
+        patch.setattr(RowSite, "secret_stream", lambda site, *purpose: [7, *purpose])
         federation = MAKERS[experiment](base)
         disk = Disk()
         stack.enter_context(disk.watched())

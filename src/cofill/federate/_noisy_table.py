@@ -38,9 +38,7 @@ from cofill.privacy import GaussianEvent, add_noise, noise_for
 _FURTHEST = 4.0  # deviations beyond which a cell counts as no further
 _MARK = 0.5  # length of a mark beside a cell of a typical row
 _NOISE, _OWN_PEOPLE = 0x2015E, 0x0F17  # purposes of a site's random streams
-_REPLACED = np.sqrt(
-    2.0
-)  # furthest that one row of length one in another's place moves the products
+_REPLACED = np.sqrt(2.0)  # furthest that one row in another's place moves the products
 
 
 @dataclass(frozen=True)
