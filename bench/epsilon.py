@@ -10,7 +10,8 @@ with DP-SGD, so that whether one client's row was used is hidden from everybody.
 are clipped and noised so that whether a whole site took part is hidden. ε is that of all rounds
 together at δ = 1e-5, as the site's ledger has it. Errors are squared, of hidden numeric cells over
 the variance of their column; the column's mean has error 1. Clipping norms and rates were not
-tuned to the data.
+tuned to the data. What has been run is kept beside the record, in a journal: a run that was stopped
+goes on, and parts may be run one after another.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def start_task(task):
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     outcome = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     print(task, outcome, flush=True)
-    return task, outcome
+    return outcome
 
 
 def main():
@@ -138,12 +139,24 @@ def main():
         for epsilon in LEVELS[level]
         for s in (seeds[:1] if level == "default" else seeds)  # it takes ten minutes
     ]
+    journal = None if options.out is None else options.out.with_suffix(".journal")
+    done = {} if journal is None or not journal.exists() else json.loads(journal.read_text())
+
+    def run_or_read(task):
+        name = json.dumps(task)
+        if done.get(name) is None:
+            done[name] = start_task(task)
+            if journal is not None:
+                journal.write_text(json.dumps(done))
+        return task, done[name]
+
     with ThreadPoolExecutor(options.processes) as pool:
-        outcomes = list(pool.map(start_task, tasks))
+        outcomes = list(pool.map(run_or_read, tasks))
     for task, outcome in outcomes:
         where = task["level"] if task["epsilon"] is None else f"{task['epsilon']:g}"
         if outcome is not None:
             recorder.add(task["level"], "error", where, outcome["error"], seed=task["seed"])
+            recorder.add(task["level"], "seconds", where, outcome["seconds"], seed=task["seed"])
             if outcome["epsilon"] is not None:
                 recorder.add(task["level"], "epsilon", where, outcome["epsilon"], seed=task["seed"])
     if options.out:

@@ -1,8 +1,6 @@
 """Kill something at a random moment of a run, and see that nothing is lost: one trial a seed.
 
-    python -m tests.network.kill_series cooperate 0 1 2
-    python -m tests.network.kill_series private 0 1 2
-    python -m tests.network.kill_series federate 0 1 2
+    python -m tests.network.kill_series private cooperate federate --seeds 0-19 --out FILE
 
 A seed draws the victim (the process of a run at a site, a whole site, the coordinator) and the
 moment. By view a run ends with a sentence and is resumed to the same result; by row it goes on
@@ -30,6 +28,7 @@ import psutil
 import pytest
 
 from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
+from cofill.metrics import Recorder
 from cofill.nets import FusionSettings, TrainSettings
 from cofill.network._local import LocalFederation, local_federation
 from cofill.network._order import RunOrder, new_run
@@ -41,6 +40,13 @@ from .conftest import FAST, ROUNDS, estimator_for, marked_views, row_sites
 
 Cells = dict[str, dict[str, np.ndarray]]
 VICTIMS = ("job", "site", "coordinator")
+OUTCOMES = (
+    "resumed",
+    "went on without it",
+    "resumed without it in some rounds",
+    "ended before",
+    "FAILED",
+)
 JOBS = ("worker_process", "runner_process")
 
 
@@ -224,33 +230,43 @@ def _require_shown_once(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("experiment", choices=("cooperate", "private", "federate"))
-    parser.add_argument("seeds", nargs="+", type=int)
+    parser.add_argument("experiments", nargs="+", choices=("cooperate", "private", "federate"))
+    parser.add_argument("--seeds", default="0-19", help="from-to")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    first, last = map(int, options.seeds.split("-"))
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the parties' processes, and here
     jax.config.update("jax_disable_most_optimizations", True)
-    settings, expected, atol = expectation(options.experiment)
+    seeds = range(first, last + 1)
+    recorder = Recorder("kills", seeds=seeds, settings={"what": __doc__.partition("\n")[0]})
     outcomes: Counter[str] = Counter()
-    with ExitStack() as stack:
-        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        hooks.install(patch, base / "hook", hooks.SEEDED)
-        federation = stack.enter_context(local_federation(base / "out", held()))
-        for seed in options.seeds:
-            try:
-                trial = run_trial(
-                    federation, seed, options.experiment, settings, expected, atol=atol
-                )
-                told, outcome = str(trial), trial.outcome
-            except Exception as error:  # noqa: BLE001  a trial that fails is a line too
-                told, outcome = f"seed {seed}: FAILED: {type(error).__name__}: {error}", "FAILED"
-                for name in ("coordinator", *federation.federation.names):
-                    if name not in federation.processes:
-                        federation.start(name)
-            outcomes[outcome] += 1
-            sys.stdout.write(f"{told}\n")
-            sys.stdout.flush()
+    for experiment in options.experiments:
+        settings, expected, atol = expectation(experiment)
+        with ExitStack() as stack:
+            base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            hooks.install(patch, base / "hook", hooks.SEEDED)
+            federation = stack.enter_context(local_federation(base / "out", held()))
+            for seed in seeds:
+                began = time.monotonic()
+                try:
+                    trial = run_trial(federation, seed, experiment, settings, expected, atol=atol)
+                    told, outcome = str(trial), trial.outcome
+                except Exception as error:  # noqa: BLE001  a trial that fails is a line too
+                    told = f"seed {seed}: FAILED: {type(error).__name__}: {error}"
+                    outcome = "FAILED"
+                    for name in ("coordinator", *federation.federation.names):
+                        if name not in federation.processes:
+                            federation.start(name)
+                outcomes[outcome] += 1
+                for kind in OUTCOMES:
+                    recorder.add(experiment, kind, "trials", float(outcome == kind), seed=seed)
+                recorder.add(experiment, "seconds", "trials", time.monotonic() - began, seed=seed)
+                sys.stdout.write(f"{experiment}, {told}\n")
+                sys.stdout.flush()
     sys.stdout.write(f"{dict(outcomes)}\n")
+    if options.out:
+        recorder.finish().write(options.out)
     return 1 if outcomes["FAILED"] else 0
 
 
