@@ -18,6 +18,7 @@ ENTRIES = (
     "rows",
     "scale",
     "tables",
+    "views",
     "by_row",
     "coverage",
     "demo",

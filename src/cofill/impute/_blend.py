@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cofill.codec import storable
+from cofill.impute._absent import AbsentView, fit_absent_views
 from cofill.impute._factors import Factors, analyse_factors, fit_factors
 from cofill.impute._gaussian import Gaussian, expectation_maximisation, fit_gaussian
 from cofill.impute._held_out import HeldOut, blend_weights
@@ -84,6 +85,7 @@ class Blend:
     refiner: Stage | None
     held_out: tuple[HeldOut | None, ...] = ()
     holes: bool = False
+    absent: tuple[AbsentView, ...] = ()
 
     def predict(self, matrix: Float[np.ndarray, "n width"]) -> Float[np.ndarray, "n width"]:
         """Return the matrix with every unknown cell told by the column's blend."""
@@ -115,6 +117,11 @@ class Blend:
         else:  # compiled trees leave the interpreter's lock
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(tell, columns))
+        for view in self.absent:
+            rows = np.flatnonzero(np.isnan(matrix[:, view.start : view.stop]).all(axis=1))
+            rows = rows[known[rows].any(axis=1)]
+            shown = known[rows][:, list(view.others)]
+            filled[rows, view.start : view.stop] = view.predict(inputs[rows], shown)
         return filled
 
     def inputs_of(
@@ -124,7 +131,13 @@ class Blend:
         filled: Float[np.ndarray, "n width"],
         matrix: Float[np.ndarray, "n width"],
     ) -> Float[np.ndarray, "m inputs"]:
-        """Return what candidates see of rows when they are asked for a column."""
+        """Return what candidates see of rows when they are asked for a column.
+
+        Nothing, beside what is known, where rows that lack the whole view say how far it is off.
+        """
+        start = self.encoding.columns[column].start
+        if any(view.start <= start < view.stop for view in self.absent):
+            return filled[rows, :0].astype(np.float32)
         if not self.holes:
             return filled[rows].astype(np.float32)
         base = filled[rows, self.encoding.columns[column].place]
@@ -149,6 +162,8 @@ class Plan:
         Parts of the rows that are left out in turn: what is fitted without a part tells its cells,
         by which candidates are weighed, and the average of a candidate's fits is what is used. 1
         leaves a tenth out for good and fits once.
+    absent_rows
+        Rows from which views that a row lacks are told as a whole; 0 tells columns one by one.
     """
 
     first: tuple[AbstractCandidate, ...]
@@ -156,6 +171,7 @@ class Plan:
     refined: bool = True
     holes: bool = False
     folds: int = 5
+    absent_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -190,10 +206,16 @@ def fit_blend(
     encoding: Encoding,
     plan: Plan,
     *,
+    views: Sequence[tuple[int, int]] = (),
     rng: np.random.Generator,
     progress: Callable[[float], None] = unheard,
 ) -> Blend:
-    """Return the blend: candidates fitted without each part of the rows, weighed on that part."""
+    """Return the blend: candidates fitted without each part of the rows, weighed on that part.
+
+    `views` are the columns of each view, for a plan that tells absent views as a whole.
+    """
+    if plan.absent_rows:
+        return _fit_by_views(matrix, encoding, plan, views, rng, progress)
     names = ("gaussian", *(c.name for c in (*plan.first, *plan.second)))
     parts = split_rows(len(matrix), plan, rng)
     known = encoding.known(matrix)
@@ -255,6 +277,32 @@ def fit_blend(
         tuple(held_out),
         plan.holes,
     )
+
+
+def _fit_by_views(
+    matrix: np.ndarray,
+    encoding: Encoding,
+    plan: Plan,
+    views: Sequence[tuple[int, int]],
+    rng: np.random.Generator,
+    progress: Callable[[float], None],
+) -> Blend:
+    """Return the Gaussian, and models of the views that rows may lack as a whole."""
+    gaussian = _fit_filler(matrix, encoding, rng)
+    progress(0.5)
+    absent, held_out = fit_absent_views(
+        matrix,
+        encoding,
+        gaussian,
+        views,
+        most=plan.absent_rows,
+        rng=rng,
+        progress=lambda share: progress(0.5 + 0.5 * share),
+    )
+    weights = np.ones((len(encoding.columns), 1))
+    none = Stage((), weights)
+    held = tuple(held_out)
+    return Blend(encoding, gaussian, ("gaussian",), weights, none, none, None, held, absent=absent)
 
 
 def split_rows(n: int, plan: Plan, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -57,6 +57,7 @@ class PooledCompleter(AbstractCompleter):
         self.model_: TableModel = fit_table(
             _table(views, views),
             features,
+            views=[len(view.features) for view in views.values()],
             effort=self.effort,
             seed=self.seed,
             progress=lambda share: progress(self.name, share),

@@ -18,12 +18,13 @@ from cofill.impute._neighbours import Neighbours, Twins
 from cofill.impute._spread import ColumnSpread, error_scales, fit_spreads, trim
 from cofill.impute._table import Column, Encoding
 from cofill.impute._trees import BoostedTrees, Forest
-from cofill.views import Feature
+from cofill.views import Feature, side_by_side
 
 EFFORTS = ("quick", "normal", "thorough")
 _INPUT_BYTES = 256 * 2**20  # of the inputs of all columns: bounds the rows learned from
 _MANY = 100_000  # cells of a table beyond which candidates are fitted once
 _WIDE = {"quick": 2_500, "normal": 12_000, "thorough": 60_000}  # inputs of all columns' trees
+_ABSENT_ROWS = {"quick": 800, "normal": 2_000, "thorough": 5_000}  # cubed, a view's time
 _BOOSTED = 500  # rows below which boosting repeats what trees say (yacht, ionosphere)
 _REFINED = {"quick": 0, "normal": 20_000_000, "thorough": 200_000_000}  # n · d³: inputs refined
 _HUGE = {"quick": 0, "normal": 2_000_000, "thorough": 2**63}  # cells: smaller trees beyond
@@ -172,16 +173,20 @@ def fit_table(
     cells: Float[np.ndarray, "n d"],
     features: Sequence[Feature],
     *,
+    views: Sequence[int] = (),
     effort: str = "normal",
     seed: int = 0,
     progress: Callable[[float], None] = unheard,
 ) -> TableModel:
-    """Learn to fill a table of mixed kinds with holes in any pattern."""
+    """Learn to fill a table of mixed kinds with holes in any pattern.
+
+    `views` are the numbers of columns of the views side by side, where rows may lack whole views.
+    """
     require_effort(effort)
     rng = np.random.default_rng(seed)
     encoding = Encoding.fit(cells, features)
     known = np.flatnonzero(~np.isnan(cells).all(axis=1))
-    plan, notes = make_plan(len(known), encoding, effort)
+    plan, notes = make_plan(len(known), encoding, effort, views=len(views))
     most = _MOST_ROWS
     if not plan.holes:
         most = max(2_000, _INPUT_BYTES // (4 * len(features) * encoding.width))
@@ -190,16 +195,22 @@ def fit_table(
         known = np.sort(rng.choice(known, most, replace=False))
     matrix = encoding.encode(cells[known])
     with _threads(matrix.size):
-        blend = fit_blend(matrix, encoding, plan, rng=rng, progress=progress)
+        places = side_by_side(views)
+        blend = fit_blend(matrix, encoding, plan, views=places, rng=rng, progress=progress)
     scales = error_scales(blend)
     blend = replace(blend, held_out=tuple(trim(blend.held_out, rng)))
     return TableModel(encoding, blend, scales, tuple(notes), seed)
 
 
-def make_plan(n: int, encoding: Encoding, effort: str) -> tuple[Plan, list[str]]:
+def make_plan(n: int, encoding: Encoding, effort: str, *, views: int = 1) -> tuple[Plan, list[str]]:
     """Return what is tried on n rows at this effort, and what is left out."""
     d = len(encoding.columns)
     if encoding.width * d > _WIDE[effort]:
+        if views > 1:
+            return Plan((), folds=1, absent_rows=_ABSENT_ROWS[effort]), [
+                f"the table has {d} columns: views that a row lacks were told as a whole by "
+                "kernels and nearest rows, single cells by a Gaussian of few factors"
+            ]
         return Plan((), folds=1), [f"trees were left out: the table has {d} columns"]
     if n * d > _MANY:
         steps, rate, rows = _BOOSTING[effort]
