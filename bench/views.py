@@ -46,9 +46,7 @@ def error_of(truth: MultiView, holed: MultiView, method: str, seed: int) -> floa
     for name, view in truth.items():
         actual, filled = done.beside(truth, name, ~holed.present(name) & truth.present(name))
         variance = view.cells.var(axis=0)
-        errors.append(
-            (((actual - filled) ** 2).mean(axis=0)[variance > 0] / variance[variance > 0])
-        )
+        errors.append(((actual - filled) ** 2).mean(axis=0)[variance > 0] / variance[variance > 0])
     return float(np.mean([error.mean() for error in errors]))
 
 
