@@ -34,8 +34,9 @@ class PlainCompletion(PrivateCompletion):
         for name, view in views.items():
             sites |= protocol.start_site(LocalData(name, {name: view}))
         names = tuple(views)
+        width = protocol.settings.features_of(len(names))
         for name, site in sites.items():
-            model = LocalModel.fit(site.view, self.features, names, site.seed, {})
+            model = LocalModel.fit(site.view, width, names, site.seed, {})
             sites[name] = replace(site, model=model)
         plan, slots, patterns = self._order(sites, {}, self.folds, self.most_people)
         plan.require_learnable(self.min_overlap)

@@ -36,7 +36,8 @@ def prepare(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
         model = common_model(site, inbox)
     else:
         informs = site.informs.get(site.view.name, {})
-        model = LocalModel.fit(site.view, settings.features, site.views, site.seed, informs)
+        width = settings.features_of(len(site.views))
+        model = LocalModel.fit(site.view, width, site.views, site.seed, informs)
     nowhere = np.zeros(len(site.view), np.uint8)
     return _blind(replace(site, model=model, run=site.run + 1, parts=nowhere), len(site.view))
 

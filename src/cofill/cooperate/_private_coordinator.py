@@ -31,7 +31,7 @@ from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
 from cofill.views import Scaler
 
-MOST_FRAMES, MOST_PARTS = 16, 100
+MOST_FRAMES, MOST_PARTS = 48, 100
 """How many messages of dealt words a computation may take, and parts of people a request."""
 _FRAME = 64 * 2**20  # bytes of dealt words in a message, unless one matrix alone is larger
 
@@ -194,7 +194,8 @@ def deal_part(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinat
 
 def deal_on(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoordinator, Outbox]:
     """Send the next frame of dealt words."""
-    if _token(party) not in _DEALT:  # this process is not the one that has dealt
+    dealt = _DEALT.get(_token(party))
+    if dealt is None or not dealt[party.frame]:  # by another process, or sent and forgotten
         party = replace(_deal(party)[0], frame=party.frame)
     party, words = _next_frame(party)
     return party, [DealtWords(sender=COORDINATOR, receiver=party.computing[1], words=words)]
@@ -204,6 +205,7 @@ def _next_frame(party: PrivateCoordinator) -> tuple[PrivateCoordinator, dict[str
     """Return a frame that has not been sent, and forget all when it is the last one."""
     token = _token(party)
     words = _DEALT[token][party.frame]
+    _DEALT[token][party.frame] = {}  # a gigabyte in all
     party = replace(party, frame=party.frame + 1)
     if party.frame == party.frames:
         del _DEALT[token]

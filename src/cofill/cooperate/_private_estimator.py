@@ -39,7 +39,8 @@ class PrivateCompletion(AbstractCompleter):
     Parameters
     ----------
     features
-        At most so many features a view.
+        At most so many features a view. None: 200, and fewer of more than four views, whose
+        products would need more words than memory holds.
     folds
         Of the cross-validation by which penalties are chosen.
     min_overlap
@@ -99,7 +100,7 @@ class PrivateCompletion(AbstractCompleter):
     name = "private"
     pools_rows = False
 
-    features: int = PrivateSettings.features
+    features: int | None = PrivateSettings.features
     folds: int = PrivateSettings.folds
     min_overlap: int = PrivateSettings.min_overlap
     rounds: int = PrivateSettings.rounds

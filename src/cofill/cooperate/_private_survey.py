@@ -127,7 +127,7 @@ def agree_features(party: PrivateCoordinator, inbox: Inbox) -> tuple[PrivateCoor
         sums = ShapeSums(party.scalers[view])
         code = _shape_code(sums, len(names))
         shape = sums.read(view, code.decode(_total(inbox, view, names, code, 1)).numbers)
-        scaler, width = party.scalers[view], party.settings.features
+        scaler, width = party.scalers[view], party.settings.features_of(len(party.views))
         arrays = model_arrays(shape.model(scaler, width, len(party.views)))
         releases += [CommonFeatures(sender=COORDINATOR, receiver=n, arrays=arrays) for n in names]
     return party, releases
