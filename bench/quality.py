@@ -361,12 +361,30 @@ def by_row() -> str:
     return markdown(header, rows, words=2)
 
 
+def epsilon() -> str:
+    """Return the error of federated completion at each level of privacy that was run."""
+    record = read_record("bench_epsilon")
+    words = {"default": ("sums", "nothing"), "sums": ("sums, once", "a row"),
+             "none": ("network", "nothing"), "record": ("network, DP-SGD", "a row"),
+             "site": ("network, noisy updates", "a site")}  # fmt: skip
+    rows = []
+    for key, values in record.values.items():
+        level, metric, where = key.split("/")
+        if metric == "error":
+            spent = record.summary.get(f"{level}/epsilon/{where}")
+            seeds = sum(value is not None for value in values)
+            rows.append([*words[level], MISSING if spent is None else f"{spent['mean']:.1f}",
+                         with_spread("bench_epsilon", key), str(seeds)])  # fmt: skip
+    return markdown(["what is learned", "hidden", "ε", "error", "seeds"], rows, words=2)
+
+
 PREDICT_BLOCKS = {"predict": predict}
 QUALITY_BLOCKS = {
     "demo": demo,
     "tables": tables,
     "split-tables": split_tables,
     "by-row": by_row,
+    "epsilon": epsilon,
     "shares": shares,
     "crs-errors": crs_errors,
     "crs-accuracy": crs_accuracy,
