@@ -1,8 +1,8 @@
-"""Tables of docs/operators.md from the records of faults and of load."""
+"""Tables of docs/operators.md from the records of faults, outages and load."""
 
 from __future__ import annotations
 
-from bench.records import markdown, read_record
+from bench.records import MISSING, markdown, read_record
 
 _FAULTS = {
     "kill": "killed",
@@ -40,6 +40,28 @@ def _survived(values: dict[str, list[float]], name: str, fault: str) -> str:
     return f"{sum(c[1] for c in counts):.0f} of {sum(c[0] for c in counts):.0f}"
 
 
+def outages() -> str:
+    """Return how runs ended in which something was gone for a while, and how long they stood."""
+    record = read_record("outages")
+    experiments = dict.fromkeys(key.partition("/")[0] for key in record.values)
+    words = {"cut": "line cut", "hole": "line swallows all", "stop": "site stopped",
+             "database": "database stopped"}  # fmt: skip
+    seconds = record.settings["seconds"]
+    header = ["protocol", *(f"{words[f]} for {seconds[f]:.0f} s" for f in words)]
+    rows = [
+        [f"`{name}`", *(_outage(record.values, name, f) for f in words)] for name in experiments
+    ]
+    return markdown(header, rows)
+
+
+def _outage(values: dict[str, list[float]], name: str, fault: str) -> str:
+    if f"{name}/whole/{fault}" not in values:
+        return MISSING
+    if not values[f"{name}/whole/{fault}"][0]:
+        return "**not whole**"
+    return f"whole, {values[f'{name}/stall_s/{fault}'][0]:.1f} s"
+
+
 def load() -> str:
     """Return what thirty sites took, and what a site's process had in the middle and at the end."""
     values = {key: series[0] for key, series in read_record("load").values.items()}
@@ -67,4 +89,4 @@ def load() -> str:
     return markdown(["what", "", "", "memory"], rows)
 
 
-OPERATION_BLOCKS = {"faults": faults, "load": load}
+OPERATION_BLOCKS = {"faults": faults, "outages": outages, "load": load}
