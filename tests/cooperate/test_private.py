@@ -22,6 +22,7 @@ from cofill.cooperate._private_learner import (
     GRAM_BITS,
     ROTATION_BITS,
 )
+from cofill.cooperate._private_site import PrivateSettings
 from cofill.errors import DataError, SettingError
 from cofill.privacy import OpenedShares, SelectedCells, encode_releases
 from cofill.protocol import COORDINATOR, Federation, LocalData, Membership, Step, run_protocol
@@ -446,3 +447,11 @@ def test_people_asked_about_in_parts_get_the_cells_of_one_request(fitted, monkey
     assert len([e for e in parts.ledger_ if e.kind == "padded-cells"]) == 2 * 3
     for name in views:
         np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)
+
+
+def test_many_views_have_fewer_features_each_so_that_memory_does_not_grow():
+    numbers = {views: PrivateSettings().features_of(views) for views in (2, 3, 4, 5, 6, 10)}
+    assert numbers[2] == numbers[3] == numbers[4] == 200
+    work = [views * (views * features) ** 2 for views, features in numbers.items() if views > 3]
+    assert max(work) == work[0]
+    assert PrivateSettings(features=150).features_of(10) == 150  # what is asked for stays

@@ -31,7 +31,7 @@ from cofill.protocol import COORDINATOR, Inbox, Outbox
 from cofill.shares import Dealer, derive, input_keys, run_as_dealer, split_points
 from cofill.views import Scaler
 
-MOST_FRAMES, MOST_PARTS = 48, 100
+MOST_FRAMES, MOST_PARTS = 16, 100
 """How many messages of dealt words a computation may take, and parts of people a request."""
 _FRAME = 64 * 2**20  # bytes of dealt words in a message, unless one matrix alone is larger
 
