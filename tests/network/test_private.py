@@ -394,7 +394,7 @@ def test_a_receiver_with_as_many_columns_as_shared_people_ends_the_run(here):
     [
         ({"computing": ["a", COORDINATOR]}, "deals and cannot be a computing site as well"),
         ({"computing": ["a", "z"]}, "several hold it\\), got a, z"),
-        ({"features": "many"}, "private: features must be a whole number, got 'many'"),
+        ({"features": "many"}, "private: features must be a whole number or null, got 'many'"),
         ({"folds": 1}, "folds must be a whole number of 2 or more, got 1"),
         ({"speed": 3}, "no setting 'speed'"),
         ({"is_reproducible": True}, "no setting 'is_reproducible'"),
