@@ -27,7 +27,10 @@ from cofill.impute._table import Encoding
 from cofill.views import side_by_side
 
 _RIDGES = np.logspace(-6, 2, 17)  # of a kernel whose diagonal is 1 on average
-_WIDTHS = (0.0, 0.2, 1.0)  # of kernels, of the median squared distance; 0 is linear
+# Of kernels, of the median squared distance; 0 is linear. Compared with five widths, and nearest
+# rows in filled cells with those in cells that both have, by errors left out on Multiple Features
+# and on made-up classes, whose hidden rows were in view too: development sets.
+_WIDTHS = (0.0, 0.2, 1.0)
 _COUNTS = (2, 4, 8, 16, 32)  # nearest rows
 _LEAST = 20  # rows that have a view, below which it is left to the Gaussian
 _BLOCK = 2_000  # rows told at once
@@ -69,14 +72,13 @@ class KernelRidge:
 class AbsentView:
     """How the columns ``start`` to ``stop`` of a matrix are told where a row has none of them.
 
-    ``others`` are the first columns of the other views in the table. ``rows`` are the filled rows
-    learned from, without the view, in ``units`` in which views count alike whatever their width.
+    ``others`` are the other views' columns in the table. Rows are compared without the view, in
+    ``units`` in which the others count alike whatever their width.
     """
 
     start: int
     stop: int
-    others: tuple[int, ...]
-    rows: Float[np.ndarray, "rows others"]
+    others: tuple[tuple[int, int], ...]
     units: Float[np.ndarray, " others"]
     centre: Float[np.ndarray, " outputs"]
     kernels: tuple[KernelRidge, ...]
@@ -84,14 +86,15 @@ class AbsentView:
     weights: Float[np.ndarray, "outputs smoothers"]
 
     def predict(
-        self, filled: Float[np.ndarray, "n width"], shown: Bool[np.ndarray, "n views"]
+        self, filled: Float[np.ndarray, "n width"], known: Bool[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n outputs"]:
-        """Return the view's columns for rows that the Gaussian has filled, by the views shown."""
+        """Return the view's columns for rows that the Gaussian has filled, and what was known."""
+        shown = present_views(known, self.others)
         blocks = [np.empty((0, self.stop - self.start))]
         for start in range(0, len(filled), _BLOCK):
             part = slice(start, start + _BLOCK)
             inputs = others_of(filled[part], self.start, self.stop) * self.units
-            products, distances = compare(inputs, self.rows)
+            products, distances = compare(inputs, self.nearest.rows)
             guesses = [
                 kernel_of(products, distances, k.width) @ k.coefficients for k in self.kernels
             ]
@@ -153,6 +156,13 @@ class NearestRows:
         return np.where(np.repeat(shown, widths, axis=1), rows, np.float32(0.0))
 
 
+def present_views(
+    known: Bool[np.ndarray, "n d"], views: Sequence[tuple[int, int]]
+) -> Bool[np.ndarray, "n views"]:
+    """Return of which views a row has something."""
+    return np.stack([known[:, start:stop].any(axis=1) for start, stop in views], axis=1)
+
+
 def others_of(filled: np.ndarray, start: int, stop: int) -> np.ndarray:
     """Return filled rows without a view's columns."""
     return np.hstack([filled[:, :start], filled[:, stop:]]).astype(np.float32)
@@ -185,7 +195,7 @@ def fit_absent_views(
     ``views`` are the columns of the table that each view takes; `most` rows are learned from.
     """
     known = encoding.known(matrix)
-    present = np.stack([known[:, start:stop].any(axis=1) for start, stop in views], axis=1)
+    present = present_views(known, views)
     held_out: list[HeldOut | None] = [None] * len(encoding.columns)
     models = []
     for v, (start, stop) in enumerate(views):
@@ -217,10 +227,11 @@ def _fit_view(
     views: Sequence[tuple[int, int]],
 ) -> tuple[AbsentView, list[HeldOut]]:
     """Return a view's smoothers, weighed, and for each column what they said of rows left out."""
-    columns = encoding.columns
-    start, stop = columns[view[0]].start, columns[view[1] - 1].stop
+    columns = encoding.columns[view[0] : view[1]]
+    start, stop = columns[0].start, columns[-1].stop
+    others = tuple(other for other in views if other != view)
     # A wide view would drown the others: all count alike.
-    sizes = [columns[b - 1].stop - columns[a].start for a, b in views if (a, b) != view]
+    sizes = [encoding.columns[b - 1].stop - encoding.columns[a].start for a, b in others]
     units = np.repeat(1 / np.sqrt(sizes), sizes).astype(np.float32)
     inputs = others_of(filled, start, stop) * units
     targets = matrix[:, start:stop]
@@ -228,45 +239,39 @@ def _fit_view(
     centred = targets - centre
     products, distances = compare(inputs, inputs)
     unit = float(np.median(distances)) or 1.0
-    kernels, guesses = [], []
+    kernels, left_out = [], []
     for width in _WIDTHS:
         kernel = kernel_of(products, distances, width * unit)
-        model, left_out = KernelRidge.fit(kernel, centred, width * unit)
+        model, predicted = KernelRidge.fit(kernel, centred, width * unit)
         kernels.append(model)
-        guesses.append(left_out)
+        left_out.append(predicted)
     starts = np.array([begin for begin, _ in side_by_side(sizes)])
-    others = np.stack([shown[:, a] for a, b in views if (a, b) != view], axis=1)
-    nearest = NearestRows(inputs, others, centred.astype(np.float32), starts)
-    means = nearest.means(inputs, others, _COUNTS, inside=True)
+    present = present_views(shown, others)
+    nearest = NearestRows(inputs, present, centred.astype(np.float32), starts)
+    means = nearest.means(inputs, present, _COUNTS, inside=True)
     best = int(np.argmin([((mean - centred) ** 2).sum() for mean in means]))
-    guesses.append(means[best])
-    stacked = np.stack(guesses)
-    held = []
-    for column in columns[view[0] : view[1]]:
-        part = slice(column.start - start, column.stop - start)
-        at_holes = np.empty((0, len(stacked), 0, column.stop - column.start))
-        held.append(HeldOut(centred[:, part], stacked[:, :, part], filled[:, :0], shown, at_holes))
-    weights = blend_weights(held, len(stacked))
-    left_out = [
-        replace(
-            one,
-            actual=matrix[:, column.place],
-            guesses=np.tensordot(weight, one.guesses, 1)[None]
-            + centre[column.start - start : column.stop - start],
-            at_holes=one.at_holes[:, :1],
-        )
-        for one, weight, column in zip(held, weights, columns[view[0] : view[1]], strict=True)
-    ]
-    wide = [column.stop - column.start for column in columns[view[0] : view[1]]]
+    guesses = np.stack([*left_out, means[best]])
+
+    def held(guesses: np.ndarray, actual: np.ndarray) -> list[HeldOut]:
+        """Return each column's part; what is known of a row is all that tells how far it is off."""
+        return [
+            HeldOut(
+                actual[:, at], guesses[:, :, at], filled[:, :0], shown, guesses[None, :, :0, at]
+            )
+            for at in (slice(c.start - start, c.stop - start) for c in columns)
+        ]
+
+    weights = blend_weights(held(guesses, centred), len(guesses))
+    weights = np.repeat(weights, [c.stop - c.start for c in columns], axis=0)
+    blended = np.einsum("oc,cno->no", weights, guesses) + centre
     model = AbsentView(
         start,
         stop,
-        tuple(a for a, b in views if (a, b) != view),
-        inputs,
+        others,
         units,
         centre,
         tuple(kernels),
         replace(nearest, count=_COUNTS[best]),
-        np.repeat(weights, wide, axis=0),
+        weights,
     )
-    return model, left_out
+    return model, held(blended[None], targets)

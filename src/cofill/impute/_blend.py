@@ -120,8 +120,7 @@ class Blend:
         for view in self.absent:
             rows = np.flatnonzero(np.isnan(matrix[:, view.start : view.stop]).all(axis=1))
             rows = rows[known[rows].any(axis=1)]
-            shown = known[rows][:, list(view.others)]
-            filled[rows, view.start : view.stop] = view.predict(inputs[rows], shown)
+            filled[rows, view.start : view.stop] = view.predict(inputs[rows], known[rows])
         return filled
 
     def inputs_of(
@@ -133,7 +132,8 @@ class Blend:
     ) -> Float[np.ndarray, "m inputs"]:
         """Return what candidates see of rows when they are asked for a column.
 
-        Nothing, beside what is known, where rows that lack the whole view say how far it is off.
+        None of its cells for a column of a view with a model of its own: how far that is off is
+        learned from what is known of a row alone.
         """
         start = self.encoding.columns[column].start
         if any(view.start <= start < view.stop for view in self.absent):

@@ -207,7 +207,7 @@ def make_plan(n: int, encoding: Encoding, effort: str, *, views: int = 1) -> tup
     d = len(encoding.columns)
     if encoding.width * d > _WIDE[effort]:
         if views > 1:
-            return Plan((), folds=1, absent_rows=_ABSENT_ROWS[effort]), [
+            return Plan((), absent_rows=_ABSENT_ROWS[effort]), [
                 f"the table has {d} columns: views that a row lacks were told as a whole by "
                 "kernels and nearest rows, single cells by a Gaussian of few factors"
             ]

@@ -21,7 +21,7 @@ from cofill.impute._practice import (
     learnable,
 )
 
-COUNTS = (4, 8, 16, 32)
+_COUNTS = (4, 8, 16, 32)
 _BLOCK = 1_000
 
 
@@ -39,7 +39,7 @@ class Neighbourhood(AbstractColumnModel):
 
     def means(self, inputs: np.ndarray, *, inside: bool = False) -> list[np.ndarray]:
         """Return means over each of the counts; `inside` leaves a row itself out."""
-        counts = COUNTS if inside else (self.count,)
+        counts = _COUNTS if inside else (self.count,)
         most = min(max(counts) + inside, len(self.rows))
         results = [np.empty((len(inputs), self.cells.shape[1])) for _ in counts]
         squares = (self.rows**2).sum(axis=1)
@@ -81,7 +81,7 @@ class Neighbours(AbstractCandidate):
             errors = [
                 ((g - cells[some]) ** 2).sum() for g in trial.means(inputs[some], inside=True)
             ]
-            best = COUNTS[int(np.argmin(errors))]
+            best = _COUNTS[int(np.argmin(errors))]
             columns[k] = Neighbourhood(inputs, cells, best)
         return ColumnModels.of(columns)
 

@@ -110,7 +110,7 @@ class Session:
             place = self.session.download_job_result(job, scratch)
             for path in Path(place).rglob("outcome.json"):
                 outcome = read_document(path, OUTCOME_FORMAT)
-                if outcome["state"] == "failed":  # who is not there has said why
+                if outcome["state"] == "failed":  # sites that refused are why others waited in vain
                     return {**outcome, "why": "; ".join([*refused, outcome["why"]])}
                 return {**outcome, "notes": [*refused, *outcome["notes"]]}
             for path in Path(place).rglob("config_fed_server.json"):
