@@ -145,7 +145,8 @@ if "COFILL_DATA" not in os.environ and SHARED_DATA.is_dir():
 
 
 # Files that take longest, longest first: a worker that gets one in the end leaves the other idle.
-_LONG_FILES = ("test_federation.py", "test_means.py", "test_train.py", "test_crs.py")
+_LONG_FILES = ("test_kills_private.py", "test_kills_cooperate.py", "test_kills_federate.py")
+_LONG_FILES += ("test_federation.py", "test_means.py", "test_train.py", "test_crs.py")
 _LONG_FILES += ("test_place.py", "test_by_row.py", "test_invariants.py", "test_settings.py")
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ import pytest
 from cofill.cooperate import CooperativeReconstruction, PrivateCompletion
 from cofill.metrics import Recorder
 from cofill.nets import FusionSettings, TrainSettings
+from cofill.network import _local
 from cofill.network._local import LocalFederation, local_federation
 from cofill.network._order import RunOrder, new_run
 from cofill.privacy import Ledger
@@ -48,6 +49,11 @@ OUTCOMES = (
     "FAILED",
 )
 JOBS = ("worker_process", "runner_process")
+# A site allows twenty runs of an experiment; a series may be longer.
+OFTEN = "".join(
+    f"[experiments.{name}]\nruns = 100\n"
+    for name in ("cooperate", "private", "federate", "cluster", "mean")
+)
 
 
 def held() -> dict[str, MultiView]:
@@ -95,45 +101,88 @@ class Trial:
         )
 
 
-def run_trial(
-    federation: LocalFederation,
-    seed: int,
-    experiment: str,
-    settings: dict[str, Any],
-    expected: Cells,
-    *,
-    atol: float,
-) -> Trial:
-    """Run one trial; raise an `AssertionError` where something was lost or left behind."""
-    rng = np.random.default_rng([seed, len(experiment)])
-    victim = VICTIMS[rng.integers(3)]
-    sites = federation.federation.names
-    name = "coordinator" if victim == "coordinator" else sites[rng.integers(len(sites))]
-    share, wait = float(rng.uniform(0.02, 0.95)), float(rng.uniform(0, 0.4))
-    began = time.monotonic()
-    order = RunOrder(new_run(), experiment, settings)
-    state, why, notes = _killed(federation, order, victim, name, share, wait)
-    if victim != "job" and name not in federation.processes:
-        federation.start(name)
-    with federation.session():
-        pass
-    outcome = "went on without it" if state == "finished" else "resumed"
-    left = []
-    if state == "finished":
-        left = [site for site in sites if any(f"'{site}'" in note for note in notes)]
-        assert left in ([], [name]), notes
-        outcome = "ended before" if not left else outcome
-    else:
-        assert why, "a run that failed must say why"
-        done = resumed(federation, order)
-        assert done["state"] == "finished", done
-        assert not [n for n in done["notes"] if name not in n], done["notes"]
-        left = [name] if done["notes"] else []
-        outcome = "resumed without it in some rounds" if left else outcome
-    _require_results(federation, order, expected, left, name, atol)
-    if experiment == "private":
-        _require_shown_once(federation, order, settings)
-    return Trial(seed, victim, name, share, outcome, why, time.monotonic() - began)
+@dataclass(frozen=True)
+class Series:
+    """A federation of real processes, and runs of one experiment in which something is killed.
+
+    An earlier run has gone through: whatever is killed later must leave its results as they are.
+    """
+
+    federation: LocalFederation
+    experiment: str
+    settings: dict[str, Any]
+    expected: Cells
+    atol: float
+    earlier: RunOrder
+
+    @classmethod
+    @contextmanager
+    def start(cls, experiment: str, base: Path) -> Iterator[Series]:
+        """Give a series whose runs can be compared with those of one process."""
+        settings, expected, atol = expectation(experiment)
+        with pytest.MonkeyPatch.context() as patch:
+            hooks.install(patch, base / "hook", hooks.SEEDED)
+            patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+            patch.setattr(_local, "TRIAL_POLICY", _local.TRIAL_POLICY + OFTEN)
+            with local_federation(base / "out", held()) as federation:
+                earlier = RunOrder(new_run(), experiment, settings)
+                outcome = federation.run(earlier, timeout=120.0)
+                assert (outcome["state"], outcome["notes"]) == ("finished", [])
+                yield cls(federation, experiment, settings, expected, atol, earlier)
+
+    def run_trial(self, seed: int) -> Trial:
+        """Run one trial; raise an `AssertionError` where something was lost or left behind."""
+        federation = self.federation
+        rng = np.random.default_rng([seed, len(self.experiment)])
+        victim = VICTIMS[rng.integers(3)]
+        sites = federation.federation.names
+        name = "coordinator" if victim == "coordinator" else sites[rng.integers(len(sites))]
+        share, wait = float(rng.uniform(0.02, 0.95)), float(rng.uniform(0, 0.4))
+        began = time.monotonic()
+        order = RunOrder(new_run(), self.experiment, self.settings)
+        state, why, notes = _killed(federation, order, victim, name, share, wait)
+        self.restart()
+        with federation.session():
+            pass
+        outcome = "went on without it" if state == "finished" else "resumed"
+        left = []
+        if state == "finished":
+            left = [site for site in sites if any(f"'{site}'" in note for note in notes)]
+            assert left in ([], [name]), notes
+            outcome = "ended before" if not left else outcome
+        else:
+            assert why, "a run that failed must say why"
+            done = resumed(federation, order)
+            assert done["state"] == "finished", done
+            assert not [n for n in done["notes"] if name not in n], done["notes"]
+            left = [name] if done["notes"] else []
+            outcome = "resumed without it in some rounds" if left else outcome
+        self._require_results(order, left, name)
+        self._require_results(self.earlier, [], "")
+        if self.experiment == "private":
+            _require_shown_once(federation, order, self.settings)
+        return Trial(seed, victim, name, share, outcome, why, time.monotonic() - began)
+
+    def restart(self) -> None:
+        """Start whoever was killed."""
+        for name in ("coordinator", *self.federation.federation.names):
+            if name not in self.federation.processes:
+                self.federation.start(name)
+        assert all(p.poll() is None for p in self.federation.processes.values())
+
+    def _require_results(self, order: RunOrder, left: list[str], name: str) -> None:
+        """Raise unless every site has what it must complete; `left` went on without `name`."""
+        for site, views in self.expected.items():
+            folder = self.federation.site(site) / "results" / order.run
+            if site == name and left and not folder.exists():
+                continue  # it was gone when the others completed
+            for view, cells in views.items():
+                (path,) = folder.glob(f"{view}.*")
+                made = read_views({view: str(path)}, id="id")[view].cells
+                assert np.isfinite(made).all()
+                if not left:
+                    # Sites write text, whose last decimal is one of their column's.
+                    np.testing.assert_allclose(made, cells, rtol=1e-15, atol=self.atol)
 
 
 def _killed(
@@ -185,27 +234,6 @@ def resumed(federation: LocalFederation, order: RunOrder) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def _require_results(
-    federation: LocalFederation,
-    order: RunOrder,
-    expected: Cells,
-    left: list[str],
-    name: str,
-    atol: float,
-) -> None:
-    for site, views in expected.items():
-        folder = federation.site(site) / "results" / order.run
-        if site == name and left and not folder.exists():
-            continue  # it was gone when the others completed
-        for view, cells in views.items():
-            (path,) = folder.glob(f"{view}.*")
-            made = read_views({view: str(path)}, id="id")[view].cells
-            assert np.isfinite(made).all()
-            if not left:
-                # Sites write text, whose last decimal is one of their column's.
-                np.testing.assert_allclose(made, cells, rtol=1e-15, atol=atol)
-
-
 def _require_shown_once(
     federation: LocalFederation, order: RunOrder, settings: dict[str, Any]
 ) -> None:
@@ -235,29 +263,21 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     first, last = map(int, options.seeds.split("-"))
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for the parties' processes, and here
     jax.config.update("jax_disable_most_optimizations", True)
     seeds = range(first, last + 1)
     recorder = Recorder("kills", seeds=seeds, settings={"what": __doc__.partition("\n")[0]})
     outcomes: Counter[str] = Counter()
     for experiment in options.experiments:
-        settings, expected, atol = expectation(experiment)
-        with ExitStack() as stack:
-            base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            patch = stack.enter_context(pytest.MonkeyPatch.context())
-            hooks.install(patch, base / "hook", hooks.SEEDED)
-            federation = stack.enter_context(local_federation(base / "out", held()))
+        with tempfile.TemporaryDirectory() as base, Series.start(experiment, Path(base)) as series:
             for seed in seeds:
                 began = time.monotonic()
                 try:
-                    trial = run_trial(federation, seed, experiment, settings, expected, atol=atol)
+                    trial = series.run_trial(seed)
                     told, outcome = str(trial), trial.outcome
                 except Exception as error:  # noqa: BLE001  a trial that fails is a line too
                     told = f"seed {seed}: FAILED: {type(error).__name__}: {error}"
                     outcome = "FAILED"
-                    for name in ("coordinator", *federation.federation.names):
-                        if name not in federation.processes:
-                            federation.start(name)
+                    series.restart()
                 outcomes[outcome] += 1
                 for kind in OUTCOMES:
                     recorder.add(experiment, kind, "trials", float(outcome == kind), seed=seed)

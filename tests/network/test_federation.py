@@ -33,7 +33,7 @@ from cofill.views import drop_rows, load, read_views
 
 from . import hooks
 from .conftest import CANARY, ROUNDS, estimator_for, marked_views, row_sites
-from .kill_series import expectation, held, resumed, run_trial
+from .kill_series import OFTEN, held, resumed
 from .test_sums import SUMS
 
 FAST = {
@@ -72,11 +72,6 @@ def below(federation: LocalFederation) -> list[psutil.Process]:
     return [*tops, *(child for top in tops for child in top.children(recursive=True))]
 
 
-# A site allows twenty runs of an experiment, and twenty kills come after a run without one.
-OFTEN = "".join(
-    f"[experiments.{name}]\nruns = 100\n"
-    for name in ("cooperate", "private", "federate", "cluster", "mean")
-)
 SECURE = {**ROUNDS, "secure": True}
 MEAN = {"epsilon": 0.5, "low": CANARY - 5000, "high": CANARY + 5000, "view": "u"}
 
@@ -344,19 +339,6 @@ def test_commands_show_runs_and_ledgers(running, first, capsys):
 
 
 # --- the long ones ----------------------------------------------------------------------------
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("experiment", ["cooperate", "private", "federate"])
-def test_a_kill_at_a_random_moment_loses_nothing(running, first, both, experiment, seed):
-    federation, _ = running
-    before = {n: results(federation, first[0], n) for n in federation.federation.names}
-    settings, expected, atol = expectation(experiment)
-    run_trial(federation, seed, experiment, settings, expected, atol=atol)
-    for n, cells in before.items():
-        np.testing.assert_array_equal(results(federation, first[0], n), cells)
-    assert all(p.poll() is None for p in federation.processes.values())
 
 
 @pytest.mark.full
