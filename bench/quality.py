@@ -101,7 +101,7 @@ def federated() -> str:
     experiment = find_experiment("fed-vigan")
     rows = []
     for method in experiment.methods:
-        if method == "fed-pretraining":  # of parts, which are in the tables by epoch
+        if method.endswith("-pretraining"):  # of parts, which are in the tables by epoch
             continue
         cells = [f"`{method}`"]
         for metric, digits in (("mse255", 1), ("psnr", 2)):
@@ -130,6 +130,12 @@ def federated_details() -> str:
             if entry:
                 label = f"error of the generators of `{method}` on their own, {when}"
                 rows.append([label, f"{entry[0]['generators_all']:,.0f}"])
+    for where, words in (("local", "the fifth site"), ("fed", "the mean of ten sites' models")):
+        for part in ("autoencoder", "generators"):
+            label = f"error of the {part} before any round, {words}"
+            rows.append(
+                [label, with_spread("fed-vigan", f"{where}-pretraining/mse255/{part}", digits=0)]
+            )
     return markdown(["quantity", "value"], rows)
 
 

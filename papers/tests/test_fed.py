@@ -139,18 +139,19 @@ def test_a_run_measures_every_seed_and_keeps_curves_and_images(tiny, tmp_path, m
 
 
 @pytest.mark.full
-def test_pretraining_is_measured_after_each_printed_epoch(tiny):
-    methods = ["fed-pretraining", "fed-faithful"]
-    record = run_experiment("fed-vigan", quick=True, seeds=2, methods=methods)
-    points = record.extra["curves"]["fed-pretraining"]
+@pytest.mark.parametrize("where", ["local", "fed"])
+def test_pretraining_is_measured_after_each_printed_epoch(tiny, where):
+    method, whole = f"{where}-pretraining", f"{where}-faithful"
+    record = run_experiment("fed-vigan", quick=True, seeds=2, methods=[method, whole])
+    points = record.extra["curves"][method]
     epochs = [(entry["phase"], entry["epoch"]) for entry in points]
     assert epochs == [("autoencoder", 1), ("autoencoder", 5), ("cycle", 1), ("cycle", 2)]
     assert points[1]["autoencoder"] < points[0]["autoencoder"]
     # The longest epochs end where the pre-training of the whole run did.
-    first = record.extra["curves"]["fed-faithful"][0]
+    first = record.extra["curves"][whole][0]
     for point, figure in ((points[1], "autoencoder"), (points[3], "generators_all")):
         assert point[figure] == pytest.approx(first[figure], rel=1e-3)
-        values = record.per_seed("fed-pretraining", "mse255", figure.partition("_")[0])
+        values = record.per_seed(method, "mse255", figure.partition("_")[0])
         assert values[0] == pytest.approx(point[figure])
         assert values[0] != values[1]
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cofill.cluster import DeepClustering, FederatedKMeans, NetworkSettings
 from cofill.completion import Progress
@@ -71,7 +72,10 @@ def _kmeans_figures(
     data: FedData, sites_of: Sequence[Mapping[str, MultiView]], seeds: Sequence[int], *, real: bool
 ) -> _Figures:
     figures: _Figures = {}
-    with ThreadPoolExecutor(max_workers=min(6, os.cpu_count() or 1)) as pool:
+    cores = os.cpu_count() or 1
+    workers = min(6, cores)
+    # Unlimited, each worker's products take all cores.
+    with threadpool_limits(cores // workers), ThreadPoolExecutor(workers) as pool:
         true_sites = [] if real else [_true_rows(data, sites) for sites in sites_of]
         real_groups = pool.map(_kmeans, true_sites, seeds)
         groups_of = list(pool.map(_kmeans, sites_of, seeds))

@@ -40,7 +40,8 @@ FED_METHODS: Mapping[str, str] = {
     "central-faithful": "the same model trained on all sites' individuals in one place",
     "local-faithful": "the same model trained on the fifth site's individuals alone",
     "fed-pix2pix-faithful": "federated pix2pix on the pairs, as the thesis compares with it",
-    "fed-pretraining": "the thesis's system before its rounds, after each printed epoch",
+    "local-pretraining": "the fifth site's model before any round, after each printed epoch",
+    "fed-pretraining": "the mean of ten sites' models before any round, after those epochs",
     "fed-best": "one network for all patterns with skip connections, pairs supervise, ten sites",
     "central-best": "the same network trained in one place",
     "local-best": "the same network trained on the fifth site alone",
@@ -95,7 +96,7 @@ class FedExperiment(AbstractExperiment):
             ) -> None:
                 progress(f"{method}: {what}", (position + share) / len(methods))
 
-            usual = _pretraining if name == "fed-pretraining" else _one_method
+            usual = _pretraining if name.endswith("-pretraining") else _one_method
             job = jobs.get(self.name, usual)
             results[name] = job(name, data, recorder.seeds, report_progress)
         for name, result in results.items():
@@ -132,6 +133,7 @@ def _pretraining(
 ) -> dict[str, Any]:
     """Measure after the epochs of pre-training that the thesis prints; all seeds after the last.
 
+    The thesis prints what sites reach before they exchange anything (Eq. 4.4 and 4.5).
     Each is a training of its own, as long as asked: phases are trained at the sites without the
     others, from the same weights in the same order, so that it passes where the longest one did.
     """

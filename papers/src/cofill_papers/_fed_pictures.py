@@ -73,7 +73,7 @@ def draw_rows(record: ResultRecord) -> dict[str, str]:
 def _mechanism(curves: dict[str, Any]) -> dict[str, str]:
     """Return the errors of the thesis's parts: in pre-training by epoch, then by round."""
     drawn = {}
-    entries = curves.get("fed-pretraining", []) + curves.get("fed-faithful", [])
+    entries = curves.get("local-pretraining", []) + curves.get("fed-faithful", [])
     parts = {"autoencoder": "autoencoder", "generators_all": "cycle"}
     epochs = {
         f"{figure.partition('_')[0]} alone": [

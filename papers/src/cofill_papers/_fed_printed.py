@@ -30,14 +30,14 @@ def _rounds(*errors: float) -> dict[int, float]:
 THESIS_TABLES: Mapping[str, PrintedCurve] = {
     "4.3": PrintedCurve(
         "autoencoder, epochs of pre-training",
-        "fed-pretraining",
+        "local-pretraining",
         "autoencoder",
         {1: 21971.125, 5: 7345.722, 10: 5659.752, 15: 5229.051, 20: 4844.809},
         phase="autoencoder",
     ),
     "4.4": PrintedCurve(
         "generators, epochs of pre-training",
-        "fed-pretraining",
+        "local-pretraining",
         "generators_all",
         {1: 8184.782, 2: 4448.527, 3: 3260.162, 4: 2595.971, 5: 2026.374},
         phase="cycle",
