@@ -16,6 +16,7 @@ from cofill.federate import (
     RoundSettings,
     Rows,
     Shape,
+    _learner,
 )
 from cofill.federate._learner import Batch, make_unravel
 from cofill.federate._local import LocalWork, plan_batches, train_sites
@@ -188,6 +189,27 @@ def test_the_way_of_a_completion_is_generator_then_autoencoder(params):
     from_y = filled(params, jnp.concatenate([nothing, y], axis=1), jnp.array([[0.0, 1.0]] * 5))
     rebuilt = autoencode(params["A"], generate(params["G2"], y), y)
     np.testing.assert_allclose(from_y, np.concatenate(rebuilt, axis=1), rtol=1e-4, atol=1e-5)
+
+
+def test_many_rows_are_completed_a_part_at_a_time_and_wide_ones_fewer(monkeypatch):
+    """Convolutions hold hundreds of numbers for each pixel: memory must not grow with the rows."""
+    calls = []
+
+    def fill(learner, part, weights, cells, present):
+        calls.append(cells.shape)
+        return cells + 1
+
+    monkeypatch.setattr(_learner, "_fill", fill)
+    for size, most in ((3, 2048), (784, 334)):
+        model, cells = (
+            VIGAN(Shape(("x", "y"), (size, size))),
+            np.zeros((5000, 2 * size), np.float32),
+        )
+        cells[:, 0] = np.arange(5000)
+        rows = Rows(cells, np.ones_like(cells, bool), np.ones((5000, 2), bool))
+        calls.clear()
+        np.testing.assert_array_equal(model.complete(np.zeros(1, np.float32), rows), cells + 1)
+        assert set(calls) == {(most, 2 * size)}
 
 
 @pytest.mark.parametrize("kind", [VIGAN, pytest.param(Pix2Pix, marks=pytest.mark.full)])

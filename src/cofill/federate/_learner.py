@@ -31,7 +31,9 @@ from cofill.views import MultiView, Scaler
 
 Params = Any
 Loss = tuple[Float[Array, ""], dict[str, Float[Array, ""]]]
-_MOST_ROWS = 2048  # of one call: more would need more memory and be no quicker
+# Of one call, more of which would need more memory and be no quicker: a network of convolutions
+# holds hundreds of numbers for each pixel.
+_MOST_ROWS, _MOST_CELLS = 2048, 2**19
 
 
 class Batch(NamedTuple):
@@ -91,7 +93,8 @@ class AbstractLearner(AbstractCommonModel):
             return rows.cells
         parts, theta = [], jax.device_put(weights)
         # Few compiled shapes, whatever numbers of rows are asked for.
-        size = min(round_up(len(rows)), _MOST_ROWS)
+        most = min(_MOST_ROWS, max(_MOST_CELLS // self.shape.size, 1))
+        size = min(round_up(len(rows)), most)
         for start in range(0, len(rows), size):
             tables = [table[start : start + size] for table in (rows.cells, rows.present)]
             padding = ((0, size - len(tables[0])), (0, 0))
