@@ -45,7 +45,7 @@ class PlainCompletion(PrivateCompletion):
         learned, scores = run(learn(machine, plan, inputs, self.min_overlap))
         choices = {}
         for name in names:
-            labels = [f"{name}/{int(pairs)}" for pairs in variants(plan)]
+            labels = [f"{name}/{variant}" for variant in range(len(variants(plan)))]
             errors = np.stack([machine.decode(scores[k], SCORE_BITS) for k in labels])
             choice = Choice.of(errors, machine.decode(scores[f"{name}/spread"], SPREAD_BITS))
             sites[name] = replace(sites[name], choice=choice)

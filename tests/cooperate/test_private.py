@@ -21,6 +21,7 @@ from cofill.cooperate import PrivateCompletion, PrivateProtocol, _private_coordi
 from cofill.cooperate._private_learner import (
     GRAM_BITS,
     ROTATION_BITS,
+    variants,
 )
 from cofill.cooperate._private_site import PrivateSettings
 from cofill.errors import DataError, SettingError
@@ -447,6 +448,25 @@ def test_people_asked_about_in_parts_get_the_cells_of_one_request(fitted, monkey
     assert len([e for e in parts.ledger_ if e.kind == "padded-cells"]) == 2 * 3
     for name in views:
         np.testing.assert_allclose(done.cells[name], expected.cells[name], atol=1e-3)
+
+
+def test_many_views_try_fewer_regressions_each_and_give_the_cells_of_a_trusted_machine():
+    rng = np.random.default_rng(3)
+    trait = rng.normal(size=(N, 2))
+    views = MultiView.from_arrays(
+        {f"v{k}": trait + 0.1 * rng.normal(size=(N, 2)) for k in range(5)},
+        presence={"v0": np.arange(N) >= 10},
+    )
+    model = small(rounds=1).fit(views)
+    known = model.federation_.coordinator.known
+    assert variants(known) == (True,)  # of fewer views, products are left out and taken in
+    assert any(len(block) == 2 for block in known.blocks)
+    assert len(known.penalties) == 5
+    asked = model._ask(views)
+    for name, targets in plain_targets(model, asked).items():
+        np.testing.assert_allclose(asked[name].predicted.targets, targets, atol=1e-4)
+    r2 = {(v, f): r for v, f, r in model.reconstructability_.itertuples(index=False)}
+    assert min(r2.values()) > 0.9
 
 
 def test_many_views_have_fewer_features_each_so_that_memory_does_not_grow():

@@ -148,8 +148,8 @@ def _audiences(
 class Choice:
     """What an owner has chosen for each target column by cross-validation.
 
-    ``variant`` says whether products of views are used, ``penalty`` is one of `Plan.penalties`,
-    ``error`` the mean squared error in units of the column's variance.
+    ``variant`` is without or with products of views, of those that were tried, ``penalty`` one of
+    `Plan.penalties`, ``error`` the mean squared error in units of the column's variance.
     """
 
     variant: np.ndarray

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cofill.codec import storable
-from cofill.cooperate._private_plan import Block, Plan
+from cofill.cooperate._private_plan import MANY_VIEWS, Block, Plan
 from cofill.shares import Computer, Masked, Rounds, Words
 
 INPUT_BITS, GRAM_BITS, ROTATION_BITS, VECTOR_BITS, WEIGHT_BITS = 30, 36, 24, 31, 16
@@ -70,8 +70,13 @@ class Task:
 
 
 def variants(plan: Plan) -> tuple[bool, ...]:
-    """Return whether products of two views are left out, and taken in, where there are any."""
-    return (False, True) if any(len(block) == 2 for block in plan.blocks) else (False,)
+    """Return whether products of two views are left out, and taken in, where there are any.
+
+    Each is a regression for every view and fold: of many views, products are always taken in.
+    """
+    if not any(len(block) == 2 for block in plan.blocks):
+        return (False,)
+    return (True,) if len(plan.views) > MANY_VIEWS else (False, True)
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -82,8 +87,8 @@ def learn(
 ) -> Rounds[tuple[Learned, dict[str, Words]]]:
     """Learn moments, and return them with shares of each penalty's errors.
 
-    Of a target view, ``view/0`` (without products of views) and ``view/1`` (with) are sums of
-    squared errors, penalties × columns, of people whom the model had not seen; ``view/spread`` is
+    Of a target view, ``view/0`` and ``view/1`` (of `variants`) are sums of squared errors,
+    penalties × columns, of people whom the model had not seen; ``view/spread`` is
     the sum of squares of the same people's targets. Who is judged, only the dealer knows.
     """
     folds = range(plan.folds)
@@ -97,14 +102,14 @@ def learn(
     moments = yield from _moments(computer, plan, sums, parts)
     tasks, judged = {}, {}
     for t, name in enumerate(plan.views):
-        for pairs in variants(plan):
+        for variant, pairs in enumerate(variants(plan)):
             blocks = plan.usable(t, plan.others(t), pairs=pairs, least=least)
             if len(blocks) < 2:
                 continue
             informing = plan.informing(t, blocks)
             at = plan.columns_of(blocks)[informing]
             for f in folds:
-                task, part = f"{name}/{int(pairs)}/{f}", f"{f + 1}"
+                task, part = f"{name}/{variant}/{f}", f"{f + 1}"
                 tasks[task] = Task(
                     moments[f"{part}/covariance"][np.ix_(at, at)],
                     moments[f"{part}/with/{name}"][at],

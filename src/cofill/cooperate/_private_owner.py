@@ -32,7 +32,7 @@ def choose(site: PrivateSite, inbox: Inbox) -> tuple[PrivateSite, Outbox]:
             f"site {site.name!r} needs errors from two computing sites, got {len(parts)}; refused"
         )
     view = site.parties[site.name]
-    labels = [f"{view}/{int(pairs)}" for pairs in variants(plan)]
+    labels = [f"{view}/{variant}" for variant in range(len(variants(plan)))]
     shapes = dict.fromkeys(labels, (len(plan.penalties) * targets,))
     for sender, words in received.items():
         require_words(words, {**shapes, f"{view}/spread": (targets,)}, sender)

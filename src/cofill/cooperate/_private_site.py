@@ -12,7 +12,7 @@ from jaxtyping import Int
 from cofill.codec import storable
 from cofill.cooperate._private_inputs import Choice, LocalModel
 from cofill.cooperate._private_learner import Learned, variants
-from cofill.cooperate._private_plan import Plan
+from cofill.cooperate._private_plan import MANY_VIEWS, Plan
 from cofill.errors import DataError, SettingError
 from cofill.privacy import ChosenPenalties, Release, require_whole
 from cofill.protocol import Inbox
@@ -29,7 +29,7 @@ Kind = TypeVar("Kind", bound=Release)
 # Compared with 150 and 250 on rows hidden inside training rows of credit, Scene-15, WDBC and TCGA;
 # 250 were a little better. Words, memory and time grow with the square of all views' features times
 # the views: of more than four views each has fewer, so that they grow no further.
-_MOST_FEATURES, _MANY_VIEWS = 200, 4
+_MOST_FEATURES = 200
 
 
 def only_release(inbox: Inbox, kind: type[Kind], receiver: str) -> Kind:
@@ -104,7 +104,7 @@ class PrivateSettings:
         """Return how many features a view may have among so many views."""
         if self.features is not None:
             return self.features
-        return int(_MOST_FEATURES * min(1.0, _MANY_VIEWS / views) ** 1.5)
+        return int(_MOST_FEATURES * min(1.0, MANY_VIEWS / views) ** 1.75)
 
 
 @storable
