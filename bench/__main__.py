@@ -45,7 +45,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing is recorded")
     words = sys.argv[1:]
     shared = ("--quick", "-h", "--help")
-    cut = next((k for k, w in enumerate(words) if w[0] == "-" and w not in shared), len(words))
+    cut = next(
+        (k for k, w in enumerate(words) if w.startswith("-") and w not in shared), len(words)
+    )
     options, rest = parser.parse_args(words[:cut]), words[cut:]
     if rest and len(options.names) != 1:
         parser.error(f"{rest[0]} goes with one entry: write its name before it")

@@ -380,8 +380,7 @@ def epsilon() -> str:
             spent = record.summary.get(f"{level}/epsilon/{where}")
             seeds = sum(value is not None for value in values)
             rows.append([*words[level], MISSING if spent is None else f"{spent['mean']:.1f}",
-                         with_spread("bench_epsilon", key) if seeds > 1
-                         else f"{mean_of('bench_epsilon', key):.3f}", str(seeds)])  # fmt: skip
+                         with_spread("bench_epsilon", key), str(seeds)])  # fmt: skip
     return markdown(["what is learned", "hidden", "ε", "error", "seeds"], rows, words=2)
 
 

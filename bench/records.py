@@ -29,11 +29,12 @@ def mean_of(name: str, key: str) -> float:
 
 
 def with_spread(name: str, key: str, *, digits: int = 3, scale: float = 1.0) -> str:
-    """Return mean ± standard deviation over repeats, or a dash where the record has none."""
+    """Return mean ± standard deviation over repeats; the value of one, a dash of none."""
     value = read_record(name).summary.get(key)
     if value is None or value["mean"] is None:
         return MISSING
-    return f"{scale * value['mean']:,.{digits}f} ± {scale * (value['std'] or 0):.{digits}f}"
+    mean = f"{scale * value['mean']:,.{digits}f}"
+    return f"{mean} ± {scale * (value['std'] or 0):.{digits}f}" if value["n"] > 1 else mean
 
 
 def printed(name: str, key: str, *, digits: int = 3, scale: float = 1.0) -> str:

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,7 @@ class Series:
     expected: Cells
     atol: float
     earlier: RunOrder
+    earlier_cells: Cells
 
     @classmethod
     @contextmanager
@@ -128,7 +129,9 @@ class Series:
                 earlier = RunOrder(new_run(), experiment, settings)
                 outcome = federation.run(earlier, timeout=120.0)
                 assert (outcome["state"], outcome["notes"]) == ("finished", [])
-                yield cls(federation, experiment, settings, expected, atol, earlier)
+                series = cls(federation, experiment, settings, expected, atol, earlier, {})
+                series._require_results(earlier, [], "")
+                yield replace(series, earlier_cells=series._results(earlier))
 
     def run_trial(self, seed: int) -> Trial:
         """Run one trial; raise an `AssertionError` where something was lost or left behind."""
@@ -158,7 +161,9 @@ class Series:
             left = [name] if done["notes"] else []
             outcome = "resumed without it in some rounds" if left else outcome
         self._require_results(order, left, name)
-        self._require_results(self.earlier, [], "")
+        for site, views in self._results(self.earlier).items():
+            for view, cells in views.items():
+                np.testing.assert_array_equal(cells, self.earlier_cells[site][view])
         if self.experiment == "private":
             _require_shown_once(federation, order, self.settings)
         return Trial(seed, victim, name, share, outcome, why, time.monotonic() - began)
@@ -170,6 +175,17 @@ class Series:
                 self.federation.start(name)
         assert all(p.poll() is None for p in self.federation.processes.values())
 
+    def _results(self, order: RunOrder) -> Cells:
+        """Return what all sites wrote at the end of a run."""
+        return {
+            site: {view: self._written(order, site, view) for view in views}
+            for site, views in self.expected.items()
+        }
+
+    def _written(self, order: RunOrder, site: str, view: str) -> np.ndarray:
+        (path,) = (self.federation.site(site) / "results" / order.run).glob(f"{view}.*")
+        return read_views({view: str(path)}, id="id")[view].cells
+
     def _require_results(self, order: RunOrder, left: list[str], name: str) -> None:
         """Raise unless every site has what it must complete; `left` went on without `name`."""
         for site, views in self.expected.items():
@@ -177,12 +193,11 @@ class Series:
             if site == name and left and not folder.exists():
                 continue  # it was gone when the others completed
             for view, cells in views.items():
-                (path,) = folder.glob(f"{view}.*")
-                made = read_views({view: str(path)}, id="id")[view].cells
-                assert np.isfinite(made).all()
+                written = self._written(order, site, view)
+                assert np.isfinite(written).all()
                 if not left:
                     # Sites write text, whose last decimal is one of their column's.
-                    np.testing.assert_allclose(made, cells, rtol=1e-15, atol=self.atol)
+                    np.testing.assert_allclose(written, cells, rtol=1e-15, atol=self.atol)
 
 
 def _killed(

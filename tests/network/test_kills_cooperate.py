@@ -2,7 +2,7 @@
 
 import pytest
 
-from .kill_series import OUTCOMES, Series
+from .kill_series import Series
 
 pytestmark = pytest.mark.full
 
@@ -15,4 +15,4 @@ def series(tmp_path_factory):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_kill_at_a_random_moment_loses_nothing(series, seed):
-    assert series.run_trial(seed).outcome in OUTCOMES[:-1]
+    series.run_trial(seed)  # raises where something was lost, left behind or sent twice
