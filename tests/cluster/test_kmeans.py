@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
-from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings
+from cofill.cluster import FederatedKMeans, GroupNoise, KMeansSettings, _lloyd
 from cofill.cluster._kmeans import summarise_locally
 from cofill.cluster._lloyd import choose_centers, lloyd, nearest, sum_groups, sum_groups_of_starts
 from cofill.errors import DataError, SettingError
@@ -49,8 +49,14 @@ def test_federated_rounds_are_pooled_rounds(blobs, deal, how, scale):
     assert model.n_iter_ > 2
 
 
+@pytest.mark.parametrize("where", ["processor", "accelerator"])
 @pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_several_starts_at_once_are_each_start_alone(offset):
+def test_several_starts_at_once_are_each_start_alone(offset, where, monkeypatch):
+    if where == "accelerator":  # the same program, compiled for the processor
+        monkeypatch.setattr(_lloyd, "_WORTH_MOVING", 0)
+        monkeypatch.setattr(_lloyd, "_CELLS_AT_ONCE", 1000)
+        monkeypatch.setattr(_lloyd, "_has_accelerator", lambda: True)
+        monkeypatch.setattr(_lloyd, "_add_up", None)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 5)) + offset
     starts = rng.normal(size=(3, 4, 5)) + offset

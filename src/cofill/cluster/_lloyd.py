@@ -5,11 +5,16 @@ Sites run it on their rows, the coordinator on the few centroids they release.
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 _CELLS_AT_ONCE = 2**24  # distances held at a time, which bounds the memory
 _CELLS_NEAR = 2**20  # cells of rows that several starts read before they leave the cache
+_WORTH_MOVING = 2**28  # products of a cell with a centre that are made on an accelerator, if any
 
 
 def nearest(
@@ -48,29 +53,74 @@ def sum_groups_of_starts(
 
     Rows are read once for all starts, as two products of matrices a block, instead of twice for
     each. Distances are taken from the middle of all centres, where the products lose few digits.
+    Where there is an accelerator, large products are made there, in the same precision.
     """
     n_starts, k, columns = starts.shape
     middle = starts.mean(axis=(0, 1))
     centers = (starts - middle).reshape(-1, columns)
-    lengths = (centers * centers).sum(axis=1).reshape(n_starts, k)
-    sums = np.zeros_like(centers)
-    counts, squares = np.zeros(n_starts * k), np.zeros(n_starts * k)
-    first = k * np.arange(n_starts)
-    step = max(1, _CELLS_NEAR // max(columns, len(centers)))
-    for begin in range(0, len(rows), step):
-        part = rows[begin : begin + step] - middle
-        away = lengths - 2 * (part @ centers.T).reshape(-1, n_starts, k)
-        groups = first + away.argmin(axis=2)
-        row_lengths = np.einsum("nd,nd->n", part, part)
-        least = np.maximum(row_lengths[:, None] + away.min(axis=2), 0.0)
-        members = np.zeros((len(part), n_starts * k))
-        np.put_along_axis(members, groups, 1.0, axis=1)
-        sums += members.T @ part
-        counts += members.sum(axis=0)
-        squares += np.bincount(groups.ravel(), weights=least.ravel(), minlength=n_starts * k)
+    large = rows.size * len(centers) >= _WORTH_MOVING
+    add_up = _add_up_on_accelerator if large and _has_accelerator() else _add_up
+    sums, counts, squares = add_up(rows, middle, centers, n_starts)
     sums += counts[:, None] * middle
     shape = (n_starts, k)
     return sums.reshape(starts.shape), counts.reshape(shape), squares.reshape(shape)
+
+
+def _add_up(
+    rows: np.ndarray, middle: np.ndarray, centers: np.ndarray, n_starts: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sums of rows from the middle, counts and squares of every start's groups."""
+    lengths = (centers * centers).sum(axis=1).reshape(n_starts, -1)
+    sums = np.zeros_like(centers)
+    counts, squares = np.zeros(len(centers)), np.zeros(len(centers))
+    first = len(centers) // n_starts * np.arange(n_starts)
+    step = max(1, _CELLS_NEAR // max(centers.shape))
+    for begin in range(0, len(rows), step):
+        part = rows[begin : begin + step] - middle
+        away = lengths - 2 * (part @ centers.T).reshape(len(part), *lengths.shape)
+        groups = first + away.argmin(axis=2)
+        row_lengths = np.einsum("nd,nd->n", part, part)
+        least = np.maximum(row_lengths[:, None] + away.min(axis=2), 0.0)
+        members = np.zeros((len(part), len(centers)))
+        np.put_along_axis(members, groups, 1.0, axis=1)
+        sums += members.T @ part
+        counts += members.sum(axis=0)
+        squares += np.bincount(groups.ravel(), weights=least.ravel(), minlength=len(centers))
+    return sums, counts, squares
+
+
+def _has_accelerator() -> bool:
+    return jax.default_backend() != "cpu"
+
+
+def _add_up_on_accelerator(
+    rows: np.ndarray, middle: np.ndarray, centers: np.ndarray, n_starts: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `_add_up` returns, by JAX: a copy of the rows a call, some at a time."""
+    sums = np.zeros_like(centers)
+    counts, squares = np.zeros(len(centers)), np.zeros(len(centers))
+    step = max(1, _CELLS_AT_ONCE // max(centers.shape))
+    with jax.enable_x64(True):
+        for begin in range(0, len(rows), step):
+            block = _add_up_block(rows[begin : begin + step], middle, centers, n_starts)
+            for total, part in zip((sums, counts, squares), block, strict=True):
+                total += np.asarray(part)
+    return sums, counts, squares
+
+
+@partial(jax.jit, static_argnums=3)
+def _add_up_block(
+    rows: Array, middle: Array, centers: Array, n_starts: int
+) -> tuple[Array, Array, Array]:
+    rows = rows - middle
+    products = jnp.matmul(rows, centers.T, precision="highest")
+    away = ((centers * centers).sum(axis=1) - 2 * products).reshape(len(rows), n_starts, -1)
+    members = jax.nn.one_hot(away.argmin(axis=2), away.shape[2], dtype=rows.dtype)
+    least = jnp.maximum((rows * rows).sum(axis=1)[:, None] + away.min(axis=2), 0.0)
+    squares = jnp.einsum("ns,nsk->sk", least, members, precision="highest").ravel()
+    members = members.reshape(len(rows), -1)
+    sums = jnp.matmul(members.T, rows, precision="highest")
+    return sums, members.sum(axis=0), squares
 
 
 def choose_centers(
