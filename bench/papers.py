@@ -34,6 +34,7 @@ _WHY = {  # record, pattern of keys → why ours differs
     ("fed-vigan-clusters", "real/*"): "K-means of several starts on all 60,000",
     ("fed-vigan", "fed-pix2pix-faithful/*"): "normalisation, optimiser and steps not stated",
     ("fed-vigan", "*/kmeans"): "completed images are nearer to the real ones",
+    ("fed-vigan", "*-pretraining/*"): "normalisation, optimiser and steps not stated",
     ("fed-vigan", "*-faithful/*"): "normalisation, optimiser and steps not stated",
     ("cube", "mwm/mask_*"): "masks run until they no longer move",
     ("*", "original/rf/*"): "splits and forests are ours",

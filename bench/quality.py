@@ -139,6 +139,16 @@ def federated_details() -> str:
     return markdown(["quantity", "value"], rows)
 
 
+def noniid() -> str:
+    """Return the error of each strategy where sites have few classes each."""
+    data, ways = "fed-noniid", ("x2y", "y2x", "all")
+    rows = [
+        [f"`{method}`", *(with_spread(data, f"{method}/psnr/{way}", digits=2) for way in ways)]
+        for method in find_experiment(data).methods
+    ]
+    return markdown(["strategy", "edges, dB", "images, dB", "all, dB"], rows)
+
+
 def images() -> str:
     """Return dB of images made from the other modality, beside a plain U-Net of the same run."""
     names = {
@@ -398,6 +408,7 @@ QUALITY_BLOCKS = {
     "masks-against-equal": masks_against_equal,
     "federated": federated,
     "federated-details": federated_details,
+    "noniid": noniid,
     "groups": groups,
     "incomplete-groups": incomplete_groups,
     "images": images,
