@@ -47,14 +47,17 @@ def _compile_quickly():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-def marked_views(n: int = 90, names: str = "abc") -> MultiView:
-    """Related views whose ids and cells can be recognised wherever they turn up."""
+def marked_views(n: int = 90, names: str = "abc", *, whole: bool = False) -> MultiView:
+    """Related views whose ids and cells can be recognised wherever they turn up.
+
+    Of every view a quarter of the people is missing, but not of whole ones.
+    """
     rng = np.random.default_rng(0)
     z = rng.normal(size=(n, 2))
     ids = np.array([f"CANARY-{k:05d}" for k in range(n)])
     views = []
     for k, name in enumerate(names):
-        there = np.arange(n) % 4 != k
+        there = whole | (np.arange(n) % 4 != k)
         cells = CANARY + 1000 * (z @ rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(n, 3)))
         views.append(View(name, ids[there], cells[there]))
     return MultiView(views)

@@ -193,12 +193,21 @@ def test_with_the_systems_randomness_cells_are_as_near_the_truth(here):
     run_in_process(federation.office(), places_of(federation))
     protocol = replace(federation.schedule().protocol, is_reproducible=True)
     expected = in_one_process(protocol, federation.views)
-    for name in federation.views:
+    for name, truth in marked_views(whole=True).items():
         lacks = ~np.isin(federation.views.ids, federation.views[name].ids)
-        cells = completed_in(protocol, *expected, name)
-        # Folds and features are drawn anew: not equal, and nearer than the noise in the cells.
-        drawn = np.abs(completed(federation, name, name)[lacks] - cells[lacks])
-        assert drawn.mean() < 0.2 * cells.std(axis=0).mean()
+        drawn, repeated = (
+            cells[lacks]
+            for cells in (
+                completed(federation, name, name),
+                completed_in(protocol, *expected, name),
+            )
+        )
+        # Folds and features are drawn anew, and may choose another regression: not equal. Of forty
+        # draws errors were 0.21 to 0.40 of the spread, the repeated one's among them.
+        assert not np.array_equal(drawn, repeated)
+        spread = truth.cells.std(axis=0).mean()
+        for cells in (drawn, repeated):
+            assert np.sqrt(((cells - truth.cells[lacks]) ** 2).mean()) < 0.55 * spread
 
 
 def test_a_sites_policy_says_which_columns_inform_whom(here, tmp_path):
