@@ -137,6 +137,29 @@ def growpu_7() -> str:
     return _attacks("growpu-behaviour", _PU + _ENDS, KINDS)
 
 
+def growpu_orders() -> str:
+    """Return in how many repeats the orders of Table 7 hold."""
+    record = read_record("growpu-behaviour")
+    pairs = {
+        "`growpu-linear`": ("`growpu-3lp`", "`nnpu-linear`"),
+        "`growpu-3lp`": ("`nnpu-3lp`",),
+        "`nnpu-3lp`": ("`nnpu-linear`", "`upu-3lp`"),
+        "`nnpu-linear`": ("`upu-linear`",),
+    }
+    rows = []
+    for better, worse in ((b, w) for b, several in pairs.items() for w in several):
+        cells = [f"{better} above {worse}"]
+        for kind in KINDS:
+            series = [
+                record.values.get(f"{attack.strip('`')}/accuracy/{kind}", [])
+                for attack in (better, worse)
+            ]
+            both = [(a, b) for a, b in zip(*series, strict=False) if None not in (a, b)]
+            cells.append(f"{sum(a > b for a, b in both)} of {len(both)}" if both else MISSING)
+        rows.append(cells)
+    return markdown(["order", *KINDS.values()], rows)
+
+
 def growpu_8() -> str:
     """Return attacks that see a tenth of the users beside Table 8."""
     return _attacks("growpu-behaviour-subset", _PU, KINDS)
@@ -428,6 +451,7 @@ PAPER_BLOCKS = {
     "growpu-6": growpu_6,
     "growpu-7": growpu_7,
     "growpu-8": growpu_8,
+    "growpu-orders": growpu_orders,
     "growpu-paired": growpu_paired,
     "growpu-releases": growpu_releases,
     "growpu-stages": growpu_stages,
