@@ -140,22 +140,21 @@ def growpu_7() -> str:
 def growpu_orders() -> str:
     """Return in how many repeats the orders of Table 7 hold."""
     record = read_record("growpu-behaviour")
-    pairs = {
-        "`growpu-linear`": ("`growpu-3lp`", "`nnpu-linear`"),
-        "`growpu-3lp`": ("`nnpu-3lp`",),
-        "`nnpu-3lp`": ("`nnpu-linear`", "`upu-3lp`"),
-        "`nnpu-linear`": ("`upu-linear`",),
-    }
+    orders = (
+        ("growpu-linear", "growpu-3lp"),
+        ("growpu-linear", "nnpu-linear"),
+        ("growpu-3lp", "nnpu-3lp"),
+        ("nnpu-3lp", "nnpu-linear"),
+        ("nnpu-3lp", "upu-3lp"),
+        ("nnpu-linear", "upu-linear"),
+    )
     rows = []
-    for better, worse in ((b, w) for b, several in pairs.items() for w in several):
-        cells = [f"{better} above {worse}"]
+    for better, worse in orders:
+        cells = [f"`{better}` above `{worse}`"]
         for kind in KINDS:
-            series = [
-                record.values.get(f"{attack.strip('`')}/accuracy/{kind}", [])
-                for attack in (better, worse)
-            ]
-            both = [(a, b) for a, b in zip(*series, strict=False) if None not in (a, b)]
-            cells.append(f"{sum(a > b for a, b in both)} of {len(both)}" if both else MISSING)
+            series = (record.values[f"{attack}/accuracy/{kind}"] for attack in (better, worse))
+            both = [pair for pair in zip(*series, strict=True) if None not in pair]
+            cells.append(f"{sum(above > below for above, below in both)} of {len(both)}")
         rows.append(cells)
     return markdown(["order", *KINDS.values()], rows)
 

@@ -140,7 +140,7 @@ def federated_details() -> str:
 
 
 def noniid() -> str:
-    """Return the error of each strategy where sites have few classes each."""
+    """Return dB of images completed by each strategy where sites have few classes each."""
     data, ways = "fed-noniid", ("x2y", "y2x", "all")
     rows = [
         [f"`{method}`", *(with_spread(data, f"{method}/psnr/{way}", digits=2) for way in ways)]

@@ -50,7 +50,7 @@ def _compile_quickly():
 def marked_views(n: int = 90, names: str = "abc", *, whole: bool = False) -> MultiView:
     """Related views whose ids and cells can be recognised wherever they turn up.
 
-    Of every view a quarter of the people is missing, but not of whole ones.
+    A quarter of the people is missing from every view unless views are `whole`.
     """
     rng = np.random.default_rng(0)
     z = rng.normal(size=(n, 2))

@@ -112,15 +112,15 @@ def _add_up_on_accelerator(
 def _add_up_block(
     rows: Array, middle: Array, centers: Array, n_starts: int
 ) -> tuple[Array, Array, Array]:
+    """Return what `_add_up` returns, of rows that are held at once."""
     rows = rows - middle
-    products = jnp.matmul(rows, centers.T, precision="highest")
-    away = ((centers * centers).sum(axis=1) - 2 * products).reshape(len(rows), n_starts, -1)
+    away = (centers * centers).sum(axis=1) - 2 * rows @ centers.T
+    away = away.reshape(len(rows), n_starts, -1)
     members = jax.nn.one_hot(away.argmin(axis=2), away.shape[2], dtype=rows.dtype)
     least = jnp.maximum((rows * rows).sum(axis=1)[:, None] + away.min(axis=2), 0.0)
-    squares = jnp.einsum("ns,nsk->sk", least, members, precision="highest").ravel()
+    squares = jnp.einsum("ns,nsk->sk", least, members).ravel()
     members = members.reshape(len(rows), -1)
-    sums = jnp.matmul(members.T, rows, precision="highest")
-    return sums, members.sum(axis=0), squares
+    return members.T @ rows, members.sum(axis=0), squares
 
 
 def choose_centers(

@@ -92,8 +92,8 @@ class FedProx(FedAvg):
     Parameters
     ----------
     proximal
-        μ; 0 is FedAvg. The pull is added to the loss as it is: where that is small, as a squared
-        error of a thousandth is, sites hardly move with 0.01; try less there.
+        μ; 0 is FedAvg. The pull is added to the loss as it is, so that the same μ weighs more where
+        losses are small; try less there.
     """
 
     name: ClassVar[str] = "fedprox"
